@@ -19,7 +19,6 @@ from mteb.models.sentence_transformer_wrapper import (
     MultiVectorWrapper,
     SentenceTransformerEncoderWrapper,
 )
-from packaging.version import Version
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.overrides import override
@@ -53,8 +52,6 @@ OWN_PROMPTS = {"JinaV4Wrapper", "MultiVectorModel"}
 POOLINGS = ("cls", "mean", "lasttoken")
 #: Fields that are compared separately.
 SEPARATE_FIELDS = ("eos", "rerank_instruction", "rerank_template")
-#: Argument for the precision, which transformers renamed in 4.56.
-DTYPE = "dtype" if Version(transformers.__version__) >= Version("4.56") else "torch_dtype"
 #: Model attribute that stores the applied protocol for results.
 RECORD = "posir_protocol"
 
@@ -72,7 +69,7 @@ def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
     weights = {}
     dtype = protocol.find("dtype")
     if dtype:
-        weights[DTYPE] = getattr(torch, dtype)
+        weights["dtype"] = getattr(torch, dtype)
     attention = protocol.find("attention")
     if attention:
         weights["attn_implementation"] = attention
@@ -85,7 +82,9 @@ def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
     elif name == "Qwen3RerankerWrapper":
         options |= weights
     elif name == "JinaV4Wrapper":
-        options |= {"torch_dtype" if key == DTYPE else key: value for key, value in weights.items()}
+        options |= {
+            "torch_dtype" if key == "dtype" else key: value for key, value in weights.items()
+        }
     elif name == "LlamaEmbedNemotron":
         load: Any = partial(_load_with, loader, weights)
         load.__name__ = loader.__name__
@@ -105,8 +104,8 @@ def _load_with(
     load = transformers.AutoModel.from_pretrained
 
     def load_with_weights(*arguments: Any, **options: Any) -> Any:
-        if DTYPE in weights:
-            options.pop("dtype", None)
+        if "dtype" in weights:
+            # The old name of `dtype`.
             options.pop("torch_dtype", None)
         return load(*arguments, **(options | weights))
 

@@ -104,7 +104,6 @@ class EndpointModel:
     def _ask(
         self, address: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None
     ) -> Any:
-        """Send a request and parse the JSON response."""
         text = self._connection.send(address, body, retries=retries)
         try:
             return parse_json(text, self._endpoint)
@@ -140,10 +139,8 @@ class EmbeddingClient(EndpointModel):
     skips_failed = False
     """If true, texts that the server cannot embed are left out."""
 
-    def __init__(
-        self, endpoint: Endpoint, fields: RequestFields | None = None, retries: int | None = None
-    ) -> None:
-        """Connect, and embed two short texts before any data is read.
+    def __init__(self, endpoint: Endpoint, retries: int | None = None) -> None:
+        """Connect with the run's request fields, and embed two short texts before any data is read.
 
         If `retries` is given, the first response must start within `FIRST_SECONDS`.
 
@@ -151,7 +148,7 @@ class EmbeddingClient(EndpointModel):
             PosirError: The server does not embed the two texts.
         """
         super().__init__(endpoint, retries)
-        self.fields = fields or RequestFields()
+        self.fields = find_request_fields()
         self.is_measured = False
         """If true, truncation is being measured and needs no warning."""
         self._format: Fields = {}
@@ -389,7 +386,6 @@ class EmbeddingClient(EndpointModel):
         return [np.frombuffer(content, "<f4" if is_float else np.int8) for content in contents]
 
     def _check(self, embeddings: Embeddings, texts: Sequence[str]) -> None:
-        """Raise PosirError if embeddings are not finite, all zero, or equal for different texts."""
         if not np.isfinite(embeddings).all():
             raise self._invalid("has NaN or infinity in a vector", NotFiniteError)
         # Blank texts may have zero vectors, and so may individual other texts.
@@ -472,7 +468,6 @@ class EmbeddingClient(EndpointModel):
         return None, False, seconds_per_word
 
     def _limit_response_time(self) -> AbstractContextManager[None]:
-        """Require responses to start within `FIRST_SECONDS`."""
         seconds = min(FIRST_SECONDS, self._connection.seconds)
         return override(self._connection, seconds=seconds)
 
@@ -505,11 +500,9 @@ def _find_count(response: Any, keys: str) -> int | None:
 
 
 def _limits_count(error: RequestError) -> bool:
-    """Return True if the server rejects the number of texts in a request."""
     return error.is_rejected and bool(MANY_TEXTS.search(error.reason))
 
 
 def _find_numbers(message: str, *, below: int) -> list[int]:
-    """Return the positive numbers below a bound in a server's message."""
     numbers = (int(number.replace(",", "")) for number in NUMBER.findall(message))
     return [number for number in numbers if 0 < number < below]

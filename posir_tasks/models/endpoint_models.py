@@ -37,7 +37,7 @@ from posir_tasks.models.endpoint_client import (
     NoVectorError,
 )
 from posir_tasks.models.reading_probe import SHORT_WORDS
-from posir_tasks.models.references import RERANK, Endpoint, RequestFields
+from posir_tasks.models.references import RERANK, Endpoint
 from posir_tasks.models.text_cutting import cut_all, cut_text, cut_to_estimate
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import estimate_tokens
@@ -91,12 +91,9 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
     """`unknown` if the server truncates texts that were cut to the window; else None."""
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        model_prompts: dict[str, str] | None = None,
-        fields: RequestFields | None = None,
+        self, endpoint: Endpoint, model_prompts: dict[str, str] | None = None, **_: Any
     ) -> None:
-        super().__init__(endpoint, fields)
+        super().__init__(endpoint)
         self.reference = str(endpoint)
         self.model_prompts = model_prompts or {}
         self.advice += " --skip-failed leaves out what cannot be embedded."
@@ -377,7 +374,6 @@ class RerankEndpoint(EndpointModel):
         return np.concatenate([np.zeros(0), *send_in_flight(self._rerank_cut, requests)])
 
     def _rerank_cut(self, request: tuple[str, Sequence[str]]) -> Floats:
-        """Score texts, cut to the window minus the query."""
         query, texts = request
         if self.max_length is None:
             return self.rerank(query, texts)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.progress import format_seconds, track
-from posir_tasks.models.endpoint_client import COUNTED_WORDS, EmbeddingClient, find_request_fields
+from posir_tasks.models.endpoint_client import COUNTED_WORDS, EmbeddingClient
 from posir_tasks.models.measured_windows import read_measured, store_measured
 from posir_tasks.models.reading_length import (
     CLAIM_FACTOR,
@@ -124,7 +124,7 @@ class MeasuredModel:
 
         `retries` limits the retries of failed requests; by default, the usual limit applies.
         """
-        client = EmbeddingClient(endpoint, find_request_fields(), retries)
+        client = EmbeddingClient(endpoint, retries)
         measuring = partial(client.measure, retries=0)
         encode = RememberingEncoder(client.embed)
         seconds_per_word = 0.0

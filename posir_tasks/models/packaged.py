@@ -83,11 +83,7 @@ def use_package(meta: ModelMeta) -> ModelMeta:
     return meta.model_copy(update={"loader": ModelLoader(loader.__name__, str(folder), load)})
 
 
-def restore_loader(model: MTEBModels, meta: ModelMeta) -> None:
-    """Restore the original loader in a loaded model's metadata, so that results match those of the
-    model on the Hub.
-    """
-    untyped_model: Any = model
-    untyped_model.mteb_model_meta = untyped_model.mteb_model_meta.model_copy(
-        update={"loader": meta.loader}
-    )
+def restore_loader(model: Any, meta: ModelMeta) -> None:
+    """Restore the original loader in a loaded model's metadata, since results record it."""
+    loader = {"loader": meta.loader, "loader_kwargs": meta.loader_kwargs}
+    model.mteb_model_meta = model.mteb_model_meta.model_copy(update=loader)

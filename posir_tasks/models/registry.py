@@ -261,18 +261,9 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
     is_reranker = bool(RERANKER.fullmatch(endpoint.model))
     loader = "RerankEndpoint" if is_reranker else "EndpointEncoder"
 
-    def connect(
-        _name: str,
-        _revision: str | None,
-        device: str | None = None,  # noqa: ARG001
-        **options: Any,
-    ) -> Any:
-        from posir_tasks.models.endpoint_client import find_request_fields
-        from posir_tasks.models.endpoint_models import EndpointEncoder, RerankEndpoint
-
-        if is_reranker:
-            return RerankEndpoint(endpoint, **options)
-        return EndpointEncoder(endpoint, fields=find_request_fields(), **options)
+    def connect(_name: str, _revision: str | None, **options: Any) -> Any:
+        models = import_module("posir_tasks.models.endpoint_models")
+        return getattr(models, loader)(endpoint, **options)
 
     return ModelMeta.create_empty(
         {

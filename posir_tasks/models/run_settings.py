@@ -108,39 +108,15 @@ def without_run_settings() -> Iterator[None]:
 
 
 @contextmanager
-def with_settings(
-    *,
-    protocol: str | None = None,
-    window: int | None = None,
-    tokenizer: str | None = None,
-    skip_failed: bool = False,
-    backend: str | None = None,
-    query_prompt: str | None = None,
-    document_prompt: str | None = None,
-    query_field: str | Iterable[str] | None = None,
-    passage_field: str | Iterable[str] | None = None,
-    rotated: int | None = None,
-    domains: str | Iterable[str] | None = None,
-) -> Iterator[None]:
-    """Set the settings that are not None for this process and its new child processes."""
-    values: dict[str, object] = {
-        PROTOCOL: protocol,
-        WINDOW: window,
-        TOKENIZER: tokenizer,
-        SKIP_FAILED: 1 if skip_failed else None,
-        BACKEND: backend,
-        QUERY_PROMPT: query_prompt,
-        DOCUMENT_PROMPT: document_prompt,
-        "query_field": query_field,
-        "passage_field": passage_field,
-        "rotated": rotated,
-        SELECTED_DOMAINS: domains,
-    }
+def with_settings(**settings: str | int | Iterable[str] | None) -> Iterator[None]:
+    """Set the settings that are not None, such as `window`, for this process and its new child
+    processes.
+    """
     changes: dict[str, str] = {}
-    for name, value in values.items():
+    for name, value in settings.items():
         if value is not None:
-            lines = [value] if isinstance(value, str | int) else value
-            changes[f"POSIR_{name.upper()}"] = "\n".join(map(str, lines))  # type: ignore[call-overload]
+            lines = [str(value)] if isinstance(value, str | int) else value
+            changes[f"POSIR_{name.upper()}"] = "\n".join(lines)
     original = {name: os.environ[name] for name in changes if name in os.environ}
     os.environ.update(changes)
     try:
@@ -360,21 +336,15 @@ def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
     if options != experiment:
         meta = meta.model_copy(update={"experiment_kwargs": options or None})
     if protocol is None:
-        if _ignores_settings.get() or meta.name == BM25_BASELINE:
-            return meta
-        backend = _find_backend(meta)
-        return _load_by_backend(meta, str(backend[BACKEND])) if backend else meta
+        backend = find_run_settings(meta).get(BACKEND)
+        return _load_by_backend(meta, str(backend)) if backend else meta
     from posir_tasks.models.apply_protocol import prepare_loading
 
     return prepare_loading(meta, protocol)
 
 
-def apply_run_settings(model: MTEBModels, original_meta: ModelMeta) -> MTEBModels:
+def apply_run_settings(model: MTEBModels) -> MTEBModels:
     """Apply the run's settings to a loaded model and record them.
-
-    Args:
-        model: The model.
-        original_meta: Metadata before `prepare_run_settings`.
 
     Raises:
         PosirError: The model does not support a setting.
@@ -388,10 +358,6 @@ def apply_run_settings(model: MTEBModels, original_meta: ModelMeta) -> MTEBModel
         from posir_tasks.models.apply_protocol import apply_protocol
 
         apply_protocol(model, protocol)
-    if protocol or BACKEND in settings:
-        # Results record the original loader.
-        loader = {"loader": original_meta.loader, "loader_kwargs": original_meta.loader_kwargs}
-        meta = meta.model_copy(update=loader)
     if WINDOW in settings:
         from posir_tasks.models.window import set_window
 
