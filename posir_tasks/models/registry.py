@@ -198,11 +198,11 @@ def _refuse_name(name: str) -> None:
     if any(resolver(name, {}) for resolver in plugin_resolvers()):
         return
     problem = find_hub_problem()
+    reason = "the Hub has no model of this name"
     if problem:
         reason = f"the Hub cannot be searched for it ({problem})"
+    if problem or not is_on_hub(name):
         raise unknown_model(name, read_declarations(), reason)
-    if not is_on_hub(name):
-        raise unknown_model(name, read_declarations(), "the Hub has no model of this name")
 
 
 def find_model(reference: ModelReference) -> ModelMeta:
