@@ -24,9 +24,15 @@ from posir_tasks.base.overrides import override
 from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.base.wording import pluralize, sanitize
-from posir_tasks.models.connection import Connection, RequestError, quote_message, shorten
+from posir_tasks.models.connection import (
+    Connection,
+    RequestError,
+    quote_message,
+    shorten,
+    submit,
+)
 from posir_tasks.models.endpoint_kinds import FORMAT, GENERIC_KINDS, KINDS, EndpointKind, Fields
-from posir_tasks.models.references import Endpoint, RequestFields
+from posir_tasks.models.references import Endpoint
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import estimate_tokens
 
@@ -70,13 +76,12 @@ MANY_TEXTS = re.compile(
 )
 
 
-def find_request_fields() -> RequestFields:
-    """Read the run's additional request fields. Raise PosirError if one is not `KEY=VALUE`."""
-    fields = []
-    for kind in ("query", "passage"):
-        lines = os.environ.get(f"POSIR_{kind.upper()}_FIELD", "").splitlines()
-        fields.append(read_overrides([line for line in lines if line.strip()], f"--{kind}-field"))
-    return RequestFields(*fields)
+def find_request_fields(side: str) -> Fields:
+    """Read the run's additional request fields for a side, `query` or `passage`. Raise PosirError
+    if one is not `KEY=VALUE`.
+    """
+    lines = os.environ.get(f"POSIR_{side.upper()}_FIELD", "").splitlines()
+    return read_overrides([line for line in lines if line.strip()], f"--{side}-field")
 
 
 class EndpointModel:
@@ -101,10 +106,9 @@ class EndpointModel:
         # Texts are always cut at their end.
         self.tokenizer.truncation_side = "right"
 
-    def _ask(
-        self, address: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None
-    ) -> Any:
-        text = self._connection.send(address, body, retries=retries)
+    def _ask(self, address: str, body: Fields | None, *, retries: int | None = None) -> Any:
+        request = self._connection.send_async(address, body, retries=retries)
+        text = submit(request).result()
         try:
             return parse_json(text, self._endpoint)
         except GateError as error:
@@ -148,7 +152,8 @@ class EmbeddingClient(EndpointModel):
             PosirError: The server does not embed the two texts.
         """
         super().__init__(endpoint, retries)
-        self.fields = find_request_fields()
+        self.query_fields = find_request_fields("query")
+        self.passage_fields = find_request_fields("passage")
         self.is_measured = False
         """If true, truncation is being measured and needs no warning."""
         self._format: Fields = {}
@@ -175,7 +180,7 @@ class EmbeddingClient(EndpointModel):
     @property
     def marks_queries(self) -> bool:
         """True if query requests have additional fields, such as `input_type`."""
-        return bool(self.kind.query_fields or self.fields.query)
+        return bool(self.kind.query_fields or self.query_fields)
 
     def _find_kind(self, documents: Documents) -> tuple[EndpointKind, Any]:
         """Return the server's kind and its first response. The kind is taken from the reference or
@@ -184,7 +189,7 @@ class EmbeddingClient(EndpointModel):
         The response is None if the server accepts fewer documents at a time.
         """
         endpoint = self._endpoint
-        kinds = [kind for kind in KINDS.values() if kind.serves(endpoint.host)]
+        kinds = [kind for kind in KINDS.values() if f".{endpoint.host}".endswith(kind.hosts)]
         if endpoint.kind:
             kinds = [KINDS[endpoint.kind]]
         failures = list[RequestError]()
@@ -222,7 +227,7 @@ class EmbeddingClient(EndpointModel):
         retries: int | None = None,
     ) -> Any:
         """Send a request; repeat it without the vector format if the server rejects the format."""
-        user_fields = self.fields.query if query else self.fields.passage
+        user_fields = self.query_fields if query else self.passage_fields
         side_fields = kind.query_fields if query else kind.passage_fields
         fields = {**kind.fields, **side_fields, **self._format, **user_fields}
         body = {name: value for name, value in fields.items() if value is not None}

@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from mteb.models.abs_encoder import AbsEncoder, get_prompt
 from mteb.types import PromptType
-from numpy.typing import NDArray
 
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.batches import split_batches
@@ -197,7 +196,6 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
     def _embed_batches(
         self, texts: Sequence[str], size: int, description: str | None, *, query: bool
     ) -> Embeddings:
-        """Embed texts in batches, or one at a time if their vectors depend on the batch."""
         batches = split_batches(texts, size)
         embed = partial(self.embed, query=query)
         first = list[Embeddings]()
@@ -335,7 +333,6 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         return np.concatenate(send_in_flight(self.embed_chunks, documents))
 
     def _warn_if_truncated(self, text: str) -> None:
-        """Warn if the server silently truncates a text."""
         tokens = estimate_tokens(text)
         if self.is_measured or len(text) <= self._longest_checked or tokens < MIN_CHECKED_TOKENS:
             return
@@ -452,7 +449,7 @@ def _read_texts(inputs: DataLoader[BatchedInput]) -> list[str]:
     return [text for batch in inputs for text in batch["text"]]
 
 
-def _compare(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
+def _compare(first: Embeddings, second: Embeddings) -> float:
     """Return the cosine of two vectors, or 1 if one is zero."""
     norms = float(np.linalg.norm(first) * np.linalg.norm(second))
     return float(first @ second) / norms if norms else 1.0

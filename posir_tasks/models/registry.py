@@ -40,9 +40,11 @@ from posir_tasks.models.references import (
     CROSS_ENCODER,
     LOCAL,
     MISSING_REVISIONS,
+    MODEL_NAME,
     RERANKER,
     ModelLoader,
     ModelReference,
+    RegisteredModels,
     bare_name,
     find_endpoint,
     model_origin,
@@ -60,8 +62,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A model name, with or without its organization.
-MODEL_NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
 #: The name in a declaration in mteb's source code.
 DECLARED_NAME = re.compile(r' name="([\w.-]+/[\w.-]+)"')
 #: Start of a declaration.
@@ -248,7 +248,7 @@ def load_model(reference: ModelReference) -> MTEBModels:
         raise unknown_model(reference.name, MODEL_REGISTRY.resolve(), NOT_LOADABLE) from error
 
 
-def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
+def resolve_endpoint(name: str, registered: RegisteredModels) -> ModelMeta | None:  # noqa: ARG001
     """Resolve `MODEL@ADDRESS` without contacting the server. Raise PosirError for an invalid
     reference.
     """
@@ -278,7 +278,7 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
     )
 
 
-def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
+def resolve_hybrid(name: str, registered: RegisteredModels) -> ModelMeta | None:  # noqa: ARG001
     """Resolve `hybrid(MODEL,MODEL)`. Raise PosirError for fewer than two models, and for equal,
     unknown or reranking models.
     """
@@ -407,7 +407,7 @@ def _load_head(
     return MultiVectorWrapper(MultiVectorEncoder(modules=modules, device=device), **options)
 
 
-def resolve_colbert_head(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
+def resolve_colbert_head(name: str, registered: RegisteredModels) -> ModelMeta | None:
     """Resolve `MODEL:colbert` or its name in a paper. Raise PosirError if the model is unknown or
     has no head.
     """
@@ -446,7 +446,7 @@ def resolve_colbert_head(name: str, registered: Mapping[str, ModelMeta]) -> Mode
 OBJECT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
-def resolve_object(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
+def resolve_object(name: str, registered: RegisteredModels) -> ModelMeta | None:  # noqa: ARG001
     """Resolve `module:object`: an object with `encode`, or a class or function that creates one
     without arguments. Raise PosirError if it cannot be imported.
     """
@@ -521,7 +521,7 @@ def load_flag_reranker(
     return model
 
 
-def resolve_flag_reranker(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
+def resolve_flag_reranker(name: str, registered: RegisteredModels) -> ModelMeta | None:  # noqa: ARG001
     """Resolve the name of a reranker that FlagEmbedding loads."""
     if name not in FLAG_CLASSES:
         return None

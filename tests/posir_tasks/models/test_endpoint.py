@@ -422,7 +422,9 @@ def test_each_kind_of_server_is_asked_in_its_own_form(kind):
     ]
     assert sent == list(SENT[kind])
     assert ("model" in server.requests[0]) == (kind != "tei")
-    assert [kind.name for kind in KINDS.values() if kind.serves("api.cohere.com")] == ["cohere"]
+    assert [kind.name for kind in KINDS.values() if ".api.cohere.com".endswith(kind.hosts)] == [
+        "cohere"
+    ]
 
 
 def test_an_address_of_no_kind_says_which_were_tried(server):
