@@ -129,22 +129,14 @@ def is_reranker(model: MTEBModels) -> bool:
 
 
 def search_results(model: MTEBModels, request: SearchRequest) -> SearchResults:
-    """Search or rerank like mteb; return scores by query and document id.
-
-    Raises:
-        TypeError: The model is neither a search model nor an encoder nor a cross-encoder.
-    """
+    """Search or rerank like mteb; return scores by query and document id."""
     context = request.context
     if isinstance(model, SearchProtocol):
         search = model
     elif isinstance(model, EncoderProtocol):
         search = SearchEncoderWrapper(model)
-    elif isinstance(model, CrossEncoderProtocol):
-        search = SearchCrossEncoderWrapper(model)
     else:
-        raise TypeError(
-            f"{type(model).__name__} is not a search model, an encoder or a cross-encoder of mteb."
-        )
+        search = SearchCrossEncoderWrapper(model)
     phase = {"split": context.hf_split, "subset": context.hf_subset}
     shared = context.search_arguments
     with request.timer("Encoding corpus", **phase):
