@@ -159,7 +159,6 @@ def _list_unreported(model: Any, protocol: Protocol) -> set[str]:
 
 
 def _set_texts(model: Any, protocol: Protocol) -> None:
-    """Set prompts, the end-of-text suffix and windows."""
     name = type(model).__name__
     window = protocol.find("max_document_tokens")
     if name == "Qwen3RerankerWrapper":
@@ -188,7 +187,6 @@ def _set_texts(model: Any, protocol: Protocol) -> None:
 
 
 def _append_end(model: Any, end: str) -> None:
-    """Append a suffix to every text of a sentence-transformers model before tokenization."""
     name = "preprocess" if hasattr(model, "preprocess") else "tokenize"
     tokenize = getattr(model, name)
 
@@ -264,7 +262,6 @@ def find_differences(
 def _compare_pair(
     protocol: Protocol, properties: LoadedModel, tokenizer: Any
 ) -> dict[str, str | None]:
-    """Compare a reranker's template and instruction with its protocol."""
     template = protocol.find("rerank_template")
     pair = properties.document
     if template is None:

@@ -63,5 +63,4 @@ class ObjectEncoder(AbsEncoder):
 
 
 def _to_numpy(vectors: Any) -> Any:
-    """Convert tensors to NumPy arrays; return other values unchanged."""
     return vectors.detach().cpu().float().numpy() if hasattr(vectors, "detach") else vectors

@@ -17,7 +17,7 @@ import zlib
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,10 @@ from posir_tasks.base.files import atomic_write, remove_stale_parts
 if TYPE_CHECKING:
     from mteb.types import Array
 
+#: Embeddings as they are stored, shape (n, dimensions).
+Rows: TypeAlias = NDArray[Any]
+#: 128-bit keys of texts, shape (n, 2).
+Keys: TypeAlias = NDArray[np.uint64]
 #: Integer types of the same width for types that NumPy or Arrow cannot store.
 STORED_AS = {"bfloat16": "int16", "bool": "uint8"}
 
@@ -75,7 +79,7 @@ class EmbeddingFormat:
         """NumPy type of the rows in memory and on disk."""
         return np.dtype(STORED_AS.get(self.dtype, self.dtype))
 
-    def to_rows(self, embeddings: Array) -> NDArray[Any]:
+    def to_rows(self, embeddings: Array) -> Rows:
         """Convert embeddings to rows of `stored_dtype`, without a copy if they are contiguous and
         on the CPU.
         """
@@ -84,15 +88,12 @@ class EmbeddingFormat:
             return embeddings.detach().cpu().contiguous().view(dtype).numpy()
         return np.ascontiguousarray(embeddings).view(self.stored_dtype)
 
-    def restore(self, rows: NDArray[Any]) -> Array:
+    def restore(self, rows: Rows) -> Array:
         """Convert rows of `stored_dtype` to the model's format, on the CPU."""
         if self.library == "numpy":
             return rows.view(self.dtype)
         return torch.from_numpy(rows).view(getattr(torch, self.dtype))
 
-
-#: 128-bit keys of texts, shape (n, 2).
-Keys = NDArray[np.uint64]
 
 #: Schema version of the files. Newer versions are rejected.
 SCHEMA = 1
@@ -111,12 +112,12 @@ class FileContents:
     format: EmbeddingFormat
     keys: Keys
     checksums: NDArray[np.uint32]
-    rows: NDArray[Any]
+    rows: Rows
     """Shape (n, dimensions), of `EmbeddingFormat.stored_dtype`."""
 
 
 def compute_checksums(
-    embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]
+    embedding_format: EmbeddingFormat, keys: Keys, rows: Rows
 ) -> NDArray[np.uint32]:
     """Return the CRC-32 of each embedding with its key and format, for keys of shape (n, 2) and
     rows of shape (n, dimensions).
@@ -128,9 +129,7 @@ def compute_checksums(
     )
 
 
-def write_embeddings(
-    file: Path, embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]
-) -> None:
+def write_embeddings(file: Path, embedding_format: EmbeddingFormat, keys: Keys, rows: Rows) -> None:
     """Write keys, shape (n, 2), and contiguous rows of `stored_dtype`, shape (n, dimensions)."""
     columns = {
         "key": pa.FixedSizeBinaryArray.from_buffers(
@@ -197,7 +196,7 @@ READ_BATCH_SIZE = 4_096
 class Lookup(NamedTuple):
     """Cached embeddings of n texts."""
 
-    rows: NDArray[Any]
+    rows: Rows
     """Shape (n, dimensions), uninitialized for missing embeddings."""
     missing: Integers
     """Indices of missing embeddings."""
@@ -272,8 +271,7 @@ class EmbeddingCache:
         elif is_finite.any():
             self._write(embedding_format, keys[is_finite], rows[is_finite])
 
-    def _write(self, embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]) -> None:
-        """Write embeddings to a new file."""
+    def _write(self, embedding_format: EmbeddingFormat, keys: Keys, rows: Rows) -> None:
         name = uuid.uuid4().hex + SUFFIX
         write_embeddings(self.folder / name, embedding_format, keys, rows)
         self._indices[name] = FileIndex.build(keys)
@@ -300,7 +298,7 @@ class EmbeddingCache:
         return None
 
     def _read_rows(
-        self, name: str, keys: Keys, targets: Integers, sources: Integers, rows: NDArray[Any]
+        self, name: str, keys: Keys, targets: Integers, sources: Integers, rows: Rows
     ) -> Booleans:
         """Copy the source rows of a file to the target rows. Return a mask of intact rows."""
         intact = np.zeros(len(targets), np.bool_)
@@ -324,7 +322,6 @@ class EmbeddingCache:
         return intact
 
     def _quarantine(self, name: str, problem: str) -> None:
-        """Rename a corrupt file with a warning."""
         logger.warning(
             "%s is corrupt: %s; it is renamed to *%s, and lost embeddings are encoded again",
             self.folder / name,
