@@ -244,17 +244,17 @@ def find_differences(
             continue
         if name not in samples:
             value = getattr(properties, name, None)
-            if value is None or str(value) != expected:
-                differences[name] = None if value is None else str(value)
+            text = None if value is None else str(value)
+            if text != expected:
+                differences[name] = text
         elif protocol.kind != "reranker":
-            text, sample = samples[name]
-            if text is None or not text.is_made_of(tokenizer, expected + sample + end):
-                differences[name] = text.core if text else None
+            captured, sample = samples[name]
+            if captured is None or not captured.is_made_of(tokenizer, expected + sample + end):
+                differences[name] = captured.core if captured else None
     document = properties.document
     if protocol.find("eos") is not None:
-        last_ids = document.ids[-2:] if document else ()
-        expected_count = int(protocol.eos != "none")
-        if document is None or last_ids.count(tokenizer.eos_token_id) != expected_count:
+        count = document.ids[-2:].count(tokenizer.eos_token_id) if document else None
+        if count != int(protocol.eos != "none"):
             differences["eos"] = document.text if document else None
     return differences | _compare_pair(protocol, properties, tokenizer)
 

@@ -38,7 +38,7 @@ from posir_tasks.models.endpoint_client import (
 from posir_tasks.models.reading_probe import SHORT_WORDS
 from posir_tasks.models.references import RERANK, Endpoint
 from posir_tasks.models.text_cutting import cut_all, cut_text, cut_to_estimate
-from posir_tasks.text.tokenizer import ModelTokenizer
+from posir_tasks.text.tokenizer import find_tokenizer
 from posir_tasks.text.words import estimate_tokens
 from posir_tasks.values.read_part import UNKNOWN, ReadPart
 
@@ -143,8 +143,9 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             if count and len(COUNTED.split()) <= count <= MAX_COUNTED:
                 return "server"
         logger.warning(
-            f"{self.reference}: there is no tokenizer, and the server does not count tokens. The "
-            "window is estimated at four bytes per token. Give --tokenizer NAME (POSIR_TOKENIZER)."
+            "%s: there is no tokenizer, and the server does not count tokens. The window is "
+            "estimated at four bytes per token. Give --tokenizer NAME (POSIR_TOKENIZER).",
+            self.reference,
         )
         return "estimate"
 
@@ -176,7 +177,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             embeddings = self._embed_cut(texts, window, size, description, query=query)
         else:
             if window is not None:
-                tokenizer = ModelTokenizer(self.tokenizer) if self.tokenizer is not None else None
+                tokenizer = find_tokenizer(self)
                 special = tokenizer.special_tokens if tokenizer else 0
                 texts = cut_all(texts, window - special, tokenizer)
             embeddings = self._embed_batches(texts, size, description, query=query)
@@ -233,7 +234,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
                     "Texts are sent one at a time, which is slower. Check how the server pads and "
                     "pools batches."
                 )
-            logger.warning(f"{self.reference}: {problem}")
+            logger.warning("%s: %s", self.reference, problem)
             return
 
     def _embed_cut(
@@ -374,10 +375,9 @@ class RerankEndpoint(EndpointModel):
         query, texts = request
         if self.max_length is None:
             return self.rerank(query, texts)
-        tokenizer = None
+        tokenizer = find_tokenizer(self)
         query_tokens = estimate_tokens(query)
-        if self.tokenizer is not None:
-            tokenizer = ModelTokenizer(self.tokenizer)
+        if tokenizer:
             special = self.tokenizer.num_special_tokens_to_add(pair=True)
             query_tokens = special + tokenizer.count(query)
         return self.rerank(query, cut_all(texts, self.max_length - query_tokens, tokenizer))

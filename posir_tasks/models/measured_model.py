@@ -230,9 +230,7 @@ def load_embedder(name: str) -> ReadPart | MTEBModels:
     return model.measure().stored_part(model.added_tokens)
 
 
-def find_special_tokens(
-    encode: DocumentEncoder, limit: int, *, refuses: bool = False
-) -> int | None:
+def find_special_tokens(encode: DocumentEncoder, limit: int, *, refuses: bool) -> int | None:
     """Return the number of special tokens if the reported limit is confirmed, or None.
 
     The limit is confirmed if words before it change the embedding and words after it do not; or, if

@@ -77,8 +77,8 @@ class ProbedText:
     Positions count from the start of the text, or from its end if `from_end` is true.
     """
 
-    pieces: tuple[str, ...]
-    variants: tuple[tuple[str, ...], ...]
+    pieces: list[str]
+    variants: list[list[str]]
     from_end: bool = False
 
     @property
@@ -102,7 +102,7 @@ class ProbedText:
 
     def shorten(self, size: int) -> ProbedText:
         """Return a text with only the first pieces."""
-        return ProbedText(self.pieces[:size], tuple(pieces[:size] for pieces in self.variants))
+        return ProbedText(self.pieces[:size], [pieces[:size] for pieces in self.variants])
 
     def view(self, *, from_end: bool) -> ProbedText:
         """Return the text with positions that count from its start or end."""
@@ -151,8 +151,7 @@ class TextSource:
                     return candidate
             return "x "
 
-        variants = tuple(tuple(differ(piece, pool) for piece in pieces) for pool in pools)
-        return ProbedText(tuple(pieces), variants)
+        return ProbedText(pieces, [[differ(piece, pool) for piece in pieces] for pool in pools])
 
     @property
     def counters(self) -> dict[str, TokenCounter]:

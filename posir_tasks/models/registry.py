@@ -262,8 +262,9 @@ def resolve_endpoint(name: str, registered: RegisteredModels) -> ModelMeta | Non
     loader = "RerankEndpoint" if is_reranker else "EndpointEncoder"
 
     def connect(_name: str, _revision: str | None, **options: Any) -> Any:
-        models = import_module("posir_tasks.models.endpoint_models")
-        return getattr(models, loader)(endpoint, **options)
+        from posir_tasks.models import endpoint_models
+
+        return getattr(endpoint_models, loader)(endpoint, **options)
 
     return ModelMeta.create_empty(
         {

@@ -306,7 +306,7 @@ def add_digest(settings: RunSettings) -> RunSettings:
     texts = [str(value) for value in settings.values()]
     is_unchanged = all(KEPT_TEXT.fullmatch(text) and "__" not in text for text in texts)
     if is_unchanged and sum(map(len, texts)) <= MAX_EXPERIMENT:
-        return {**settings}
+        return settings
     return {**settings, DIGEST: digest(json.dumps(settings, sort_keys=True), size=4).hex()}
 
 
