@@ -65,8 +65,6 @@ class ChatRequest:
 
 @dataclass
 class _Server:
-    """One endpoint."""
-
     connection: Connection
     in_flight: int = 0
     resting_until: float = 0.0
@@ -154,11 +152,14 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
         answer = parse_json(text, "answer", max_bytes=MAX_RESPONSE_BYTES)
         choice = answer["choices"][0]
         message = choice["message"]
-        content = _join_parts(message.get("content") or "")
+        content = message.get("content") or ""
+        if isinstance(content, list):
+            # Reasoning is dropped.
+            content = "".join(entry["text"] for entry in content if entry.get("type") == "text")
         finish = "refusal" if message.get("refusal") else choice.get("finish_reason") or "stop"
         usage = answer.get("usage") or {}
         counts = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
-        model = answer.get("model")
+        model = str(answer.get("model") or "")
     except (GateError, KeyError, IndexError, TypeError, AttributeError):
         return None
     if not (isinstance(content, str) and isinstance(finish, str)):
@@ -169,15 +170,7 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
     for index, count in enumerate(counts):
         if isinstance(count, int) and 0 <= count < MAX_COUNT:
             estimates[index] = count
-    model = sanitize(model) if isinstance(model, str) else ""
-    return Completion(content, sanitize(finish), estimates[0], estimates[1], model)
-
-
-def _join_parts(content: Any) -> Any:
-    """Join the text parts of an answer and drop its reasoning."""
-    if not isinstance(content, list):
-        return content
-    return "".join(entry["text"] for entry in content if entry.get("type") == "text")
+    return Completion(content, sanitize(finish), *estimates, sanitize(model))
 
 
 def replace_surrogates(text: str) -> str:
@@ -226,7 +219,7 @@ class PromptTemplate(Generic[AnswerT]):
     """A prompt with the type of its answer."""
 
     name: str
-    version: int
+    version: str
     system: Template
     user: Template
     """Like `system`, with placeholders such as `$document`."""
@@ -253,13 +246,12 @@ class PromptTemplate(Generic[AnswerT]):
         system = self.system.substitute(values)
         user = self.user.substitute(values)
         options: dict[str, Any] = {"model": settings.model, "max_tokens": settings.max_tokens}
-        if settings.temperature is not None:
-            options["temperature"] = settings.temperature
+        temperature = settings.temperature
+        if temperature is not None:
+            options["temperature"] = max(temperature, RETRY_TEMPERATURE) if attempt else temperature
         if attempt:
             # A deterministic server would repeat its invalid answer.
             options["seed"] = attempt
-            if settings.temperature is not None:
-                options["temperature"] = max(settings.temperature, RETRY_TEMPERATURE)
         response_format = "none" if self.is_bare else settings.structured_output
         if response_format != "none":
             options["response_format"] = {"type": response_format}
@@ -280,12 +272,11 @@ class PromptTemplate(Generic[AnswerT]):
 def load_prompt(
     name: str, answer: type[AnswerT], *, is_bare: bool = False
 ) -> PromptTemplate[AnswerT]:
-    """Load the newest version of a prompt."""
-    versions = {int(file.suffixes[-2][2:]): file for file in PROMPTS.glob(f"{name}.v*.txt")}
-    newest = max(versions)
-    system, user = versions[newest].read_text(encoding="utf-8").split(HEADING)
-    templates = Template(system.strip()), Template(user.strip())
-    return PromptTemplate(name, newest, *templates, answer, is_bare)
+    """Load a prompt, whose file's name contains its version."""
+    (file,) = PROMPTS.glob(f"{name}.v*.txt")
+    version = file.suffixes[0].removeprefix(".v")
+    system, user = map(str.strip, file.read_text(encoding="utf-8").split(HEADING))
+    return PromptTemplate(name, version, Template(system), Template(user), answer, is_bare)
 
 
 class ModelAnswer(BaseModel):

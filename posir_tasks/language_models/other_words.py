@@ -182,7 +182,6 @@ class EmbedderWriter:
         return questions
 
     def _find_allowed(self, avoided: tuple[str, ...]) -> Integers:
-        """Return the indices of the words that share no stem with a word in the texts."""
         stems = find_stems(*avoided)
         is_allowed = [stems.isdisjoint(find_word_stems(word)) for word in self.vocabulary]
         return np.flatnonzero(is_allowed)
@@ -280,7 +279,6 @@ def find_shared(question: str, sentence: str, common: frozenset[str]) -> list[st
 
 
 def _find_content(text: str, common: frozenset[str]) -> set[str]:
-    """Return the words of a text that are neither common nor very short."""
     words = set(find_terms(text)) - common
     return {word for word in words if len(word) >= SHORT_STEM or not word.isalpha()}
 

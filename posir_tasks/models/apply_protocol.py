@@ -19,7 +19,6 @@ from mteb.models.sentence_transformer_wrapper import (
     MultiVectorWrapper,
     SentenceTransformerEncoderWrapper,
 )
-from packaging.version import Version
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.overrides import override
@@ -53,8 +52,6 @@ OWN_PROMPTS = {"JinaV4Wrapper", "MultiVectorModel"}
 POOLINGS = ("cls", "mean", "lasttoken")
 #: Fields that are compared separately.
 SEPARATE_FIELDS = ("eos", "rerank_instruction", "rerank_template")
-#: Argument for the precision, which transformers renamed in 4.56.
-DTYPE = "dtype" if Version(transformers.__version__) >= Version("4.56") else "torch_dtype"
 #: Model attribute that stores the applied protocol for results.
 RECORD = "posir_protocol"
 
@@ -72,7 +69,7 @@ def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
     weights = {}
     dtype = protocol.find("dtype")
     if dtype:
-        weights[DTYPE] = getattr(torch, dtype)
+        weights["dtype"] = getattr(torch, dtype)
     attention = protocol.find("attention")
     if attention:
         weights["attn_implementation"] = attention
@@ -85,7 +82,9 @@ def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
     elif name == "Qwen3RerankerWrapper":
         options |= weights
     elif name == "JinaV4Wrapper":
-        options |= {"torch_dtype" if key == DTYPE else key: value for key, value in weights.items()}
+        options |= {
+            "torch_dtype" if key == "dtype" else key: value for key, value in weights.items()
+        }
     elif name == "LlamaEmbedNemotron":
         load: Any = partial(_load_with, loader, weights)
         load.__name__ = loader.__name__
@@ -105,8 +104,8 @@ def _load_with(
     load = transformers.AutoModel.from_pretrained
 
     def load_with_weights(*arguments: Any, **options: Any) -> Any:
-        if DTYPE in weights:
-            options.pop("dtype", None)
+        if "dtype" in weights:
+            # The old name of `dtype`.
             options.pop("torch_dtype", None)
         return load(*arguments, **(options | weights))
 
@@ -160,7 +159,6 @@ def _list_unreported(model: Any, protocol: Protocol) -> set[str]:
 
 
 def _set_texts(model: Any, protocol: Protocol) -> None:
-    """Set prompts, the end-of-text suffix and windows."""
     name = type(model).__name__
     window = protocol.find("max_document_tokens")
     if name == "Qwen3RerankerWrapper":
@@ -189,7 +187,6 @@ def _set_texts(model: Any, protocol: Protocol) -> None:
 
 
 def _append_end(model: Any, end: str) -> None:
-    """Append a suffix to every text of a sentence-transformers model before tokenization."""
     name = "preprocess" if hasattr(model, "preprocess") else "tokenize"
     tokenize = getattr(model, name)
 
@@ -247,17 +244,17 @@ def find_differences(
             continue
         if name not in samples:
             value = getattr(properties, name, None)
-            if value is None or str(value) != expected:
-                differences[name] = None if value is None else str(value)
+            text = None if value is None else str(value)
+            if text != expected:
+                differences[name] = text
         elif protocol.kind != "reranker":
-            text, sample = samples[name]
-            if text is None or not text.is_made_of(tokenizer, expected + sample + end):
-                differences[name] = text.core if text else None
+            captured, sample = samples[name]
+            if captured is None or not captured.is_made_of(tokenizer, expected + sample + end):
+                differences[name] = captured.core if captured else None
     document = properties.document
     if protocol.find("eos") is not None:
-        last_ids = document.ids[-2:] if document else ()
-        expected_count = int(protocol.eos != "none")
-        if document is None or last_ids.count(tokenizer.eos_token_id) != expected_count:
+        count = document.ids[-2:].count(tokenizer.eos_token_id) if document else None
+        if count != int(protocol.eos != "none"):
             differences["eos"] = document.text if document else None
     return differences | _compare_pair(protocol, properties, tokenizer)
 
@@ -265,7 +262,6 @@ def find_differences(
 def _compare_pair(
     protocol: Protocol, properties: LoadedModel, tokenizer: Any
 ) -> dict[str, str | None]:
-    """Compare a reranker's template and instruction with its protocol."""
     template = protocol.find("rerank_template")
     pair = properties.document
     if template is None:

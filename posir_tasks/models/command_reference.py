@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from posir_tasks.data.repository import DATA_VARIABLE
 from posir_tasks.models.folder import is_model_folder
-from posir_tasks.models.references import ENDPOINT_REFERENCE, model_origin, portable_name
+from posir_tasks.models.references import (
+    ENDPOINT_REFERENCE,
+    MODEL_NAME,
+    model_origin,
+    portable_name,
+)
 from posir_tasks.models.run_settings import SETTING_VARIABLES, VARIABLES
 from posir_tasks.values.result_schema import REFERENCE_KEY
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
-
-
-#: A name in mteb or on the Hub, as opposed to a path, an endpoint or a combination.
-PLAIN_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _locate_model(reference: str) -> str:
     """Return a reference for commands on this machine; empty if a model folder is missing or the
     result is from another system.
     """
-    if PLAIN_NAME.fullmatch(reference) and model_origin(reference) is None:
+    if MODEL_NAME.fullmatch(reference) and model_origin(reference) is None:
         return reference
     from posir_tasks.models.registry import split_reference
 

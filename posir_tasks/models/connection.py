@@ -157,12 +157,6 @@ class Connection:
         self._proxy = getproxies().get(parts.scheme) if has_proxy else None
         add_address(self._proxy)
 
-    def send(
-        self, url: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None
-    ) -> str:
-        """Call `send_async` from another thread and wait for its response."""
-        return submit(self.send_async(url, body, retries=retries)).result()
-
     @cached_property
     def _session(self) -> aiohttp.ClientSession:
         """The session, which belongs to the event loop of the first request."""
@@ -205,7 +199,7 @@ class Connection:
         attempt = 0
         while True:
             try:
-                return await self._read(url, body, headers)
+                return await self._read(url, json=body, headers=headers)
             except RequestError as error:
                 failure = error
             except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -223,9 +217,7 @@ class Connection:
             await asyncio.sleep(wait)
             attempt += 1
 
-    async def _read(
-        self, url: str, body: Mapping[str, Any] | None, headers: Mapping[str, str] | None
-    ) -> str:
+    async def _read(self, url: str, **options: Any) -> str:
         import aiohttp
 
         # Built per request, since callers may change `seconds`.
@@ -235,10 +227,9 @@ class Connection:
             sock_read=self.seconds,
         )
         async with self._session.request(
-            "GET" if body is None else "POST",
+            "GET" if options["json"] is None else "POST",
             url,
-            json=body,
-            headers=headers,
+            **options,
             allow_redirects=False,
             proxy=self._proxy,
             timeout=timeout,
@@ -255,7 +246,6 @@ class Connection:
             raise RequestError(_find_message(text)[:MAX_ERROR], response.status, response.headers)
 
     def _explain_failure(self, error: Exception) -> RequestError:
-        """Convert a network error to a RequestError."""
         import aiohttp
 
         is_server_timeout = isinstance(error, aiohttp.ServerTimeoutError)
@@ -313,7 +303,6 @@ def quote_message(message: str) -> str:
 
 @cache
 def _start_loop() -> asyncio.AbstractEventLoop:
-    """Start the event loop for requests in a daemon thread."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="posir requests", daemon=True).start()
     return loop
@@ -339,7 +328,6 @@ def _find_message(text: str) -> str:
 
 
 async def _read_text(response: aiohttp.ClientResponse) -> str:
-    """Read a response up to the size limit."""
     content = bytearray()
     limit = read_line_limit()
     async for chunk in response.content.iter_any():

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 import torch
 from datasets import Dataset
 from mteb.models import (
@@ -130,22 +129,14 @@ def is_reranker(model: MTEBModels) -> bool:
 
 
 def search_results(model: MTEBModels, request: SearchRequest) -> SearchResults:
-    """Search or rerank like mteb; return scores by query and document id.
-
-    Raises:
-        TypeError: The model is neither a search model nor an encoder nor a cross-encoder.
-    """
+    """Search or rerank like mteb; return scores by query and document id."""
     context = request.context
     if isinstance(model, SearchProtocol):
         search = model
     elif isinstance(model, EncoderProtocol):
         search = SearchEncoderWrapper(model)
-    elif isinstance(model, CrossEncoderProtocol):
-        search = SearchCrossEncoderWrapper(model)
     else:
-        raise TypeError(
-            f"{type(model).__name__} is not a search model, an encoder or a cross-encoder of mteb."
-        )
+        search = SearchCrossEncoderWrapper(model)
     phase = {"split": context.hf_split, "subset": context.hf_subset}
     shared = context.search_arguments
     with request.timer("Encoding corpus", **phase):
@@ -155,11 +146,6 @@ def search_results(model: MTEBModels, request: SearchRequest) -> SearchResults:
             request.queries, top_k=request.top_k, top_ranked=request.top_ranked, **shared
         )
     return drop_omitted(results)
-
-
-def group_by_query(hits: Hits, request: SearchRequest) -> HitsByQuery:
-    """Convert hits to mteb's results format."""
-    return HitsByQuery(hits, {query: row for row, query in enumerate(request.queries["id"][:])})
 
 
 def drop_omitted(results: Results) -> SearchResults:
@@ -176,54 +162,50 @@ def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results,
     Raises:
         ScoreError: The model returned NaN.
     """
-    hits = search_hits(model, request)
-    if not isinstance(hits, Hits):
-        return hits, rank_results(hits, request.positives)
-    results = group_by_query(hits, request)
+    results = search(model, request)
     # `positives` omits queries with several evidence spans.
-    if len(results) == len(request.positives):
-        return results, rank_hits(hits, request.positives)
+    if isinstance(results, HitsByQuery) and len(results) == len(request.positives):
+        return results, rank_hits(results.hits, request.positives)
     return results, rank_results(results, request.positives)
 
 
-def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | SearchResults:
-    """Search; return the best documents as arrays if possible, else in mteb's format."""
+def search(model: MTEBModels, request: SearchRequest) -> Results:
+    """Search with arrays if possible, else like mteb; return scores by query and document id."""
     context = request.context
     if request.top_ranked is not None:
         return search_results(model, request)
     if isinstance(model, BM25Search) and not BM25_TOKENIZER.is_missing():
         with request.timer("Searching corpus", split=context.hf_split, subset=context.hf_subset):
-            return search_bm25(
+            hits = search_bm25(
                 model,
                 request.corpus,
                 request.queries,
                 top_k=request.top_k,
                 **context.search_arguments,
             )
-    if not isinstance(model, EncoderProtocol) or isinstance(model, SearchProtocol):
+    elif isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
+        hits = search_dense(
+            model,
+            request.corpus,
+            request.queries,
+            context,
+            top_k=request.top_k,
+            timer=request.timer,
+        )
+    else:
         return search_results(model, request)
-    hits = search_dense(
-        model, request.corpus, request.queries, context, top_k=request.top_k, timer=request.timer
-    )
-    if np.isneginf(hits.scores).any():
-        return drop_omitted(group_by_query(hits, request))
-    return hits
+    results = HitsByQuery(hits, {query: row for row, query in enumerate(request.queries["id"][:])})
+    return drop_omitted(results) if np.isneginf(hits.scores).any() else results
 
 
-def order_hits(hits: Hits | SearchResults, request: SearchRequest) -> dict[str, list[str]]:
-    """Return each query's document ids, best first, in pytrec_eval's order."""
-    # By score and id, both descending.
-    if not isinstance(hits, Hits):
-        return {
-            query: sorted(scores, key=lambda name: (scores[name], name), reverse=True)
-            for query, scores in hits.items()
-        }
-    ids = np.array(hits.document_ids)
-    order = np.lexsort((ids.argsort().argsort()[hits.documents], hits.scores), axis=1)[:, ::-1]
-    rows = np.take_along_axis(hits.documents, order, axis=1)
-    ranked_ids = pl.Series(hits.document_ids).gather(rows.ravel())
-    ids_by_query = ranked_ids.reshape(rows.shape).arr.to_list().to_list()
-    return dict(zip(request.queries["id"][:], ids_by_query, strict=True))
+def order_documents(results: Results) -> dict[str, list[str]]:
+    """Return each query's document ids, best first, in pytrec_eval's order: by score and id, both
+    descending.
+    """
+    return {
+        query: sorted(scores, key=lambda name: (scores[name], name), reverse=True)
+        for query, scores in results.items()
+    }
 
 
 #: Constant of reciprocal rank fusion (Cormack et al. 2009), which dampens the first ranks.
@@ -231,7 +213,7 @@ RANK_CONSTANT = 60
 
 
 def fuse_rankings(rankings: Iterable[Sequence[str]]) -> dict[str, float]:
-    """Return the reciprocal rank fusion scores of documents in several rankings, best first."""
+    """Return the reciprocal rank fusion scores of documents in rankings, each best first."""
     scores: defaultdict[str, float] = defaultdict(float)
     for ranking in rankings:
         for rank, document in enumerate(ranking, start=1):
@@ -274,14 +256,16 @@ class HybridSearch:
         self.searched = []
         for model in self.models:
             searcher = fit_to_script(with_cache(model), context.corpus_language)
-            hits = search_hits(searcher, request)
-            rankings.append(order_hits(hits, request))
-            results = group_by_query(hits, request) if isinstance(hits, Hits) else hits
+            results = search(searcher, request)
+            rankings.append(order_documents(results))
             self.searched.append((searcher, results))
         self._corpus = None
-        fused_results = {}
-        for query in queries["id"]:
-            scores = fuse_rankings(ranking.get(query, ())[:top_k] for ranking in rankings)
-            best = sorted(scores.items(), key=lambda item: (item[1], item[0]), reverse=True)
-            fused_results[query] = dict(best[:top_k])
-        return fused_results
+        fused_results = {
+            query: fuse_rankings(ranking.get(query, ())[:top_k] for ranking in rankings)
+            for query in queries["id"]
+        }
+        best_documents = order_documents(fused_results)
+        return {
+            query: {name: scores[name] for name in best_documents[query][:top_k]}
+            for query, scores in fused_results.items()
+        }

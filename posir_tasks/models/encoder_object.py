@@ -4,7 +4,7 @@ model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class ObjectEncoder(AbsEncoder):
     """Encodes texts with an object's `encode_query` and `encode_document`, or its `encode`."""
 
-    def __init__(self, target: Any, model_prompts: Mapping[str, str] | None = None) -> None:
+    def __init__(self, target: Any, model_prompts: dict[str, str] | None) -> None:
         self.target = target
-        self.model_prompts = dict(model_prompts or {})
+        self.model_prompts = model_prompts or {}
 
     def encode(
         self,
@@ -63,5 +63,4 @@ class ObjectEncoder(AbsEncoder):
 
 
 def _to_numpy(vectors: Any) -> Any:
-    """Convert tensors to NumPy arrays; return other values unchanged."""
     return vectors.detach().cpu().float().numpy() if hasattr(vectors, "detach") else vectors

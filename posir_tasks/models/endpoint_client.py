@@ -24,9 +24,15 @@ from posir_tasks.base.overrides import override
 from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.base.wording import pluralize, sanitize
-from posir_tasks.models.connection import Connection, RequestError, quote_message, shorten
+from posir_tasks.models.connection import (
+    Connection,
+    RequestError,
+    quote_message,
+    shorten,
+    submit,
+)
 from posir_tasks.models.endpoint_kinds import FORMAT, GENERIC_KINDS, KINDS, EndpointKind, Fields
-from posir_tasks.models.references import Endpoint, RequestFields
+from posir_tasks.models.references import Endpoint
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import estimate_tokens
 
@@ -70,13 +76,12 @@ MANY_TEXTS = re.compile(
 )
 
 
-def find_request_fields() -> RequestFields:
-    """Read the run's additional request fields. Raise PosirError if one is not `KEY=VALUE`."""
-    fields = []
-    for kind in ("query", "passage"):
-        lines = os.environ.get(f"POSIR_{kind.upper()}_FIELD", "").splitlines()
-        fields.append(read_overrides([line for line in lines if line.strip()], f"--{kind}-field"))
-    return RequestFields(*fields)
+def find_request_fields(side: str) -> Fields:
+    """Read the run's additional request fields for a side, `query` or `passage`. Raise PosirError
+    if one is not `KEY=VALUE`.
+    """
+    lines = os.environ.get(f"POSIR_{side.upper()}_FIELD", "").splitlines()
+    return read_overrides([line for line in lines if line.strip()], f"--{side}-field")
 
 
 class EndpointModel:
@@ -101,11 +106,9 @@ class EndpointModel:
         # Texts are always cut at their end.
         self.tokenizer.truncation_side = "right"
 
-    def _ask(
-        self, address: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None
-    ) -> Any:
-        """Send a request and parse the JSON response."""
-        text = self._connection.send(address, body, retries=retries)
+    def _ask(self, address: str, body: Fields | None, *, retries: int | None = None) -> Any:
+        request = self._connection.send_async(address, body, retries=retries)
+        text = submit(request).result()
         try:
             return parse_json(text, self._endpoint)
         except GateError as error:
@@ -140,10 +143,8 @@ class EmbeddingClient(EndpointModel):
     skips_failed = False
     """If true, texts that the server cannot embed are left out."""
 
-    def __init__(
-        self, endpoint: Endpoint, fields: RequestFields | None = None, retries: int | None = None
-    ) -> None:
-        """Connect, and embed two short texts before any data is read.
+    def __init__(self, endpoint: Endpoint, retries: int | None = None) -> None:
+        """Connect with the run's request fields, and embed two short texts before any data is read.
 
         If `retries` is given, the first response must start within `FIRST_SECONDS`.
 
@@ -151,7 +152,8 @@ class EmbeddingClient(EndpointModel):
             PosirError: The server does not embed the two texts.
         """
         super().__init__(endpoint, retries)
-        self.fields = fields or RequestFields()
+        self.query_fields = find_request_fields("query")
+        self.passage_fields = find_request_fields("passage")
         self.is_measured = False
         """If true, truncation is being measured and needs no warning."""
         self._format: Fields = {}
@@ -178,7 +180,7 @@ class EmbeddingClient(EndpointModel):
     @property
     def marks_queries(self) -> bool:
         """True if query requests have additional fields, such as `input_type`."""
-        return bool(self.kind.query_fields or self.fields.query)
+        return bool(self.kind.query_fields or self.query_fields)
 
     def _find_kind(self, documents: Documents) -> tuple[EndpointKind, Any]:
         """Return the server's kind and its first response. The kind is taken from the reference or
@@ -187,7 +189,7 @@ class EmbeddingClient(EndpointModel):
         The response is None if the server accepts fewer documents at a time.
         """
         endpoint = self._endpoint
-        kinds = [kind for kind in KINDS.values() if kind.serves(endpoint.host)]
+        kinds = [kind for kind in KINDS.values() if f".{endpoint.host}".endswith(kind.hosts)]
         if endpoint.kind:
             kinds = [KINDS[endpoint.kind]]
         failures = list[RequestError]()
@@ -225,7 +227,7 @@ class EmbeddingClient(EndpointModel):
         retries: int | None = None,
     ) -> Any:
         """Send a request; repeat it without the vector format if the server rejects the format."""
-        user_fields = self.fields.query if query else self.fields.passage
+        user_fields = self.query_fields if query else self.passage_fields
         side_fields = kind.query_fields if query else kind.passage_fields
         fields = {**kind.fields, **side_fields, **self._format, **user_fields}
         body = {name: value for name, value in fields.items() if value is not None}
@@ -389,7 +391,6 @@ class EmbeddingClient(EndpointModel):
         return [np.frombuffer(content, "<f4" if is_float else np.int8) for content in contents]
 
     def _check(self, embeddings: Embeddings, texts: Sequence[str]) -> None:
-        """Raise PosirError if embeddings are not finite, all zero, or equal for different texts."""
         if not np.isfinite(embeddings).all():
             raise self._invalid("has NaN or infinity in a vector", NotFiniteError)
         # Blank texts may have zero vectors, and so may individual other texts.
@@ -472,7 +473,6 @@ class EmbeddingClient(EndpointModel):
         return None, False, seconds_per_word
 
     def _limit_response_time(self) -> AbstractContextManager[None]:
-        """Require responses to start within `FIRST_SECONDS`."""
         seconds = min(FIRST_SECONDS, self._connection.seconds)
         return override(self._connection, seconds=seconds)
 
@@ -505,11 +505,9 @@ def _find_count(response: Any, keys: str) -> int | None:
 
 
 def _limits_count(error: RequestError) -> bool:
-    """Return True if the server rejects the number of texts in a request."""
     return error.is_rejected and bool(MANY_TEXTS.search(error.reason))
 
 
 def _find_numbers(message: str, *, below: int) -> list[int]:
-    """Return the positive numbers below a bound in a server's message."""
     numbers = (int(number.replace(",", "")) for number in NUMBER.findall(message))
     return [number for number in numbers if 0 < number < below]

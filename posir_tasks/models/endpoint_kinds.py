@@ -59,10 +59,6 @@ class EndpointKind:
             return endpoint.address + route
         return ROUTES.sub("", endpoint.address) + route
 
-    def serves(self, host: str) -> bool:
-        """Return True if the host belongs to a service of this kind."""
-        return f".{host}".endswith(self.hosts)
-
 
 CONTEXTUALIZED = "/v1/contextualizedembeddings"
 OPENAI = EndpointKind(

@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from mteb.models.abs_encoder import AbsEncoder, get_prompt
 from mteb.types import PromptType
-from numpy.typing import NDArray
 
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.batches import split_batches
@@ -37,9 +36,9 @@ from posir_tasks.models.endpoint_client import (
     NoVectorError,
 )
 from posir_tasks.models.reading_probe import SHORT_WORDS
-from posir_tasks.models.references import RERANK, Endpoint, RequestFields
+from posir_tasks.models.references import RERANK, Endpoint
 from posir_tasks.models.text_cutting import cut_all, cut_text, cut_to_estimate
-from posir_tasks.text.tokenizer import ModelTokenizer
+from posir_tasks.text.tokenizer import find_tokenizer
 from posir_tasks.text.words import estimate_tokens
 from posir_tasks.values.read_part import UNKNOWN, ReadPart
 
@@ -91,12 +90,9 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
     """`unknown` if the server truncates texts that were cut to the window; else None."""
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        model_prompts: dict[str, str] | None = None,
-        fields: RequestFields | None = None,
+        self, endpoint: Endpoint, model_prompts: dict[str, str] | None = None, **_: Any
     ) -> None:
-        super().__init__(endpoint, fields)
+        super().__init__(endpoint)
         self.reference = str(endpoint)
         self.model_prompts = model_prompts or {}
         self.advice += " --skip-failed leaves out what cannot be embedded."
@@ -147,8 +143,9 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             if count and len(COUNTED.split()) <= count <= MAX_COUNTED:
                 return "server"
         logger.warning(
-            f"{self.reference}: there is no tokenizer, and the server does not count tokens. The "
-            "window is estimated at four bytes per token. Give --tokenizer NAME (POSIR_TOKENIZER)."
+            "%s: there is no tokenizer, and the server does not count tokens. The window is "
+            "estimated at four bytes per token. Give --tokenizer NAME (POSIR_TOKENIZER).",
+            self.reference,
         )
         return "estimate"
 
@@ -180,7 +177,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             embeddings = self._embed_cut(texts, window, size, description, query=query)
         else:
             if window is not None:
-                tokenizer = ModelTokenizer(self.tokenizer) if self.tokenizer is not None else None
+                tokenizer = find_tokenizer(self)
                 special = tokenizer.special_tokens if tokenizer else 0
                 texts = cut_all(texts, window - special, tokenizer)
             embeddings = self._embed_batches(texts, size, description, query=query)
@@ -200,7 +197,6 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
     def _embed_batches(
         self, texts: Sequence[str], size: int, description: str | None, *, query: bool
     ) -> Embeddings:
-        """Embed texts in batches, or one at a time if their vectors depend on the batch."""
         batches = split_batches(texts, size)
         embed = partial(self.embed, query=query)
         first = list[Embeddings]()
@@ -238,7 +234,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
                     "Texts are sent one at a time, which is slower. Check how the server pads and "
                     "pools batches."
                 )
-            logger.warning(f"{self.reference}: {problem}")
+            logger.warning("%s: %s", self.reference, problem)
             return
 
     def _embed_cut(
@@ -338,7 +334,6 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         return np.concatenate(send_in_flight(self.embed_chunks, documents))
 
     def _warn_if_truncated(self, text: str) -> None:
-        """Warn if the server silently truncates a text."""
         tokens = estimate_tokens(text)
         if self.is_measured or len(text) <= self._longest_checked or tokens < MIN_CHECKED_TOKENS:
             return
@@ -377,14 +372,12 @@ class RerankEndpoint(EndpointModel):
         return np.concatenate([np.zeros(0), *send_in_flight(self._rerank_cut, requests)])
 
     def _rerank_cut(self, request: tuple[str, Sequence[str]]) -> Floats:
-        """Score texts, cut to the window minus the query."""
         query, texts = request
         if self.max_length is None:
             return self.rerank(query, texts)
-        tokenizer = None
+        tokenizer = find_tokenizer(self)
         query_tokens = estimate_tokens(query)
-        if self.tokenizer is not None:
-            tokenizer = ModelTokenizer(self.tokenizer)
+        if tokenizer:
             special = self.tokenizer.num_special_tokens_to_add(pair=True)
             query_tokens = special + tokenizer.count(query)
         return self.rerank(query, cut_all(texts, self.max_length - query_tokens, tokenizer))
@@ -456,7 +449,7 @@ def _read_texts(inputs: DataLoader[BatchedInput]) -> list[str]:
     return [text for batch in inputs for text in batch["text"]]
 
 
-def _compare(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
+def _compare(first: Embeddings, second: Embeddings) -> float:
     """Return the cosine of two vectors, or 1 if one is zero."""
     norms = float(np.linalg.norm(first) * np.linalg.norm(second))
     return float(first @ second) / norms if norms else 1.0

@@ -24,7 +24,7 @@ from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import find_files, read_decompressed
 from posir_tasks.base.private_names import RESOLVE_LOADER
 from posir_tasks.base.wording import sanitize
-from posir_tasks.models.references import LOCAL, ModelLoader, to_file_name
+from posir_tasks.models.references import LOCAL, ModelLoader, RegisteredModels, to_file_name
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -185,7 +185,6 @@ def _check_files(folder: Path, revision: str) -> None:  # noqa: ARG001 (part of 
 
 
 def _check_base(file: Path, base: Any) -> None:
-    """Check an adapter's base model if it is a folder."""
     if not isinstance(base, str):
         return
     folder = Path(base).resolve()
@@ -207,7 +206,7 @@ def _check_settings(file: Path, settings: Any) -> None:
             raise PosirError(
                 f"{file}: {sanitize(key)} is {sanitize(value)}; must be from 0 to {MAX_LAYERS:,}."
             )
-    for reference in _find_references(file.name, settings):
+    for reference in _find_classes(settings) if file.name in STRUCTURE_FILES else ():
         if not reference.startswith(MODULE_PACKAGES):
             raise PosirError(
                 f"{file}: the module {reference} is not part of sentence-transformers. {NO_CODE}"
@@ -226,14 +225,13 @@ def _find_settings(settings: Any) -> Iterator[tuple[str, Any]]:
             values += value
 
 
-def _find_references(name: str, settings: Any) -> list[str]:
-    """Return the module classes in a settings file."""
-    if name == MODULES_FILE and isinstance(settings, list):
-        return [str(module.get("type")) for module in settings if isinstance(module, dict)]
-    if name == ROUTER_FILE and isinstance(settings, dict):
-        types = settings.get("types")
-        return list(map(str, types.values())) if isinstance(types, dict) else []
-    return []
+def _find_classes(settings: Any) -> Iterator[str]:
+    """Yield the module classes in a file of `STRUCTURE_FILES`."""
+    for key, value in _find_settings(settings):
+        if key == "type":
+            yield str(value)
+        elif key == "types" and isinstance(value, dict):
+            yield from map(str, value.values())
 
 
 def check_module_classes(folder: Path) -> None:
@@ -246,7 +244,7 @@ def check_module_classes(folder: Path) -> None:
     references = set[str]()
     for file in find_model_files(folder):
         if file.name in STRUCTURE_FILES:
-            references.update(_find_references(file.name, _read_settings(file)))
+            references.update(_find_classes(_read_settings(file)))
     for reference in sorted(references):
         if not reference.startswith(MODULE_PACKAGES[0]):
             continue
@@ -302,7 +300,7 @@ def require_weights(folder: Path) -> Iterator[None]:
         setattr(PreTrainedModel, "from_pretrained", original)  # noqa: B010
 
 
-def resolve_model_folder(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
+def resolve_model_folder(name: str, registered: RegisteredModels) -> ModelMeta | None:  # noqa: ARG001
     """Resolve the path of a model folder. Raises the errors of `find_model_folder`."""
     folder = find_model_folder(name)
     return describe_folder(folder.resolve()) if folder else None
@@ -362,7 +360,6 @@ def describe_folder(folder: Path) -> ModelMeta:
 
 
 def _read_settings(path: Path) -> Any:
-    """Read a settings file, or return None if it does not exist."""
     try:
         return json.loads(read_decompressed(path).decode()) if path.is_file() else None
     except (OSError, ValueError, RecursionError) as error:

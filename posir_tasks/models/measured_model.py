@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.progress import format_seconds, track
-from posir_tasks.models.endpoint_client import COUNTED_WORDS, EmbeddingClient, find_request_fields
+from posir_tasks.models.endpoint_client import COUNTED_WORDS, EmbeddingClient
 from posir_tasks.models.measured_windows import read_measured, store_measured
 from posir_tasks.models.reading_length import (
     CLAIM_FACTOR,
@@ -124,7 +124,7 @@ class MeasuredModel:
 
         `retries` limits the retries of failed requests; by default, the usual limit applies.
         """
-        client = EmbeddingClient(endpoint, find_request_fields(), retries)
+        client = EmbeddingClient(endpoint, retries)
         measuring = partial(client.measure, retries=0)
         encode = RememberingEncoder(client.embed)
         seconds_per_word = 0.0
@@ -157,7 +157,7 @@ class MeasuredModel:
             claimed_tokens=claim,
             claimed_by="the server",
             tokenizer=tokenizer,
-            is_experiment=bool(client.fields.query or client.fields.passage),
+            is_experiment=bool(client.query_fields or client.passage_fields),
             seconds_per_word=max(seconds_per_word, encode.seconds_per_word),
         )
 
@@ -180,26 +180,26 @@ class MeasuredModel:
         Raises:
             PosirError: The model cannot encode short texts.
         """
+        claimed = self.claimed_tokens
+        default_limit = min(MAX_TOKENS, round(claimed * CLAIM_FACTOR)) if claimed else MAX_TOKENS
+        limit = max(max_tokens or default_limit, required)
+        claim = None
+        # In frequent words with a known tokenizer, pieces are tokens.
+        if claimed and self.count_tokens and not texts and self.added_tokens < claimed < limit:
+            claim = claimed - self.added_tokens
         description = "Measuring the model's window"
         requests = None
         if self.seconds_per_word:
-            is_verified = self.claimed_tokens is not None and self.count_tokens is not None
+            is_verified = claimed is not None and self.count_tokens is not None
             requests = VERIFIED_REQUESTS if is_verified else MAX_REQUESTS
-            words = TEXTS * (self.claimed_tokens or max(required, max_tokens or MAX_TOKENS))
+            words = TEXTS * (claimed or limit)
             seconds = format_seconds(requests * words * self.seconds_per_word)
             description += f" (at most {requests} requests, up to about {seconds})"
         with self.measuring(), track(description, requests) as advance:
             try:
-                length = measure_reading_length(
-                    self.encode,
-                    texts,
-                    self.count_tokens,
-                    claimed_tokens=self.claimed_tokens,
-                    special_tokens=self.added_tokens,
-                    required_tokens=required,
-                    max_tokens=max_tokens,
-                    advance=advance,
-                )
+                probe = ModelProbe(self.encode, advance)
+                source = TextSource(texts, self.count_tokens)
+                length = measure_reading_length(probe, source, limit, claim)
             except PosirError:
                 raise
             except Exception as error:  # the model's own code
@@ -230,9 +230,7 @@ def load_embedder(name: str) -> ReadPart | MTEBModels:
     return model.measure().stored_part(model.added_tokens)
 
 
-def find_special_tokens(
-    encode: DocumentEncoder, limit: int, *, refuses: bool = False
-) -> int | None:
+def find_special_tokens(encode: DocumentEncoder, limit: int, *, refuses: bool) -> int | None:
     """Return the number of special tokens if the reported limit is confirmed, or None.
 
     The limit is confirmed if words before it change the embedding and words after it do not; or, if

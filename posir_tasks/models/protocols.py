@@ -123,21 +123,20 @@ class Protocol:
 
 
 @cache
-def read_protocols() -> Mapping[tuple[str, str], Protocol]:
-    """Return all protocols by paper and model."""
+def read_protocols() -> list[Protocol]:
+    """Read the protocols of all papers."""
     text = (files("posir_tasks.models") / "protocols.csv").read_text(encoding="utf-8")
-    rows = [
+    return [
         Protocol(**{name: value.replace("\\n", "\n") for name, value in row.items()})
         for row in csv.DictReader(text.splitlines())
     ]
-    return {(row.paper, row.model): row for row in rows}
 
 
 def list_protocols(paper: str) -> list[Protocol]:
     """Return the protocols of a paper. Raise PosirError for an unknown paper."""
     if paper not in PAPERS:
         raise PosirError(f"protocol '{paper}': no such paper. There are {', '.join(PAPERS)}.")
-    return [row for row in read_protocols().values() if row.paper == paper]
+    return [row for row in read_protocols() if row.paper == paper]
 
 
 def find_protocol(paper: str, model: str) -> Protocol:
@@ -197,7 +196,6 @@ def _describe_setting(row: Protocol, name: str) -> str:
 
 
 def _plain_name(model: str) -> str:
-    """Normalize a name in results or papers."""
     return bare_name(model).casefold().removesuffix("-dense")
 
 

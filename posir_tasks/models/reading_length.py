@@ -16,7 +16,7 @@ length is a range.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,11 +31,9 @@ from posir_tasks.models.reading_probe import (
     MAX_REQUESTS,
     Block,
     Cut,
-    DocumentEncoder,
     ModelProbe,
     ProbedText,
     TextSource,
-    TokenCounter,
     divide,
     search_cut,
 )
@@ -158,40 +156,19 @@ class ReadingLength:
 
 
 def measure_reading_length(
-    encode: DocumentEncoder,
-    texts: Sequence[str] = (),
-    count_tokens: TokenCounter | None = None,
-    *,
-    claimed_tokens: int | None = None,
-    special_tokens: int = 0,
-    required_tokens: int = 0,
-    max_tokens: int | None = None,
-    advance: Callable[[], object] = lambda: None,
+    probe: ModelProbe, source: TextSource, limit: int, claim: int | None = None
 ) -> ReadingLength:
-    """Measure how much of a text a model reads, in synthetic documents or in given texts.
+    """Measure how much of a text a model reads.
 
     If the model encodes no text at all, its error is raised.
 
     Args:
-        encode: The model. Its document prompt uses part of the window and is not counted.
-        texts: Texts for the documents; short ones are joined and repeated. By default, frequent
-            English words.
-        count_tokens: Token counter; None if the tokenizer is unknown.
-        claimed_tokens: The claimed window including special tokens; None if unknown.
-        special_tokens: Number of special tokens per text.
-        required_tokens: Minimum length of the longest text.
-        max_tokens: Maximum length of texts; by default 1.25 times the claimed window, at most
-            32,768.
-        advance: Called after every request.
+        probe: The model. Its document prompt uses part of the window and is not counted.
+        source: Source of the documents; short texts are joined and repeated.
+        limit: Length of the longest document in tokens.
+        claim: The claimed window without special tokens, if a piece of a document is a token; None
+            if unknown.
     """
-    default_limit = round(claimed_tokens * CLAIM_FACTOR) if claimed_tokens else MAX_TOKENS
-    limit = max(max_tokens or min(MAX_TOKENS, default_limit), required_tokens)
-    probe = ModelProbe(encode, advance)
-    source = TextSource(texts, count_tokens)
-    claim = None
-    # In synthetic texts with a known tokenizer, pieces are tokens.
-    if claimed_tokens and count_tokens and not texts and special_tokens < claimed_tokens < limit:
-        claim = claimed_tokens - special_tokens
     try:
         return _measure_part(probe, source, limit, claim)
     except _RejectedError as refusal:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from posir_tasks.base.arrays import Floats
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import NoResponseError
 from posir_tasks.text.words import count_words, estimate_tokens, split_words
@@ -76,8 +77,8 @@ class ProbedText:
     Positions count from the start of the text, or from its end if `from_end` is true.
     """
 
-    pieces: tuple[str, ...]
-    variants: tuple[tuple[str, ...], ...]
+    pieces: list[str]
+    variants: list[list[str]]
     from_end: bool = False
 
     @property
@@ -101,7 +102,7 @@ class ProbedText:
 
     def shorten(self, size: int) -> ProbedText:
         """Return a text with only the first pieces."""
-        return ProbedText(self.pieces[:size], tuple(pieces[:size] for pieces in self.variants))
+        return ProbedText(self.pieces[:size], [pieces[:size] for pieces in self.variants])
 
     def view(self, *, from_end: bool) -> ProbedText:
         """Return the text with positions that count from its start or end."""
@@ -148,10 +149,9 @@ class TextSource:
                 candidate = rng.choice(pool)
                 if candidate[:1].casefold() != piece[:1].casefold():
                     return candidate
-            return "x " if piece[:1].casefold() != "x" else "y "
+            return "x "
 
-        variants = tuple(tuple(differ(piece, pool) for piece in pieces) for pool in pools)
-        return ProbedText(tuple(pieces), variants)
+        return ProbedText(pieces, [[differ(piece, pool) for piece in pieces] for pool in pools])
 
     @property
     def counters(self) -> dict[str, TokenCounter]:
@@ -176,12 +176,10 @@ class TextSource:
         return MIN_DOCUMENTS if self.texts else 2
 
 
-def _measure_distances(
-    vectors: NDArray[np.float64], originals: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _measure_distances(vectors: Floats, originals: Floats) -> Floats:
     """Return the distances of vectors from the originals, relative to the originals' lengths."""
     lengths = np.maximum(np.linalg.norm(originals, axis=1), 1e-30)
-    distances: NDArray[np.float64] = np.linalg.norm(vectors - originals, axis=1) / lengths
+    distances: Floats = np.linalg.norm(vectors - originals, axis=1) / lengths
     return distances
 
 
@@ -195,7 +193,7 @@ class ModelProbe:
     noise: float = 0.0
     """Maximum relative distance of two embeddings of the same input so far."""
 
-    def _request(self, texts: Sequence[str]) -> NDArray[np.float64]:
+    def _request(self, texts: Sequence[str]) -> Floats:
         self.requests += 1
         try:
             return self.encode(texts).astype(np.float64)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from posir_tasks.base.digests import digest
@@ -34,6 +34,8 @@ MISSING_REVISIONS = (None, "", "no_revision_available")
 RERANK = "rerank"
 RERANKER = re.compile(rf"(?:[^()]+:)?{RERANK}")
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+#: A model name, with or without its organization.
+MODEL_NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
 #: A reference to a model behind an endpoint, and the server kinds that it may contain.
 ENDPOINT_REFERENCE = re.compile(
     r"(?P<model>.*?)@?(?:(?<=@)(?P<kind>[a-z]+)\+)?(?P<address>https?://.*)", re.DOTALL
@@ -52,6 +54,10 @@ class ModelReference:
     """
     revision: str | None = None
     """By default the registered revision, or else the newest revision on the Hub."""
+
+
+#: Metadata by full name.
+RegisteredModels: TypeAlias = "Mapping[str, ModelMeta]"
 
 
 class ModelLoader:
@@ -100,7 +106,7 @@ USUAL_SERVER = re.compile(
 )
 
 
-def resolve_bare_name(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
+def resolve_bare_name(name: str, registered: RegisteredModels) -> ModelMeta | None:
     """Resolve a name without its organization if exactly one registered model has it."""
     full_names = [full for full in registered if bare_name(full) == name]
     return registered[full_names[0]] if len(full_names) == 1 else None
@@ -183,14 +189,6 @@ class Endpoint:
         if is_usual and model == self.model and server == parts.netloc.replace(":", "-"):
             return f"{name})"
         return f"{name} {_digest_name(str(replace(self, revision=None)))})"
-
-
-@dataclass(frozen=True)
-class RequestFields:
-    """Additional request fields for queries and documents, such as `input_type`."""
-
-    query: Mapping[str, Any] = field(default_factory=dict)
-    passage: Mapping[str, Any] = field(default_factory=dict)
 
 
 def find_endpoint(name: str) -> Endpoint | None:

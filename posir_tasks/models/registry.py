@@ -40,9 +40,11 @@ from posir_tasks.models.references import (
     CROSS_ENCODER,
     LOCAL,
     MISSING_REVISIONS,
+    MODEL_NAME,
     RERANKER,
     ModelLoader,
     ModelReference,
+    RegisteredModels,
     bare_name,
     find_endpoint,
     model_origin,
@@ -60,8 +62,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A model name, with or without its organization.
-MODEL_NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
 #: The name in a declaration in mteb's source code.
 DECLARED_NAME = re.compile(r' name="([\w.-]+/[\w.-]+)"')
 #: Start of a declaration.
@@ -198,11 +198,11 @@ def _refuse_name(name: str) -> None:
     if any(resolver(name, {}) for resolver in plugin_resolvers()):
         return
     problem = find_hub_problem()
+    reason = "the Hub has no model of this name"
     if problem:
         reason = f"the Hub cannot be searched for it ({problem})"
+    if problem or not is_on_hub(name):
         raise unknown_model(name, read_declarations(), reason)
-    if not is_on_hub(name):
-        raise unknown_model(name, read_declarations(), "the Hub has no model of this name")
 
 
 def find_model(reference: ModelReference) -> ModelMeta:
@@ -248,7 +248,7 @@ def load_model(reference: ModelReference) -> MTEBModels:
         raise unknown_model(reference.name, MODEL_REGISTRY.resolve(), NOT_LOADABLE) from error
 
 
-def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
+def resolve_endpoint(name: str, registered: RegisteredModels) -> ModelMeta | None:  # noqa: ARG001
     """Resolve `MODEL@ADDRESS` without contacting the server. Raise PosirError for an invalid
     reference.
     """
@@ -261,18 +261,10 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
     is_reranker = bool(RERANKER.fullmatch(endpoint.model))
     loader = "RerankEndpoint" if is_reranker else "EndpointEncoder"
 
-    def connect(
-        _name: str,
-        _revision: str | None,
-        device: str | None = None,  # noqa: ARG001
-        **options: Any,
-    ) -> Any:
-        from posir_tasks.models.endpoint_client import find_request_fields
-        from posir_tasks.models.endpoint_models import EndpointEncoder, RerankEndpoint
+    def connect(_name: str, _revision: str | None, **options: Any) -> Any:
+        from posir_tasks.models import endpoint_models
 
-        if is_reranker:
-            return RerankEndpoint(endpoint, **options)
-        return EndpointEncoder(endpoint, fields=find_request_fields(), **options)
+        return getattr(endpoint_models, loader)(endpoint, **options)
 
     return ModelMeta.create_empty(
         {
@@ -287,7 +279,7 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
     )
 
 
-def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
+def resolve_hybrid(name: str, registered: RegisteredModels) -> ModelMeta | None:  # noqa: ARG001
     """Resolve `hybrid(MODEL,MODEL)`. Raise PosirError for fewer than two models, and for equal,
     unknown or reranking models.
     """
@@ -416,7 +408,7 @@ def _load_head(
     return MultiVectorWrapper(MultiVectorEncoder(modules=modules, device=device), **options)
 
 
-def resolve_colbert_head(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
+def resolve_colbert_head(name: str, registered: RegisteredModels) -> ModelMeta | None:
     """Resolve `MODEL:colbert` or its name in a paper. Raise PosirError if the model is unknown or
     has no head.
     """
@@ -455,7 +447,7 @@ def resolve_colbert_head(name: str, registered: Mapping[str, ModelMeta]) -> Mode
 OBJECT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
-def resolve_object(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
+def resolve_object(name: str, registered: RegisteredModels) -> ModelMeta | None:  # noqa: ARG001
     """Resolve `module:object`: an object with `encode`, or a class or function that creates one
     without arguments. Raise PosirError if it cannot be imported.
     """
@@ -530,7 +522,7 @@ def load_flag_reranker(
     return model
 
 
-def resolve_flag_reranker(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
+def resolve_flag_reranker(name: str, registered: RegisteredModels) -> ModelMeta | None:  # noqa: ARG001
     """Resolve the name of a reranker that FlagEmbedding loads."""
     if name not in FLAG_CLASSES:
         return None

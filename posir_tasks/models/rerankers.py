@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,11 +37,16 @@ class ModelReranker:
     """If true, scores are logits; otherwise they must be probabilities or cosines."""
     name: str = field(init=False)
     """Name of the model, with its revision if it has one."""
-    _model: MTEBModels | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         meta = find_model(self.reference)
         self.name = f"{meta.name}@{meta.revision}" if meta.revision else str(meta.name)
+
+    @cached_property
+    def _model(self) -> MTEBModels:
+        from posir_tasks.models.embeddings.cached_encoder import with_cache
+
+        return with_cache(load_model(self.reference))
 
     def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
         """Yield the index of each batch and its scores: probabilities, or cosines of an encoder.
@@ -51,10 +57,6 @@ class ModelReranker:
         """
         if not batches:
             return
-        from posir_tasks.models.embeddings.cached_encoder import with_cache
-
-        if self._model is None:
-            self._model = with_cache(load_model(self.reference))
         score = build_scorer(
             self._model, [question for pairs in batches for question, _ in pairs], self.language
         )
@@ -87,32 +89,33 @@ def build_scorer(
 
         question_embeddings = encode(questions, PromptType.query)
 
-        def compare(pairs: Sequence[Pair]) -> Scores:
-            queries, texts = (list(column) for column in zip(*pairs, strict=True))
+        def score(queries: list[str], texts: list[str]) -> Any:
             embeddings = encode(texts, PromptType.document)
-            similarities = model.similarity_pairwise(
+            return model.similarity_pairwise(
                 question_embeddings.select(queries), embeddings.select(texts)
             )
-            return np.asarray(similarities, np.float64).reshape(-1)
 
-        return compare
-    if isinstance(model, CrossEncoderProtocol):
+    elif isinstance(model, CrossEncoderProtocol):
 
-        def predict(pairs: Sequence[Pair]) -> Scores:
-            queries, texts = (list(column) for column in zip(*pairs, strict=True))
-            scores = model.predict(
+        def score(queries: list[str], texts: list[str]) -> Any:
+            return model.predict(
                 context.load(build_texts(queries), PromptType.query),
                 context.load(build_texts(texts), PromptType.document),
                 **context.task_arguments,
                 **context.encode_kwargs,
             )
-            return np.asarray(scores, np.float64).reshape(-1)
 
-        return predict
-    raise PosirError(
-        f"{model.mteb_model_meta.name}: neither a cross-encoder nor an encoder. Choose another "
-        "reranker."
-    )
+    else:
+        raise PosirError(
+            f"{model.mteb_model_meta.name}: neither a cross-encoder nor an encoder. Choose another "
+            "reranker."
+        )
+
+    def score_pairs(pairs: Sequence[Pair]) -> Scores:
+        queries, texts = map(list, zip(*pairs, strict=True))
+        return np.asarray(score(queries, texts), np.float64).reshape(-1)
+
+    return score_pairs
 
 
 def to_probabilities(scores: Scores, name: str, *, logits: bool) -> Scores:

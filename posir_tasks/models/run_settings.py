@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, summarize_error
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
-# Keys of mteb's `experiment_kwargs`.
+#: A run's settings as mteb's `experiment_kwargs`.
+RunSettings: TypeAlias = dict[str, str | int]
+# Their keys.
 #: Model whose top 100 a reranker reranks; BM25 by default.
 FIRST_STAGE = "first_stage"
 #: Text to put before each query; `\n` is a line break.
@@ -108,39 +110,15 @@ def without_run_settings() -> Iterator[None]:
 
 
 @contextmanager
-def with_settings(
-    *,
-    protocol: str | None = None,
-    window: int | None = None,
-    tokenizer: str | None = None,
-    skip_failed: bool = False,
-    backend: str | None = None,
-    query_prompt: str | None = None,
-    document_prompt: str | None = None,
-    query_field: str | Iterable[str] | None = None,
-    passage_field: str | Iterable[str] | None = None,
-    rotated: int | None = None,
-    domains: str | Iterable[str] | None = None,
-) -> Iterator[None]:
-    """Set the settings that are not None for this process and its new child processes."""
-    values: dict[str, object] = {
-        PROTOCOL: protocol,
-        WINDOW: window,
-        TOKENIZER: tokenizer,
-        SKIP_FAILED: 1 if skip_failed else None,
-        BACKEND: backend,
-        QUERY_PROMPT: query_prompt,
-        DOCUMENT_PROMPT: document_prompt,
-        "query_field": query_field,
-        "passage_field": passage_field,
-        "rotated": rotated,
-        SELECTED_DOMAINS: domains,
-    }
+def with_settings(**settings: str | int | Iterable[str] | None) -> Iterator[None]:
+    """Set the settings that are not None, such as `window`, for this process and its new child
+    processes.
+    """
     changes: dict[str, str] = {}
-    for name, value in values.items():
+    for name, value in settings.items():
         if value is not None:
-            lines = [value] if isinstance(value, str | int) else value
-            changes[f"POSIR_{name.upper()}"] = "\n".join(map(str, lines))  # type: ignore[call-overload]
+            lines = [str(value)] if isinstance(value, str | int) else value
+            changes[f"POSIR_{name.upper()}"] = "\n".join(lines)
     original = {name: os.environ[name] for name in changes if name in os.environ}
     os.environ.update(changes)
     try:
@@ -152,7 +130,6 @@ def with_settings(
 
 
 def _read(name: str) -> str:
-    """Read a setting; empty if it is not set."""
     return os.environ.get(SETTING_VARIABLES[name], "").strip()
 
 
@@ -199,25 +176,25 @@ def find_run_protocol(meta: ModelMeta) -> Protocol | None:
     return protocol
 
 
-def find_first_stage(model: ModelMeta | None = None, task: str = "") -> str:
-    """Return the full name of the first-stage model, or its reference if it is not registered.
+def find_first_stage(model: ModelMeta, task: str) -> str:
+    """Return the full name of a reranker's first-stage model, or its reference if it is not
+    registered.
 
-    A reranker's protocol may define it for a task.
+    A protocol may define it for a task.
     """
-    protocol = find_run_protocol(model) if model is not None else None
+    protocol = find_run_protocol(model)
     stage = protocol.find_first_stage(task) if protocol else None
-    if stage:
-        return stage
+    return stage or _find_run_first_stage()
+
+
+def _find_run_first_stage() -> str:
     reference = _read(FIRST_STAGE) or BM25_BASELINE
     registered = MODEL_REGISTRY.resolve()
     return portable_name(registered[reference]) if reference in registered else reference
 
 
-def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
-    """Return the run's endpoint settings. Raise PosirError if the model is not behind an
-    endpoint.
-    """
-    settings: dict[str, str | int] = {}
+def _find_endpoint_settings(meta: ModelMeta) -> RunSettings:
+    settings: RunSettings = {}
     is_endpoint = model_origin(str(meta.name)) == ENDPOINT
     tokenizer = _read(TOKENIZER)
     # Other models have a tokenizer, and only a window needs it.
@@ -252,10 +229,7 @@ def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
     return settings
 
 
-def _find_backend(meta: ModelMeta) -> dict[str, str | int]:
-    """Return the run's backend. Raise PosirError if the backend is unknown or the model's class
-    does not support backends.
-    """
+def _find_backend(meta: ModelMeta) -> RunSettings:
     backend = _read(BACKEND)
     if not backend:
         return {}
@@ -277,9 +251,6 @@ def _find_backend(meta: ModelMeta) -> dict[str, str | int]:
 
 
 def _load_by_backend(meta: ModelMeta, backend: str) -> ModelMeta:
-    """Return metadata that loads the model with a backend. Raise PosirError if its package cannot
-    be imported.
-    """
     name, _, file = backend.partition(":")
     try:
         import_module(BACKENDS[name])
@@ -295,13 +266,13 @@ def _load_by_backend(meta: ModelMeta, backend: str) -> ModelMeta:
     return meta.model_copy(update={"loader_kwargs": options})
 
 
-def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
+def find_run_settings(meta: ModelMeta) -> RunSettings:
     """Return the run's settings for a model as mteb's `experiment_kwargs`.
 
     Raises:
         PosirError: A setting is invalid.
     """
-    settings: dict[str, str | int] = {}
+    settings: RunSettings = {}
     domains = _list_selected()
     # First-stage models have no results of their own.
     if domains and not _ignores_settings.get():
@@ -311,9 +282,8 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
         return {**settings, PROTOCOL: protocol.paper}
     if _ignores_settings.get() or meta.name == BM25_BASELINE:
         return settings
-    first_stage = find_first_stage() if CROSS_ENCODER in meta.model_type else BM25_BASELINE
-    if first_stage != BM25_BASELINE:
-        settings[FIRST_STAGE] = first_stage
+    if CROSS_ENCODER in meta.model_type and _find_run_first_stage() != BM25_BASELINE:
+        settings[FIRST_STAGE] = _find_run_first_stage()
     window = _read(WINDOW)
     if window:
         if not window.isdecimal() or int(window) < 1:
@@ -331,12 +301,12 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
     return settings
 
 
-def add_digest(settings: Mapping[str, str | int]) -> dict[str, str | int]:
+def add_digest(settings: RunSettings) -> RunSettings:
     """Add a digest if mteb could give other settings the same experiment name."""
     texts = [str(value) for value in settings.values()]
     is_unchanged = all(KEPT_TEXT.fullmatch(text) and "__" not in text for text in texts)
     if is_unchanged and sum(map(len, texts)) <= MAX_EXPERIMENT:
-        return {**settings}
+        return settings
     return {**settings, DIGEST: digest(json.dumps(settings, sort_keys=True), size=4).hex()}
 
 
@@ -360,21 +330,15 @@ def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
     if options != experiment:
         meta = meta.model_copy(update={"experiment_kwargs": options or None})
     if protocol is None:
-        if _ignores_settings.get() or meta.name == BM25_BASELINE:
-            return meta
-        backend = _find_backend(meta)
-        return _load_by_backend(meta, str(backend[BACKEND])) if backend else meta
+        backend = find_run_settings(meta).get(BACKEND)
+        return _load_by_backend(meta, str(backend)) if backend else meta
     from posir_tasks.models.apply_protocol import prepare_loading
 
     return prepare_loading(meta, protocol)
 
 
-def apply_run_settings(model: MTEBModels, original_meta: ModelMeta) -> MTEBModels:
+def apply_run_settings(model: MTEBModels) -> MTEBModels:
     """Apply the run's settings to a loaded model and record them.
-
-    Args:
-        model: The model.
-        original_meta: Metadata before `prepare_run_settings`.
 
     Raises:
         PosirError: The model does not support a setting.
@@ -388,10 +352,6 @@ def apply_run_settings(model: MTEBModels, original_meta: ModelMeta) -> MTEBModel
         from posir_tasks.models.apply_protocol import apply_protocol
 
         apply_protocol(model, protocol)
-    if protocol or BACKEND in settings:
-        # Results record the original loader.
-        loader = {"loader": original_meta.loader, "loader_kwargs": original_meta.loader_kwargs}
-        meta = meta.model_copy(update=loader)
     if WINDOW in settings:
         from posir_tasks.models.window import set_window
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.overrides import override
-from posir_tasks.models.loaded_model import find_transformer
+from posir_tasks.models.loaded_model import find_inner_tokenizer, find_transformer
 from posir_tasks.models.measured_windows import read_measured
 from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
 
@@ -51,10 +51,8 @@ def find_read_part(model: MTEBModels) -> ReadPart:
         return own_part
     if isinstance(model, BM25Search):
         return ReadPart.all(KnownBy.CLASS)
-    part = Part.FIRST
-    for owner in (model, getattr(model, "model", None)):
-        if getattr(getattr(owner, "tokenizer", None), "truncation_side", None) == "left":
-            part = Part.LAST
+    side = getattr(find_inner_tokenizer(model), "truncation_side", None)
+    part = Part.LAST if side == "left" else Part.FIRST
     tokens = find_cut(model)
     if tokens:
         return ReadPart(ReadKind.PART, part, tokens, known_by=KnownBy.CLASS)

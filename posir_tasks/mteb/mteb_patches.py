@@ -127,11 +127,11 @@ def explain_missing_models(module: ModuleType) -> None:
         )
         with context:
             model: MTEBModels = load_model(source, *arguments, **options)
-        if source is not meta:
-            attempt(restore_loader, model, meta, otherwise=None)
+        if source is not self:
+            attempt(restore_loader, model, self, otherwise=None)
         attempt(warn_repository_code, self, code_before, otherwise=None)
         attempt(ensure_padding, model, otherwise=None)
-        model = attempt(apply_run_settings, model, self, otherwise=model)
+        model = attempt(apply_run_settings, model, otherwise=model)
         attempt(hint_prefixes, model, otherwise=None)
         return model
 

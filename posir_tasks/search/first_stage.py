@@ -22,7 +22,7 @@ from posir_tasks.base.files import atomic_write, cache_folder
 from posir_tasks.data.checks import read_columns
 from posir_tasks.data.data import digest_texts
 from posir_tasks.models.bm25 import fit_to_script
-from posir_tasks.models.dispatch import order_hits, search_hits
+from posir_tasks.models.dispatch import order_documents, search
 from posir_tasks.models.embeddings.cached_encoder import with_cache
 from posir_tasks.models.references import (
     BM25_BASELINE,
@@ -92,7 +92,7 @@ def load_first_stage(
             with_cache(_load_model(reference, meta.experiment_name)),
             request.context.corpus_language,
         )
-        top_ranked = order_hits(search_hits(model, request), request)
+        top_ranked = order_documents(search(model, request))
         if has_revision:
             columns = {"query": list(top_ranked), "documents": list(top_ranked.values())}
             with atomic_write(file) as part:

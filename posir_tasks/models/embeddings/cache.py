@@ -16,9 +16,8 @@ import uuid
 import zlib
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +31,10 @@ from posir_tasks.base.files import atomic_write, remove_stale_parts
 if TYPE_CHECKING:
     from mteb.types import Array
 
+#: Embeddings as they are stored, shape (n, dimensions).
+Rows: TypeAlias = NDArray[Any]
+#: 128-bit keys of texts, shape (n, 2).
+Keys: TypeAlias = NDArray[np.uint64]
 #: Integer types of the same width for types that NumPy or Arrow cannot store.
 STORED_AS = {"bfloat16": "int16", "bool": "uint8"}
 
@@ -76,7 +79,7 @@ class EmbeddingFormat:
         """NumPy type of the rows in memory and on disk."""
         return np.dtype(STORED_AS.get(self.dtype, self.dtype))
 
-    def to_rows(self, embeddings: Array) -> NDArray[Any]:
+    def to_rows(self, embeddings: Array) -> Rows:
         """Convert embeddings to rows of `stored_dtype`, without a copy if they are contiguous and
         on the CPU.
         """
@@ -85,15 +88,12 @@ class EmbeddingFormat:
             return embeddings.detach().cpu().contiguous().view(dtype).numpy()
         return np.ascontiguousarray(embeddings).view(self.stored_dtype)
 
-    def restore(self, rows: NDArray[Any]) -> Array:
+    def restore(self, rows: Rows) -> Array:
         """Convert rows of `stored_dtype` to the model's format, on the CPU."""
         if self.library == "numpy":
             return rows.view(self.dtype)
         return torch.from_numpy(rows).view(getattr(torch, self.dtype))
 
-
-#: 128-bit keys of texts, shape (n, 2).
-Keys = NDArray[np.uint64]
 
 #: Schema version of the files. Newer versions are rejected.
 SCHEMA = 1
@@ -112,12 +112,12 @@ class FileContents:
     format: EmbeddingFormat
     keys: Keys
     checksums: NDArray[np.uint32]
-    rows: NDArray[Any]
+    rows: Rows
     """Shape (n, dimensions), of `EmbeddingFormat.stored_dtype`."""
 
 
 def compute_checksums(
-    embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]
+    embedding_format: EmbeddingFormat, keys: Keys, rows: Rows
 ) -> NDArray[np.uint32]:
     """Return the CRC-32 of each embedding with its key and format, for keys of shape (n, 2) and
     rows of shape (n, dimensions).
@@ -129,9 +129,7 @@ def compute_checksums(
     )
 
 
-def write_embeddings(
-    file: Path, embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]
-) -> None:
+def write_embeddings(file: Path, embedding_format: EmbeddingFormat, keys: Keys, rows: Rows) -> None:
     """Write keys, shape (n, 2), and contiguous rows of `stored_dtype`, shape (n, dimensions)."""
     columns = {
         "key": pa.FixedSizeBinaryArray.from_buffers(
@@ -195,17 +193,34 @@ DAMAGED_SUFFIX = ".damaged"
 READ_BATCH_SIZE = 4_096
 
 
-#: First half of an embedding's key, index of its file, and row in the file.
-INDEX_ENTRY = np.dtype([("half", np.uint64), ("file", np.int64), ("row", np.int64)])
-
-
 class Lookup(NamedTuple):
     """Cached embeddings of n texts."""
 
-    rows: NDArray[Any]
+    rows: Rows
     """Shape (n, dimensions), uninitialized for missing embeddings."""
     missing: Integers
     """Indices of missing embeddings."""
+
+
+class FileIndex(NamedTuple):
+    """The rows of a file, sorted by the first halves of their keys. The checksum verifies the full
+    key.
+    """
+
+    halves: NDArray[np.uint64]
+    rows: Integers
+
+    @classmethod
+    def build(cls, keys: Keys) -> FileIndex:
+        """Index the keys of a file, shape (n, 2)."""
+        order = np.argsort(keys[:, 0])
+        return cls(keys[order, 0], order)
+
+    def find(self, halves: NDArray[np.uint64]) -> tuple[Integers, Integers]:
+        """Return the indices of the halves of keys that are in this file, and their rows."""
+        positions = np.searchsorted(self.halves, halves).clip(max=len(self.halves) - 1)
+        matches = np.flatnonzero(self.halves[positions] == halves)
+        return matches, self.rows[positions[matches]]
 
 
 class EmbeddingCache:
@@ -215,16 +230,8 @@ class EmbeddingCache:
         self.folder = folder
         self.format: EmbeddingFormat | None = None
         """Format of the embeddings; None for an empty cache."""
-        self._files: dict[str, int] = {}
-        """File number in the index, by file name."""
-        self._numbers = count()
-        self._index = np.empty(0, INDEX_ENTRY)
-        """Index of all embeddings, sorted by the first halves of their keys. The checksum verifies
-        the full key.
-        """
-        self._halves = self._index["half"]
-        self._new_entries: list[NDArray[Any]] = []
-        """Entries that are not in the index yet."""
+        self._indices: dict[str, FileIndex] = {}
+        """Index of each file by its name."""
         remove_stale_parts(folder)
 
     def look_up(self, keys: Keys) -> Lookup:
@@ -232,44 +239,22 @@ class EmbeddingCache:
         have added.
         """
         for file in sorted(self.folder.glob(f"*{SUFFIX}")):
-            contents = None if file.name in self._files else self._open(file.name)
+            contents = None if file.name in self._indices else self._open(file.name)
             if contents:
                 self._require_format(contents.format)
-                self._register(file.name, contents.keys)
-        missing = np.arange(len(keys))
+                self._indices[file.name] = FileIndex.build(contents.keys)
         if self.format is None:
-            return Lookup(np.empty((len(keys), 0)), missing)
+            return Lookup(np.empty((len(keys), 0)), np.arange(len(keys)))
         rows = np.empty((len(keys), self.format.dimensions), self.format.stored_dtype)
-        has_damage = True
-        # Another file may contain the embeddings that are lost in a corrupt file.
-        while has_damage:
-            selected, entries = self._find_entries(keys, missing)
-            intact = np.zeros(len(selected), np.bool_)
-            for name, number in [*self._files.items()]:
-                matches = np.flatnonzero(entries["file"] == number)
-                if matches.size:
-                    sources = entries["row"][matches]
-                    intact[matches] = self._read_rows(name, keys, selected[matches], sources, rows)
-            missing = np.setdiff1d(missing, selected[intact], assume_unique=True)
-            has_damage = not intact.all()
-        return Lookup(rows, missing)
-
-    def _find_entries(self, keys: Keys, missing: Integers) -> tuple[Integers, NDArray[Any]]:
-        """Return the missing rows with an entry in the index, and their entries."""
-        self._sort_index()
-        if not self._halves.size:
-            return missing[:0], self._index
-        halves = keys[missing, 0]
-        indices = np.searchsorted(self._halves, halves).clip(max=len(self._halves) - 1)
-        is_match = self._halves[indices] == halves
-        return missing[is_match], self._index[indices[is_match]]
-
-    def _sort_index(self) -> None:
-        if self._new_entries:
-            entries = np.concatenate([self._index, *self._new_entries])
-            self._new_entries.clear()
-            self._index = entries[np.argsort(entries["half"], kind="stable")]
-            self._halves = np.ascontiguousarray(self._index["half"])
+        # In the order of the indices, in which searching is faster.
+        missing = np.argsort(keys[:, 0])
+        # A later file may contain the embeddings that are lost in a corrupt file.
+        for name, index in list(self._indices.items()):
+            matches, sources = index.find(keys[missing, 0])
+            if matches.size:
+                is_intact = self._read_rows(name, keys, missing[matches], sources, rows)
+                missing = np.delete(missing, matches[is_intact])
+        return Lookup(rows, np.sort(missing))
 
     def add(self, keys: Keys, embeddings: Array) -> None:
         """Write finite embeddings, shape (n, dimensions), with keys, shape (n, 2), to a new
@@ -286,27 +271,10 @@ class EmbeddingCache:
         elif is_finite.any():
             self._write(embedding_format, keys[is_finite], rows[is_finite])
 
-    def _write(self, embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]) -> None:
-        """Write embeddings to a new file."""
+    def _write(self, embedding_format: EmbeddingFormat, keys: Keys, rows: Rows) -> None:
         name = uuid.uuid4().hex + SUFFIX
         write_embeddings(self.folder / name, embedding_format, keys, rows)
-        self._register(name, keys)
-
-    def _register(self, name: str, keys: Keys) -> None:
-        number = self._files[name] = next(self._numbers)
-        entries = np.empty(len(keys), INDEX_ENTRY)
-        entries["half"] = keys[:, 0]
-        entries["file"] = number
-        entries["row"] = np.arange(len(keys))
-        self._new_entries.append(entries)
-
-    def _forget(self, name: str) -> None:
-        number = self._files.pop(name, None)
-        if number is not None:
-            self._sort_index()
-            is_other = self._index["file"] != number
-            self._index = self._index[is_other]
-            self._halves = self._halves[is_other]
+        self._indices[name] = FileIndex.build(keys)
 
     def _require_format(self, other: EmbeddingFormat) -> None:
         self.format = self.format or other
@@ -324,13 +292,13 @@ class EmbeddingCache:
         try:
             return read_embeddings(self.folder / name)
         except FileNotFoundError:
-            self._forget(name)
+            self._indices.pop(name, None)
         except CorruptFileError as error:
             self._quarantine(name, str(error))
         return None
 
     def _read_rows(
-        self, name: str, keys: Keys, targets: Integers, sources: Integers, rows: NDArray[Any]
+        self, name: str, keys: Keys, targets: Integers, sources: Integers, rows: Rows
     ) -> Booleans:
         """Copy the source rows of a file to the target rows. Return a mask of intact rows."""
         intact = np.zeros(len(targets), np.bool_)
@@ -354,14 +322,13 @@ class EmbeddingCache:
         return intact
 
     def _quarantine(self, name: str, problem: str) -> None:
-        """Rename a corrupt file with a warning."""
         logger.warning(
             "%s is corrupt: %s; it is renamed to *%s, and lost embeddings are encoded again",
             self.folder / name,
             problem,
             DAMAGED_SUFFIX,
         )
-        self._forget(name)
+        self._indices.pop(name, None)
         # Another process may already have renamed it, or another user may own it.
         with suppress(OSError):
             (self.folder / name).rename(self.folder / (name + DAMAGED_SUFFIX))

@@ -114,7 +114,7 @@ def build_embedding_key(
         settings=digest_json(
             [_public_settings(loader_settings), _public_settings(attributes), modules]
         ),
-        prompt_type=prompt_type.value if prompt_type else None,
+        prompt_type=prompt_type,
         task_context=task_context,
         shared=prompt is not None,
         arguments={
@@ -264,10 +264,7 @@ class CachedEncoder(WrappedEncoder):
             # Computed once per wrapper, and thus per subset: the model may be trained in between.
             self._weights = digest_weights(self.base)
         name = self.mteb_model_meta.name if self.mteb_model_meta else type(self.base).__name__
-
-        def encode(texts: DataLoader[BatchedInput]) -> Array:
-            return self.base.encode(texts, prompt_type=prompt_type, **arguments)
-
+        encode = functools.partial(self.base.encode, prompt_type=prompt_type, **arguments)
         key = build_embedding_key(self.base, self._weights, arguments, prompt_type)
         if key is None:
             _warn_once(

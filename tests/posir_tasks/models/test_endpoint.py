@@ -24,7 +24,6 @@ from posir_tasks.models.endpoint_models import MAX_IN_FLIGHT, EndpointEncoder
 from posir_tasks.models.prefixes import find_family
 from posir_tasks.models.references import (
     ModelReference,
-    RequestFields,
     find_endpoint,
     portable_name,
 )
@@ -358,12 +357,12 @@ def test_the_password_of_a_proxy_is_shown_nowhere(monkeypatch, caplog, status, s
     assert [part for part in ("p%40ss", "p@ss", "w0rd", login) if part in printed] == []
 
 
-def connect(server, *, told=True, fields=None):
+def connect(server, *, told=True):
     endpoint = find_endpoint(
         f"{server.model}@{server.kind}+{server.url}" if told else server.reference
     )
     assert endpoint
-    return EmbeddingClient(endpoint, fields)
+    return EmbeddingClient(endpoint)
 
 
 #: Fields of requests for queries and for documents beside model and texts.
@@ -383,17 +382,22 @@ SENT = {
 @pytest.mark.parametrize(
     ("kind", "fields", "marks"),
     [
-        ("openai", RequestFields(), False),
-        ("cohere", RequestFields(), True),
-        ("openai", RequestFields({"input_type": "query"}, {"input_type": "document"}), True),
-        ("openai", RequestFields({"prompt_name": "query"}), True),
-        ("openai", RequestFields(passage={"truncate": True}), False),
+        ("openai", {}, False),
+        ("cohere", {}, True),
+        (
+            "openai",
+            {"query_field": "input_type=query", "passage_field": "input_type=document"},
+            True,
+        ),
+        ("openai", {"query_field": "prompt_name=query"}, True),
+        ("openai", {"passage_field": "truncate=true"}, False),
     ],
 )
 def test_a_prompt_is_not_advised_to_servers_that_are_told_the_side(kind, fields, marks):
     with serve_embeddings(kind=kind, model="e5-base-v2") as server:
         endpoint = find_endpoint(f"{server.model}@{kind}+{server.url}")
-        encoder = EndpointEncoder(endpoint, fields=fields)
+        with with_settings(**fields):
+            encoder = EndpointEncoder(endpoint)
         encoder.mteb_model_meta = resolve_endpoint(str(endpoint), {})
         assert encoder.marks_queries == marks
         assert (find_family(encoder) is None) == marks
@@ -418,7 +422,9 @@ def test_each_kind_of_server_is_asked_in_its_own_form(kind):
     ]
     assert sent == list(SENT[kind])
     assert ("model" in server.requests[0]) == (kind != "tei")
-    assert [kind.name for kind in KINDS.values() if kind.serves("api.cohere.com")] == ["cohere"]
+    assert [kind.name for kind in KINDS.values() if ".api.cohere.com".endswith(kind.hosts)] == [
+        "cohere"
+    ]
 
 
 def test_an_address_of_no_kind_says_which_were_tried(server):

@@ -2,8 +2,6 @@
 ones.
 """
 
-from dataclasses import replace
-
 import mteb
 import numpy as np
 import pytest
@@ -12,9 +10,7 @@ from sentence_transformers import SentenceTransformer
 
 from posir_tasks.models import packaged
 from posir_tasks.models.folder import digest_folder
-from posir_tasks.models.packaged import PACKAGES, use_package
-
-MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+from posir_tasks.models.packaged import DIGEST, MODEL, REVISION, use_package
 
 
 @pytest.fixture(autouse=True)
@@ -23,28 +19,24 @@ def empty_cache(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", MINILM])
+@pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", MODEL])
 def test_the_packaged_model_is_the_registered_one(name):
     meta = mteb.get_model_meta(name)
     model = meta.load_model(device="cpu")
     loaded = model.mteb_model_meta
-    assert (
-        (loaded.name, loaded.revision)
-        == (MINILM, PACKAGES[MINILM].revision)
-        == (meta.name, meta.revision)
-    )
+    assert (loaded.name, loaded.revision) == (MODEL, REVISION) == (meta.name, meta.revision)
     assert (loaded.loader, loaded.experiment_kwargs) == (meta.loader, None)
     alone = SentenceTransformer(str(get_model_path()), device="cpu").encode(["the mill"])
     assert np.allclose(model.model.encode(["the mill"]), alone)
 
 
 def test_the_files_of_the_package_are_those_of_the_revision():
-    assert digest_folder(get_model_path()) == PACKAGES[MINILM].digest
-    assert mteb.get_model_meta(MINILM).revision == PACKAGES[MINILM].revision
+    assert digest_folder(get_model_path()) == DIGEST
+    assert mteb.get_model_meta(MODEL).revision == REVISION
 
 
 def test_the_package_is_used_without_hub_and_cache(empty_cache, monkeypatch, caplog):
-    meta = mteb.get_model_meta(MINILM)
+    meta = mteb.get_model_meta(MODEL)
     assert use_package(meta) is not meta
     for other in (
         meta.model_copy(update={"revision": "main"}),
@@ -55,15 +47,14 @@ def test_the_package_is_used_without_hub_and_cache(empty_cache, monkeypatch, cap
         changed.setattr(packaged, "find_hub_problem", lambda: None)
         assert use_package(meta) is meta
     with monkeypatch.context() as changed:
-        changed.setattr(
-            packaged, "PACKAGES", {MINILM: replace(PACKAGES[MINILM], package="no_such_package")}
-        )
+        changed.setattr(packaged, "PACKAGE", "no_such_package")
         assert use_package(meta) is meta
         assert caplog.messages == []
-        changed.setattr(packaged, "PACKAGES", {MINILM: replace(PACKAGES[MINILM], digest="0" * 16)})
+    with monkeypatch.context() as changed:
+        changed.setattr(packaged, "DIGEST", "0" * 16)
         assert use_package(meta) is meta
         assert len(caplog.messages) == 1
-    (empty_cache / f"models--{MINILM.replace('/', '--')}" / "snapshots" / meta.revision).mkdir(
+    (empty_cache / f"models--{MODEL.replace('/', '--')}" / "snapshots" / meta.revision).mkdir(
         parents=True
     )
     assert use_package(meta) is meta

@@ -359,9 +359,7 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize(
-    "row", read_protocols().values(), ids=lambda row: f"{row.paper} {row.model}"
-)
+@pytest.mark.parametrize("row", read_protocols(), ids=lambda row: f"{row.paper} {row.model}")
 def test_every_field_of_the_table_has_an_allowed_value(row):
     assert [name for name, allowed in CHOICES.items() if getattr(row, name) not in allowed] == []
     for name in ("max_query_tokens", "max_document_tokens", "dimensions", "depth"):

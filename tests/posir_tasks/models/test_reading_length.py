@@ -1,5 +1,6 @@
 """Reading lengths are found from embeddings alone, to the word, character or token."""
 
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -7,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mteb.types import PromptType
 
+from posir_tasks.base.errors import PosirError
 from posir_tasks.models.embeddings.encoding import load_encoder
 from posir_tasks.models.endpoint_models import EndpointEncoder
-from posir_tasks.models.reading_length import Bounds, ReadingLength, measure_reading_length
+from posir_tasks.models.measured_model import MeasuredModel
+from posir_tasks.models.reading_length import Bounds, ReadingLength
 from posir_tasks.text.words import estimate_tokens
 from posir_tasks.values.read_part import Part
 from tests.support.embedding_server import EmbeddingServer, Pooling, serve_embeddings
@@ -26,23 +29,30 @@ from tests.support.probed_encoders import (
 TEXTS = invent_texts(20, 30)
 
 
+def measure_length(encode, texts=(), count_tokens=None, claimed_tokens=None, max_tokens=None):
+    model = MeasuredModel(
+        "test", None, encode, nullcontext, count_tokens, claimed_tokens=claimed_tokens
+    )
+    return model.measure(texts, max_tokens=max_tokens)
+
+
 def measure(server: EmbeddingServer) -> ReadingLength:
     encoder = load_encoder(server.reference)
     assert isinstance(encoder.model, EndpointEncoder)
     with encoder.model.measure(retries=0):
-        return measure_reading_length(partial(encoder, prompt_type=PromptType.document))
+        return measure_length(partial(encoder, prompt_type=PromptType.document))
 
 
 @pytest.mark.parametrize(
     ("words", "noise"), [(1, 0), (40, 0), (127, 0), (128, 0), (300, 0), (300, 1e-4), (2500, 0)]
 )
 def test_words_are_found_exactly(words: int, noise: float):
-    length = measure_reading_length(FirstWords(words=words, noise=noise), TEXTS)
+    length = measure_length(FirstWords(words=words, noise=noise), TEXTS)
     assert (length.complete, length.unit, length.words) == (False, "words", Bounds(words, words))
 
 
 def test_a_limit_of_characters_is_not_taken_for_one_of_words():
-    length = measure_reading_length(FirstWords(characters=3001), TEXTS)
+    length = measure_length(FirstWords(characters=3001), TEXTS)
     assert length.unit == "characters"
     # A cut within a word is found at an end of the word.
     assert 2990 < length.characters.low <= length.characters.high < 3010
@@ -60,7 +70,7 @@ def test_tokens_are_found_exactly():
             ]
             return super().__call__([" ".join(parts[:200]) for parts in tokens], prompt_type)
 
-    length = measure_reading_length(FirstTokens(), TEXTS, count)
+    length = measure_length(FirstTokens(), TEXTS, count)
     assert (length.unit, length.tokens) == ("tokens", Bounds(200, 200))
 
 
@@ -88,7 +98,7 @@ def test_noise_has_bounds_and_refusing_servers_may_cut_texts():
 
 def test_a_model_that_reads_everything_is_tried_up_to_its_claim():
     encoder = FirstWords()
-    length = measure_reading_length(encoder, TEXTS[:1], claimed_tokens=1000)
+    length = measure_length(encoder, TEXTS[:1], claimed_tokens=1000)
     assert length.complete
     assert length.estimated_tokens.low >= 1250
     assert max(map(estimate_tokens, encoder.encoded)) < 3 * 1250
@@ -96,7 +106,7 @@ def test_a_model_that_reads_everything_is_tried_up_to_its_claim():
 
 @pytest.mark.parametrize("words", [10, 128, 701])
 def test_the_longest_text_that_is_not_refused_is_found_exactly(words: int):
-    length = measure_reading_length(RefusesLong(words), TEXTS)
+    length = measure_length(RefusesLong(words), TEXTS)
     assert (length.unit, length.words, length.refusal) == (
         "words",
         Bounds(words, words),
@@ -119,7 +129,7 @@ def test_a_part_at_one_or_both_ends_is_found_exactly(
             if claimed
             else {}
         )
-        length = measure_reading_length(encoder, **claim)
+        length = measure_length(encoder, **claim)
         assert encoder.requests <= 38
         if part is Part.ENDS and words < 20 and claimed:
             continue
@@ -137,7 +147,7 @@ def test_a_part_at_one_or_both_ends_is_found_exactly(
 @given(st.integers(3, 7), st.integers(20, 120))
 def test_samples_are_not_taken_for_ends(number: int, size: int):
     encoder = KeepsPart(keep_samples(number, size))
-    length = measure_reading_length(encoder, max_tokens=8192)
+    length = measure_length(encoder, max_tokens=8192)
     assert (length.part, encoder.requests <= 38) == (Part.SAMPLES, True)
     assert length.words.low <= number * size <= length.words.high
     assert length.from_start is not None
@@ -151,7 +161,7 @@ def test_a_model_may_refuse_long_texts_and_read_last_words():
                 raise ValueError("at most 600 words")
             return super().__call__(texts, prompt_type)
 
-    length = measure_reading_length(RefusesAndCuts(keep_last(400)))
+    length = measure_length(RefusesAndCuts(keep_last(400)))
     assert (length.part, length.words, length.refusal) == (
         Part.LAST,
         Bounds(400, 400),
@@ -160,7 +170,7 @@ def test_a_model_may_refuse_long_texts_and_read_last_words():
 
 
 def test_words_without_tokens_have_bounds_in_order():
-    tokens = measure_reading_length(FirstWords(60), TEXTS, lambda _: 3).tokens
+    tokens = measure_length(FirstWords(60), TEXTS, lambda _: 3).tokens
     assert tokens.low <= tokens.high
-    with pytest.raises(ValueError, match="at most 0 words"):
-        measure_reading_length(RefusesLong(0), TEXTS)
+    with pytest.raises(PosirError, match="at most 0 words"):
+        measure_length(RefusesLong(0), TEXTS)

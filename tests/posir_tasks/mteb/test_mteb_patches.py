@@ -109,7 +109,7 @@ def test_a_patch_that_does_not_fit_leaves_loading_to_mteb(
     for owner, part, value in (
         (hub, "explain_missing_weights", lambda _: mteb_patches.nullcontext()),
         (run_settings, "prepare_run_settings", lambda meta: meta),
-        (run_settings, "apply_run_settings", lambda model, _: model),
+        (run_settings, "apply_run_settings", lambda model: model),
         (module, name, fail),
     ):
         monkeypatch.setattr(owner, part, value)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from mteb.timing import TimingStack
 
 from posir_tasks.data.mini import read_mini
-from posir_tasks.models.dispatch import order_hits
+from posir_tasks.models.dispatch import order_documents
 from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.first_stage import load_first_stage
-from posir_tasks.values.ranks import Hits
+from posir_tasks.values.ranks import Hits, HitsByQuery
 from tests.support.encode import TASK
 
 
@@ -30,10 +30,9 @@ IDS = ["d1", "d10", "d2", "ä", "文", "😀", "-"]
 def test_candidates_are_sorted_by_score_then_id_descending(documents, data):
     score = st.sampled_from([0.0, 0.5, 2.0])
     scores = [[data.draw(score) for _ in IDS] for _ in documents]
-    queries = Dataset.from_dict({"id": list(map(str, range(len(documents))))})
-    ordered = order_hits(
-        Hits(np.array(documents), np.array(scores), IDS), build_request(queries, queries)
-    )
+    rows_by_query = {str(row): row for row in range(len(documents))}
+    hits = Hits(np.array(documents), np.array(scores), IDS)
+    ordered = order_documents(HitsByQuery(hits, rows_by_query))
     for rows, of_query, ordering in zip(documents, scores, ordered.values(), strict=True):
         best = sorted(
             ((score, IDS[row]) for row, score in zip(rows, of_query, strict=True)), reverse=True
