@@ -26,7 +26,7 @@ from posir_score.alignment import AlignmentRules, describe_fixed_k
 from posir_score.api import name_retriever
 from posir_score.collecting import CollectionSettings, Journal, PendingQuery, QueryAnswers
 from posir_score.document_names import DocumentNames
-from posir_score.evidence_spans import THIRDS, divide_span
+from posir_score.evidence_spans import THIRDS, lacks_words
 from posir_score.orders import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
 from posir_score.retriever_objects import add_embedder, open_retriever
@@ -305,7 +305,7 @@ def judge_answers(
             else:
                 spans.append(span)
         documents.append(any(hit.document == question.document for hit in hits))
-        sentences.append(not divide_span(question.sentence, spans).lacks_words(text))
+        sentences.append(not lacks_words(question.sentence, spans, text))
     success = {DOCUMENT: np.array(documents, np.bool_)}
     if has_places:
         success[CHUNK] = np.array(sentences, np.bool_)

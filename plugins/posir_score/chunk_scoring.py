@@ -11,17 +11,17 @@ import torch
 from mteb.types import PromptType
 
 from posir_score.evidence_spans import (
-    NOWHERE,
-    ChunkSpans,
     EvidenceData,
+    LocatedChunk,
     PositionRecall,
     build_position_recalls,
     build_table,
     compute_precision_omega,
-    divide_span,
     estimate_score,
     find_chunk_third,
+    find_covered,
     format_evidence_estimate,
+    group_spans,
     score_retrieved,
 )
 from posir_significance.changes import compare_gains
@@ -184,9 +184,12 @@ def compare_splitters(
 
 
 def _describe_chunks(name: str, run: ChunkRun) -> Iterator[str]:
-    chunks = f"of {len(run.first.documents):,} chunks"
-    unlocated_chunks = int((run.in_place.documents == NOWHERE).sum())
-    repetitions = int((run.first.spans[:, 0] < run.in_place.spans[:, 0]).sum())
+    chunks = f"of {len(run.first):,} chunks"
+    unlocated_chunks = sum(chunk.span is None for chunk in run.in_place)
+    repetitions = 0
+    for first, chunk in zip(run.first, run.in_place, strict=True):
+        if first.span and chunk.span:
+            repetitions += first.span.start < chunk.span.start
     if unlocated_chunks:
         yield f"{name}: {unlocated_chunks:,} {chunks} are not in their text."
     if repetitions:
@@ -242,21 +245,20 @@ def _format_scores(values: Mapping[str, Any]) -> list[str]:
 class ChunkRun:
     """The chunks of a splitter, and the chunks retrieved for each question."""
 
-    first: ChunkSpans
+    first: Sequence[LocatedChunk]
     """Each chunk at the first match of its text, as in the code of Smith & Troynikov."""
-    in_place: ChunkSpans
+    in_place: Sequence[LocatedChunk]
     """Each chunk where the splitter took it from."""
-    retrieved: Sequence[Integers]
-    """Indices of the chunks retrieved for each question, best first, shape (retrieve,) or
-    shorter.
-    """
+    retrieved: Sequence[Sequence[int]]
+    """Indices of the chunks retrieved for each question, best first."""
 
-    def score(self, data: EvidenceData, chunks: ChunkSpans) -> dict[str, Floats]:
+    def score(self, data: EvidenceData, chunks: Sequence[LocatedChunk]) -> dict[str, Floats]:
         """Compute the scores of each question, shape (questions,)."""
         scores = []
+        spans = group_spans(chunks)
         for (_, evidence), rows in zip(data.questions, self.retrieved, strict=True):
-            precision_omega = compute_precision_omega(evidence, chunks)
-            scores.append((*score_retrieved(evidence, chunks.select(rows)), precision_omega))
+            retrieved = score_retrieved(evidence, [chunks[row] for row in rows])
+            scores.append((*retrieved, compute_precision_omega(evidence, spans)))
         return dict(zip(SCORES, np.array(scores, np.float64).T, strict=True))
 
 
@@ -271,7 +273,7 @@ def _retrieve_chunks(
     queries = encoder([text for text, _ in data.questions], PromptType.query)
     counts = [len(document.chunks) for document in documents]
     owners = np.repeat(np.arange(len(documents)), counts)
-    best: list[Integers] = []
+    best: list[list[int]] = []
     for batch in split_queries(queries, len(chunks)):
         similarity = encoder.model.similarity(torch.as_tensor(batch), vectors)
         for scores in np.asarray(torch.as_tensor(similarity).float().cpu()):
@@ -279,25 +281,20 @@ def _retrieve_chunks(
             if data.within:
                 candidates = np.flatnonzero(owners == data.owners[len(best)])
             order = np.argsort(-scores[candidates], kind="stable")
-            best.append(candidates[order[:retrieve]])
+            best.append(candidates[order[:retrieve]].tolist())
     spans = [span for document in documents for span in document.spans]
-    first_spans = []
     texts = [*data.documents.values()]
+    first: list[LocatedChunk] = []
+    in_place: list[LocatedChunk] = []
     for owner, chunk, span in zip(owners.tolist(), chunks, spans, strict=True):
+        length = span.end - span.start if span else len(chunk)
+        in_place.append(LocatedChunk(owner, span, length))
         start = texts[owner].find(chunk)
-        first_spans.append(Span(start, start + len(chunk)) if start >= 0 else span)
-    return ChunkRun(
-        _collect_spans(owners, first_spans, chunks), _collect_spans(owners, spans, chunks), best
-    )
-
-
-def _collect_spans(
-    owners: Integers, spans: Sequence[Span | None], chunks: Sequence[str]
-) -> ChunkSpans:
-    lengths = []
-    for span, chunk in zip(spans, chunks, strict=True):
-        lengths.append(span.end - span.start if span else len(chunk))
-    return ChunkSpans.build(owners, spans, lengths)
+        if start >= 0:
+            span = Span(start, start + len(chunk))
+            length = len(chunk)
+        first.append(LocatedChunk(owner, span, length))
+    return ChunkRun(first, in_place, best)
 
 
 def _build_score_rows(
@@ -318,7 +315,8 @@ def _build_score_rows(
         questions = data.owners == number
         if questions.any():
             document_scores = {score: values[questions] for score, values in scores.items()}
-            document_tokens = tokens[run.in_place.documents == number]
+            rows = [chunk.span is not None and chunk.document == number for chunk in run.in_place]
+            document_tokens = tokens[rows]
             yield _build_score_row(name, document, document_scores, document_tokens)
 
 
@@ -339,10 +337,11 @@ def _build_position_recalls(
 ) -> Iterator[PositionRecall]:
     recalls: list[float] = []
     thirds: list[str] = []
+    spans = group_spans(run.in_place)
     for (_, evidence), rows in zip(data.questions, run.retrieved, strict=True):
-        retrieved = run.first.select(rows)
+        retrieved = group_spans(run.first[row] for row in rows)
         for span in evidence:
-            coverage = divide_span(span.span, retrieved.list_spans(span.document))
-            recalls.append(coverage.covered / span.length)
-            thirds.append(find_chunk_third(span.span, run.in_place.list_spans(span.document)))
+            covered = find_covered(span.span, retrieved.get(span.document, ()))
+            recalls.append(float(covered.mean()))
+            thirds.append(find_chunk_third(span.span, spans.get(span.document, ())))
     return build_position_recalls(name, data, recalls, thirds)

@@ -132,7 +132,6 @@ class RunSearch:
         self.revision = revision
         self.run = run
         self.reading = reading
-        self.chunks = chunks
         self._scores: dict[str, dict[str, list[float]]] = {}
         self.embedder = None if isinstance(read_by, ReadPart) else read_by
         self.counter: tuple[ModelTokenizer | None, int] = (None, 0)
@@ -481,9 +480,7 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_saved: 
             for name in sums:
                 sums[name] += sum(by_query[name])
     means = {name: total / run.total.queries for name, total in sums.items()}
-    evidence = None
-    if model.chunks and model.read_chunks:
-        evidence = score_chunks(model.name, model.chunks, model.read_chunks)
+    evidence = score_chunks(model.name, model.read_chunks) if model.read_chunks else None
     return RunScores(
         model=model.name,
         revision=model.revision,

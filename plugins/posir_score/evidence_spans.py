@@ -13,6 +13,7 @@ chunks.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +23,7 @@ import numpy as np
 
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats
-from posir_tasks.base.arrays import Integers
+from posir_tasks.base.arrays import Booleans, Integers
 from posir_tasks.base.errors import DataError
 from posir_tasks.data.copies import digest_words, find_copies, move_span
 from posir_tasks.data.data import PositionData, build_text_frame
@@ -82,95 +83,43 @@ class EvidenceSpan:
         return self.span.end - self.span.start
 
 
-class Coverage(NamedTuple):
-    """An evidence span, divided into the spans inside chunks and the spans outside all chunks."""
+class LocatedChunk(NamedTuple):
+    """A chunk with its document number."""
 
-    inside: list[Span]
-    outside: list[Span]
-
-    @property
-    def covered(self) -> int:
-        """Number of characters inside chunks."""
-        return count_characters(self.inside)
-
-    @property
-    def missing(self) -> int:
-        """Number of characters outside all chunks."""
-        return count_characters(self.outside)
-
-    def lacks_words(self, text: str) -> bool:
-        """Return True if a letter or digit is outside all chunks. Splitters may drop spaces."""
-        return any(character.isalnum() for span in self.outside for character in span.of(text))
+    document: int
+    span: Span | None
+    """None if the chunk is not in its document."""
+    length: int
+    """Length in characters."""
 
 
-def divide_span(span: Span, chunks: Iterable[Sequence[int]]) -> Coverage:
-    """Divide a span into the parts inside and outside the given chunks of the same document."""
-    inside: list[Span] = []
-    outside: list[Span] = []
-    position = span.start
-    for chunk in merge_spans(chunks):
-        start = max(span.start, chunk.start)
-        end = min(span.end, chunk.end)
-        if start >= end:
-            continue
-        inside.append(Span(start, end))
-        if position < start:
-            outside.append(Span(position, start))
-        position = end
-    if position < span.end:
-        outside.append(Span(position, span.end))
-    return Coverage(inside, outside)
+def find_covered(span: Span, chunks: Iterable[Sequence[int]]) -> Booleans:
+    """Mark the characters of a span that are in chunks of its document, shape (characters,)."""
+    covered = np.zeros(span.end - span.start, np.bool_)
+    for start, end in chunks:
+        covered[max(start - span.start, 0) : max(end - span.start, 0)] = True
+    return covered
 
 
-def count_characters(spans: Iterable[Span]) -> int:
-    """Count the characters in spans that do not overlap."""
-    return sum(span.end - span.start for span in spans)
+def lacks_words(span: Span, chunks: Iterable[Sequence[int]], text: str) -> bool:
+    """Return True if a letter or digit of a span is outside all chunks. Splitters may drop
+    spaces.
+    """
+    pairs = zip(span.of(text), find_covered(span, chunks), strict=False)
+    return any(character.isalnum() and not is_covered for character, is_covered in pairs)
 
 
-def merge_spans(spans: Iterable[Sequence[int]]) -> list[Span]:
-    """Sort spans, and merge spans that overlap or touch."""
-    union: list[Span] = []
-    for start, end in sorted(map(tuple, spans)):
-        if union and start <= union[-1].end:
-            union[-1] = Span(union[-1].start, max(union[-1].end, end))
-        else:
-            union.append(Span(start, end))
-    return union
-
-
-@dataclass(frozen=True, eq=False)
-class ChunkSpans:
-    """Documents, spans and lengths of n chunks."""
-
-    documents: Integers
-    """Document number of each chunk, shape (n,); `NOWHERE` if the chunk is not located."""
-    spans: Integers
-    """Start and end of each chunk, shape (n, 2)."""
-    lengths: Integers
-    """Length of each chunk in characters, shape (n,)."""
-
-    @classmethod
-    def build(
-        cls, documents: Iterable[int], spans: Sequence[Span | None], lengths: Sequence[int]
-    ) -> ChunkSpans:
-        """Build the arrays. A chunk without a span gets the document number `NOWHERE`."""
-        pairs = zip(documents, spans, strict=True)
-        owners = [NOWHERE if span is None else document for document, span in pairs]
-        array = np.array([span or (0, 0) for span in spans], np.int64).reshape(-1, 2)
-        return cls(np.array(owners, np.int64), array, np.array(lengths, np.int64))
-
-    def select(self, rows: Integers) -> ChunkSpans:
-        """Select chunks by row."""
-        return ChunkSpans(self.documents[rows], self.spans[rows], self.lengths[rows])
-
-    def list_spans(self, document: int) -> list[list[int]]:
-        """List the spans of a document's chunks."""
-        spans: list[list[int]] = self.spans[self.documents == document].tolist()
-        return spans
+def group_spans(items: Iterable[EvidenceSpan | LocatedChunk]) -> Mapping[int, list[Span]]:
+    """Group spans by document number."""
+    by_document: dict[int, list[Span]] = defaultdict(list)
+    for item in items:
+        if item.span:
+            by_document[item.document].append(item.span)
+    return by_document
 
 
 def score_retrieved(
-    evidence: Sequence[EvidenceSpan], retrieved: ChunkSpans
+    evidence: Sequence[EvidenceSpan], retrieved: Sequence[LocatedChunk]
 ) -> tuple[float, float, float]:
     """Compute IoU, recall and precision of the chunks retrieved for a question.
 
@@ -179,38 +128,41 @@ def score_retrieved(
     """
     covered = 0
     missing = 0
-    for document, spans in _group_by_document(evidence):
-        chunks = retrieved.list_spans(document)
-        covered += sum(divide_span(span, chunks).covered for span in merge_spans(spans))
-        missing += sum(divide_span(span, chunks).missing for span in spans)
-    length = int(retrieved.lengths.sum())
+    chunks = group_spans(retrieved)
+    for document, spans in group_spans(evidence).items():
+        whole = Span(0, max(span.end for span in spans))
+        is_retrieved = find_covered(whole, chunks.get(document, ()))
+        covered += np.count_nonzero(find_covered(whole, spans) & is_retrieved)
+        missing += sum(np.count_nonzero(~is_retrieved[slice(*span)]) for span in spans)
+    length = sum(chunk.length for chunk in retrieved)
     total = sum(span.length for span in evidence)
     return covered / (length + missing), covered / total, covered / length if length else 0.0
 
 
-def compute_precision_omega(evidence: Sequence[EvidenceSpan], chunks: ChunkSpans) -> float:
-    """Compute precision Omega of all chunks of a splitter for a question.
+def compute_precision_omega(
+    evidence: Sequence[EvidenceSpan], chunks: Mapping[int, Sequence[Span]]
+) -> float:
+    """Compute precision Omega of a splitter for a question.
 
-    A chunk that ends where an evidence span starts touches the span.
+    Args:
+        evidence: The evidence of the question.
+        chunks: All chunks by document number. A chunk that ends where an evidence span starts
+            touches the span.
     """
     covered = 0
     total = 0
-    for document, spans in _group_by_document(evidence):
+    for document, spans in group_spans(evidence).items():
         near = [
-            (start, end)
-            for start, end in chunks.list_spans(document)
-            if any(start <= span.end and span.start <= end for span in spans)
+            chunk
+            for chunk in chunks.get(document, ())
+            if any(chunk.start <= span.end and span.start <= chunk.end for span in spans)
         ]
-        covered += sum(divide_span(span, near).covered for span in merge_spans(spans))
-        total += count_characters(merge_spans([*near, *spans]))
+        whole = Span(0, max(span.end for span in (*near, *spans)))
+        is_evidence = find_covered(whole, spans)
+        is_near = find_covered(whole, near)
+        covered += np.count_nonzero(is_evidence & is_near)
+        total += np.count_nonzero(is_evidence | is_near)
     return covered / total
-
-
-def _group_by_document(evidence: Iterable[EvidenceSpan]) -> Iterable[tuple[int, list[Span]]]:
-    by_document: dict[int, list[Span]] = {}
-    for span in evidence:
-        by_document.setdefault(span.document, []).append(span.span)
-    return by_document.items()
 
 
 @dataclass(frozen=True)

@@ -25,17 +25,17 @@ import numpy as np
 from posir_score.evidence_spans import (
     NOT_RETURNED,
     NOWHERE,
-    ChunkSpans,
     EvidenceData,
     EvidenceSpan,
+    LocatedChunk,
     PositionRecall,
     build_position_recalls,
     build_table,
-    divide_span,
     estimate_score,
     find_chunk_third,
+    find_covered,
     format_evidence_estimate,
-    merge_spans,
+    lacks_words,
     score_retrieved,
 )
 from posir_significance.messages.chunks import (
@@ -44,6 +44,7 @@ from posir_significance.messages.chunks import (
     describe_evidence_recall,
     describe_lost_evidence,
 )
+from posir_tasks.base.arrays import Booleans
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.display.numbers import format_count
 from posir_tasks.display.tables import Table
@@ -183,14 +184,6 @@ class RetrievedChunks:
             return None
         return cls(data, by_query, spans, texts, other_texts, tuple(descriptions))
 
-    def collect_spans(self, hits: Sequence[ChunkKey]) -> ChunkSpans:
-        """Collect the spans of hits."""
-        return ChunkSpans.build(
-            [hit.document for hit in hits],
-            [self.spans[hit] for hit in hits],
-            [hit.length for hit in hits],
-        )
-
     def list_spans(self, document: int) -> list[Span]:
         """List the spans of a document's chunks."""
         return [*self.texts.get(document, ())]
@@ -198,7 +191,7 @@ class RetrievedChunks:
     def find_third(self, evidence: EvidenceSpan) -> str:
         """Find the third of a chunk that contains the evidence, `DIVIDED` or `NOT_RETURNED`."""
         spans = self.list_spans(evidence.document)
-        is_returned = divide_span(evidence.span, spans).inside
+        is_returned = find_covered(evidence.span, spans).any()
         return find_chunk_third(evidence.span, spans) if is_returned else NOT_RETURNED
 
     def warn_about_texts(self) -> Iterator[str]:
@@ -251,13 +244,15 @@ def _locate_chunks(keys: Iterable[ChunkKey], texts: Sequence[str]) -> dict[Chunk
 class ReadChunks:
     """The part of a run's chunks that fits the embedder's window."""
 
-    data: EvidenceData
+    chunks: RetrievedChunks
     read: ReadPart
     tokens: tuple[int, ...]
     """Token counts of the distinct chunks, ascending, including prompt and special tokens."""
     has_tokenizer: bool
-    unread: Mapping[int, Sequence[Span]] = field(default_factory=dict)
-    """Unread spans by document number: text that every chunk with this text truncates."""
+    read_spans: Mapping[int, Sequence[Span]] = field(default_factory=dict)
+    """The beginnings of chunks that are read, by document number."""
+    truncated_spans: Mapping[int, Sequence[Span]] = field(default_factory=dict)
+    """The ends of chunks that are truncated, by document number."""
     uncovered_spans: int = 0
     """Number of evidence spans not fully covered by returned chunks. Whether the embedder reads
     them is unknown.
@@ -288,7 +283,7 @@ class ReadChunks:
         tokens = counter.find_tokens([text for _, _, text in located_chunks])
         counts = [*map(len, tokens), *counter.count_all([*chunks.other_texts])]
         lengths = tuple(sorted(count + extra_tokens for count in counts))
-        measured = cls(chunks.data, read, lengths, tokenizer is not None)
+        measured = cls(chunks, read, lengths, tokenizer is not None)
         limit = read.tokens
         if limit is None or read.known_by is None:
             return measured
@@ -300,21 +295,25 @@ class ReadChunks:
         if read.part is not Part.FIRST:
             return replace(measured, read=UNKNOWN)
         read_spans: dict[int, list[Span]] = defaultdict(list)
+        truncated_spans: dict[int, list[Span]] = defaultdict(list)
         for (document, span, text), offsets in zip(located_chunks, tokens, strict=True):
-            is_truncated = len(offsets) + extra_tokens > limit
-            end = len(text)
-            if is_truncated:
+            end = span.end
+            if len(offsets) + extra_tokens > limit:
                 text_tokens = max(limit - extra_tokens, 1)
-                end = offsets[text_tokens - 1, 1]
-            # The text may differ in length from its span in the document.
-            size = round(end / len(text) * (span.end - span.start))
-            read_spans[document].append(Span(span.start, span.start + size))
-        unread: dict[int, list[Span]] = defaultdict(list)
-        for document, spans in read_spans.items():
-            for chunk in merge_spans(chunks.list_spans(document)):
-                unread[document] += divide_span(chunk, spans).outside
+                # The text may differ in length from its span in the document.
+                share = offsets[text_tokens - 1, 1] / len(text)
+                end = span.start + round(share * (span.end - span.start))
+                truncated_spans[document].append(Span(end, span.end))
+            read_spans[document].append(Span(span.start, end))
         part = ReadPart(ReadKind.PART, Part.CHUNKS, limit, known_by=read.known_by)
-        return replace(whole, read=part, unread=unread)
+        return replace(whole, read=part, read_spans=read_spans, truncated_spans=truncated_spans)
+
+    def find_unread(self, document: int, span: Span) -> Booleans:
+        """Mark the characters of a span that every chunk with this text truncates, shape
+        (characters,).
+        """
+        is_truncated = find_covered(span, self.truncated_spans.get(document, ()))
+        return is_truncated & ~find_covered(span, self.read_spans.get(document, ()))
 
     def locate(self, evidence: Evidence, subset: str, languages: Iterable[str]) -> ReadEvidence:
         """Find the twelfth of the document that contains each row's evidence, or `Unread`.
@@ -327,16 +326,17 @@ class ReadChunks:
         if self.read.kind is ReadKind.UNKNOWN or self.may_have_selection_bias:
             return ReadEvidence(self.read, np.zeros(0, np.int64))
         twelfths = evidence.twelfths()
-        numbers = {name: number for number, name in enumerate(self.data.documents)}
+        documents = self.chunks.data.documents
+        numbers = {name: number for number, name in enumerate(documents)}
         located_ids = evidence.document_ids if len(evidence.ends) else []
         for row, name in enumerate(located_ids):
             document = f"{subset}/{name}"
             # Spans and length of a translation may refer to the original text.
-            scale = len(self.data.documents[document]) / max(int(evidence.characters[row]), 1)
+            scale = len(documents[document]) / max(int(evidence.characters[row]), 1)
             span = Span(round(evidence.starts[row] * scale), round(evidence.ends[row] * scale))
-            unread = divide_span(span, self.unread.get(numbers[document], ()))
-            if unread.inside:
-                twelfths[row] = Unread.CUT if unread.outside else Unread.BEYOND
+            is_unread = self.find_unread(numbers[document], span)
+            if is_unread.any():
+                twelfths[row] = Unread.BEYOND if is_unread.all() else Unread.CUT
         if self.read.kind is not ReadKind.PART or not len(twelfths):
             return ReadEvidence(self.read, twelfths)
         estimated = CountedWith.from_languages(languages)
@@ -346,7 +346,7 @@ class ReadChunks:
     @property
     def may_have_selection_bias(self) -> bool:
         """True if the returned chunks lack so much evidence that selection bias is possible."""
-        spans = sum(len(evidence) for _, evidence in self.data.questions)
+        spans = sum(len(evidence) for _, evidence in self.chunks.data.questions)
         return self.uncovered_spans > MAX_UNKNOWN * spans
 
     @property
@@ -360,7 +360,7 @@ class ReadChunks:
 def _count_uncovered(chunks: RetrievedChunks) -> int:
     texts = [*chunks.data.documents.values()]
     return sum(
-        divide_span(span.span, chunks.list_spans(span.document)).lacks_words(texts[span.document])
+        lacks_words(span.span, chunks.list_spans(span.document), texts[span.document])
         for _, evidence in chunks.data.questions
         for span in evidence
     )
@@ -472,8 +472,9 @@ class EvidenceScores:
         yield from self.suspects
 
 
-def score_chunks(name: str, chunks: RetrievedChunks, read_chunks: ReadChunks) -> EvidenceScores:
+def score_chunks(name: str, read_chunks: ReadChunks) -> EvidenceScores:
     """Score the chunks of the run called `name`."""
+    chunks = read_chunks.chunks
     data = chunks.data
     max_hits = max(map(len, chunks.by_query.values()))
     depths = [depth for depth in DEPTHS if depth <= max_hits] or [1]
@@ -484,12 +485,11 @@ def score_chunks(name: str, chunks: RetrievedChunks, read_chunks: ReadChunks) ->
     thirds: list[str] = []
     for key, (_, evidence) in zip(data.ids, data.questions, strict=True):
         hits = chunks.by_query[key]
-        scores.append(
-            [score_retrieved(evidence, chunks.collect_spans(hits[:depth])) for depth in depths]
-        )
+        located = [LocatedChunk(hit.document, chunks.spans[hit], hit.length) for hit in hits]
+        scores.append([score_retrieved(evidence, located[:depth]) for depth in depths])
         lost = Counter[Loss]()
         for span in evidence:
-            missing = count_losses(span, hits[:main_depth], chunks, read_chunks)
+            missing = count_losses(span, hits[:main_depth], read_chunks)
             lost.update(missing)
             recalls.append(1 - missing.total() / span.length)
             thirds.append(chunks.find_third(span))
@@ -521,17 +521,15 @@ def score_chunks(name: str, chunks: RetrievedChunks, read_chunks: ReadChunks) ->
 
 
 def count_losses(
-    evidence: EvidenceSpan,
-    hits: Iterable[ChunkKey],
-    chunks: RetrievedChunks,
-    read_chunks: ReadChunks,
+    evidence: EvidenceSpan, hits: Iterable[ChunkKey], read_chunks: ReadChunks
 ) -> Counter[Loss]:
     """Count the characters of an evidence span missing from the hits, by location."""
+    chunks = read_chunks.chunks
     spans = [chunks.spans[hit] for hit in hits if hit.document == evidence.document]
-    coverage = divide_span(evidence.span, [span for span in spans if span])
-    unread_spans = read_chunks.unread.get(evidence.document, ())
-    unread = sum(divide_span(span, unread_spans).covered for span in coverage.outside)
-    if coverage.inside:
+    is_missing = ~find_covered(evidence.span, [span for span in spans if span])
+    is_unread = read_chunks.find_unread(evidence.document, evidence.span)
+    unread = np.count_nonzero(is_missing & is_unread)
+    if not is_missing.all():
         loss = Loss.CUT
     elif None in spans:
         loss = Loss.NOT_LOCATED
@@ -541,4 +539,4 @@ def count_losses(
         loss = Loss.NOT_RETURNED
     else:
         loss = Loss.OTHER_CHUNK
-    return Counter({Loss.NOT_READ: unread, loss: coverage.missing - unread})
+    return Counter({Loss.NOT_READ: unread, loss: np.count_nonzero(is_missing) - unread})
