@@ -34,8 +34,9 @@ DEPTH = 100
 SEPARATOR = "#"
 
 
-#: Sentences about counts of `RunCounts`: singular, plural and template.
-QUERY_MISFITS = {
+#: Sentences about counts of `RunCounts`, with the other counts as fields: singular, plural and
+#: template.
+MISFITS = {
     "missing": ("judged query is", "judged queries are", "{} not in the run: scored as 0."),
     "empty": ("query", "queries", "{} returned nothing: scored as 0."),
     "unknown_queries": (
@@ -43,9 +44,16 @@ QUERY_MISFITS = {
         "queries of the run are",
         "{} not in the data: ignored.",
     ),
-}
-#: The same for hits: chunks, ties, repetitions and exclusions.
-HIT_MISFITS = {
+    "unknown_documents": (
+        "document is",
+        "documents are",
+        "{} not in the corpus, first {first_unknown}: ranked as not relevant.",
+    ),
+    "short": (
+        "query has",
+        "queries have",
+        "{} fewer than {depth:,} documents: all other documents count as not found.",
+    ),
     "own_texts": ("retrieved document is", "retrieved documents are", "{} the query's own text."),
     "chunks": (
         "chunk was mapped to its document",
@@ -139,25 +147,12 @@ class RunCounts:
 
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind of mismatch."""
-        yield from self._describe_counts(QUERY_MISFITS)
-        if self.unknown_documents:
-            unknown = pluralize(self.unknown_documents, "document is", "documents are")
-            yield (
-                f"{unknown} not in the corpus, first {self.first_unknown}: ranked as not relevant."
-            )
-        if self.asked:
-            yield describe_fixed_k(self.most, self.asked)
-        elif self.short:
-            short = pluralize(self.short, "query has", "queries have")
-            depth = pluralize(self.depth, "document")
-            yield f"{short} fewer than {depth}: all other documents count as not found."
-        yield from self._describe_counts(HIT_MISFITS)
-
-    def _describe_counts(self, sentences: Mapping[str, tuple[str, str, str]]) -> Iterator[str]:
-        for name, (singular, plural, sentence) in sentences.items():
+        for name, (singular, plural, sentence) in MISFITS.items():
             count = getattr(self, name)
-            if count:
-                yield sentence.format(pluralize(count, singular, plural))
+            if name == "short" and self.asked:
+                yield describe_fixed_k(self.most, self.asked)
+            elif count:
+                yield sentence.format(pluralize(count, singular, plural), **vars(self))
 
 
 @dataclass(frozen=True)
