@@ -36,7 +36,7 @@ from posir_tasks.models.measured_model import load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.run_settings import with_settings
-from posir_tasks.results import JudgedResult, SubsetResult, read_all_results, read_results
+from posir_tasks.results import StoredResult, SubsetResult, read_all_results
 from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 from posir_tasks.values.read_part import ReadPart, parse_window
 
@@ -65,27 +65,21 @@ class ScoredRuns(Result):
     runs: tuple[RunScores, ...]
 
     @cached_property
-    def results(self) -> tuple[SubsetResult, ...]:
-        """The results by position, as `posir.read_results` returns them; empty if the data has no
-        positions.
-        """
-        return tuple(
-            result
-            for run in self.runs
-            if run.counts.with_position
-            for result in read_results(run.folder)
-            if result.task == run.task
-        )
-
-    @cached_property
-    def judged(self) -> tuple[JudgedResult, ...]:
-        """The results on all judged queries; empty if each query has one position."""
+    def stored_results(self) -> tuple[StoredResult, ...]:
+        """The results by position, and the results on all judged queries."""
         return tuple(
             result
             for run in self.runs
             for result in read_all_results(run.folder)
-            if result.task == run.task and isinstance(result, JudgedResult)
+            if result.task == run.task
         )
+
+    @cached_property
+    def results(self) -> tuple[SubsetResult, ...]:
+        """The results by position, as `posir.read_results` returns them; empty if the data has no
+        positions.
+        """
+        return tuple(result for result in self.stored_results if isinstance(result, SubsetResult))
 
 
 def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
@@ -102,7 +96,7 @@ def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
     def report() -> Results:
         from posir_report.results import build_results
 
-        return build_results([*scored.results, *scored.judged])
+        return build_results(scored.stored_results)
 
     return replace(
         scored,
@@ -114,9 +108,8 @@ def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
 
 def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterator[DisplaySection]:
     """Yield the sections of the report, the scores on all judged queries, and the chunk scores."""
-    if scored.results or scored.judged:
-        # LaTeX-only sections are skipped, so that LaTeX output shows the text tables.
-        yield from (part for part in report().extra_sections if part.only is not Medium.LATEX)
+    # LaTeX-only sections are skipped, so that LaTeX output shows the text tables.
+    yield from (part for part in report().extra_sections if part.only is not Medium.LATEX)
     chunks = []
     for run in scored.runs:
         if run.evidence:
