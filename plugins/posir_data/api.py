@@ -147,7 +147,7 @@ def import_data(
 
 def list_formats() -> Result:
     """List the known formats."""
-    rows = list[dict[str, str]]()
+    rows = []
     for form in FORMATS:
         if not form.kinds:
             continue
@@ -353,7 +353,7 @@ def _find_lost(imported: ImportedData) -> tuple[list[SkippedText], int]:
 
 def _list_causes(skipped: Iterable[SkippedText], total: int) -> Iterator[str]:
     """Yield a line per cause with the number of skipped questions and an example."""
-    by_cause: dict[Cause | None, list[SkippedText]] = defaultdict(list)
+    by_cause = defaultdict(list)
     for question in skipped:
         by_cause[question.cause].append(question)
     for cause, questions in sorted(by_cause.items(), key=lambda row: -len(row[1])):
@@ -398,9 +398,9 @@ def validate(data: str | Path, *, strict: bool = False) -> Result:
     if layout is None:
         return _show_audit(audit_dataset(open_data(path)), f"Audit: {path}", strict=strict)
     root, subsets = layout
-    problems = dict[SubsetKey, list[DataProblem]]()
+    problems = {}
     warnings = [*find_warnings(subsets)]
-    reported = set[DataProblem]()
+    reported = set()
     rows = []
     for subset in progress(subsets, "Checking"):
         subset_problems, doubts = inspect_domain(LocalRepository(root), subset)

@@ -82,8 +82,8 @@ def sample_texts(opened: Dataset, limit: int, draw: Sampler | None = None) -> Te
         total, candidates = sample_candidates(opened.read_texts(), 2 * limit)
     else:
         total, candidates = draw(opened.read_texts())
-    texts = list[CollectedText]()
-    skipped = list[SkippedText]()
+    texts: list[CollectedText] = []
+    skipped = []
     digests = set[bytes]()
     for candidate in candidates:
         if len(texts) == limit:
@@ -107,7 +107,7 @@ def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[
     Reservoir sampling in one pass with a fixed seed.
     """
     rng = random.Random(SEED)
-    sample = list[Item]()
+    sample: list[Item] = []
     count = 0
     for count, candidate in enumerate(candidates, start=1):
         if len(sample) < size:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -262,8 +262,8 @@ class SubsetQueries:
 
     def merge_copies(self, hits: Sequence[Hit]) -> list[Hit]:
         """Replace copies by their documents, and keep one hit per document that is not a chunk."""
-        kept_hits: list[Hit] = []
-        whole: set[str] = set()
+        kept_hits = []
+        whole = set()
         for hit in hits:
             document = self.copies.get(hit.document, hit.document)
             if hit.chunk or document not in whole:
@@ -388,13 +388,13 @@ def _divide_rankings(
         elif name != ANY_SUBSET:
             unknown_queries += len(rankings)
     # Some tools use query texts as ids. Queries with the same text share their hits.
-    by_id: dict[str, list[tuple[str, str]]] = {}
-    by_text: dict[str, list[tuple[str, str]]] = {}
+    by_id = defaultdict(list)
+    by_text = defaultdict(list)
     for subset in subsets:
         for query in subset.judgments.grades:
             text = subset.judgments.queries.get(query, "")
-            by_id.setdefault(query, []).append((subset.name, query))
-            by_text.setdefault(text, []).append((subset.name, query))
+            by_id[query].append((subset.name, query))
+            by_text[text].append((subset.name, query))
     for run_query, hits in run.by_subset.get(ANY_SUBSET, {}).items():
         matches = by_id.get(run_query) or by_text.get(run_query, [])
         names = sorted({name for name, _ in matches})
@@ -415,7 +415,7 @@ def _align_subset(
 ) -> tuple[HitsByQuery, Rankings, RunCounts]:
     grades = subset.judgments.grades
     hits: HitsByQuery = {}
-    rankings: Rankings = {}
+    rankings = {}
     counts: Counter[str] = Counter()
     for query in grades:
         if query in run_hits:

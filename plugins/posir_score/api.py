@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from posir_score.alignment import SEPARATOR, AlignmentRules
-from posir_score.collecting import CollectionSettings, Journal, Retriever, collect_run
+from posir_score.collecting import CollectionSettings, Retriever, collect_run
 from posir_score.document_names import DocumentNames
 from posir_score.hits import Order
 from posir_score.retriever_objects import (
@@ -117,7 +117,7 @@ def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterat
             yield DisplaySection(title, run.evidence.describe(run.ndcg_at_10))
             chunks.append(DisplaySection(title, tables=tuple(run.evidence.build_tables())))
     rows = []
-    notes: list[str] = []
+    notes = []
     for run in scored.runs:
         scores = map(format_percent, (run.ndcg_at_10, run.mrr_at_10, run.recall_at_100))
         queries = (f"{run.counts.queries:,}", f"{run.counts.with_position:,}")
@@ -332,7 +332,7 @@ def _score_runs(
     from posir_score.evaluation import evaluate_run, is_recorded, prepare_run
 
     models: list[RunSearch] = []
-    journals: list[Journal | None] = []
+    journals = []
     for source, name in runs:
         journal = None
         run_rules = rules

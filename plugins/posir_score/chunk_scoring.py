@@ -137,7 +137,7 @@ def score_splitters(
     rows: list[ChunkerRow] = []
     positions: list[PositionRecall] = []
     remarks: list[str] = []
-    scores: dict[str, dict[str, Floats]] = {}
+    scores = {}
     with track("Scoring chunkers", len(divisions)) as advance:
         for name, documents in divisions.items():
             run = _retrieve_chunks(cached_encoder, data, documents, retrieve)
@@ -198,9 +198,9 @@ def _describe_chunks(name: str, run: ChunkRun) -> Iterator[str]:
 
 def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
     """Yield sections of mean scores with changes, scores by document, and recall by position."""
-    means: list[tuple[str, ...]] = []
-    in_place: list[tuple[str, ...]] = []
-    by_document: list[tuple[str, ...]] = []
+    means = []
+    in_place = []
+    by_document = []
     for row in scored.rows:
         name = row.chunker
         questions = format_count(row.questions)
@@ -284,8 +284,8 @@ def _retrieve_chunks(
             best.append(candidates[order[:retrieve]].tolist())
     spans = [span for document in documents for span in document.spans]
     texts = [*data.documents.values()]
-    first: list[LocatedChunk] = []
-    in_place: list[LocatedChunk] = []
+    first = []
+    in_place = []
     for owner, chunk, span in zip(owners.tolist(), chunks, spans, strict=True):
         length = span.end - span.start if span else len(chunk)
         in_place.append(LocatedChunk(owner, span, length))
@@ -335,8 +335,8 @@ def _build_score_row(
 def _build_position_recalls(
     name: str, data: EvidenceData, run: ChunkRun
 ) -> Iterator[PositionRecall]:
-    recalls: list[float] = []
-    thirds: list[str] = []
+    recalls = []
+    thirds = []
     spans = group_spans(run.in_place)
     for (_, evidence), rows in zip(data.questions, run.retrieved, strict=True):
         retrieved = group_spans(run.first[row] for row in rows)

@@ -419,7 +419,7 @@ def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
     """Score a run, and save the result and the model's metadata in mteb's format."""
     start_time = time.time()
     version = installed_mteb(NEWEST_TESTED)
-    entries: dict[str, dict[str, Any]] = {}
+    entries = {}
     with track(f"Scoring {model.name} (queries)", model.run.total.queries) as advance:
         for subset in data.subsets:
             if subset.name not in model.run.rankings:

@@ -111,7 +111,7 @@ def lacks_words(span: Span, chunks: Iterable[Sequence[int]], text: str) -> bool:
 
 def group_spans(items: Iterable[EvidenceSpan | LocatedChunk]) -> Mapping[int, list[Span]]:
     """Group spans by document number."""
-    by_document: dict[int, list[Span]] = defaultdict(list)
+    by_document = defaultdict(list)
     for item in items:
         if item.span:
             by_document[item.document].append(item.span)
@@ -132,8 +132,8 @@ def score_retrieved(
     for document, spans in group_spans(evidence).items():
         whole = Span(0, max(span.end for span in spans))
         is_retrieved = find_covered(whole, chunks.get(document, ()))
-        covered += np.count_nonzero(find_covered(whole, spans) & is_retrieved)
-        missing += sum(np.count_nonzero(~is_retrieved[slice(*span)]) for span in spans)
+        covered += int((find_covered(whole, spans) & is_retrieved).sum())
+        missing += sum(int((~is_retrieved[slice(*span)]).sum()) for span in spans)
     length = sum(chunk.length for chunk in retrieved)
     total = sum(span.length for span in evidence)
     return covered / (length + missing), covered / total, covered / length if length else 0.0
@@ -160,8 +160,8 @@ def compute_precision_omega(
         whole = Span(0, max(span.end for span in (*near, *spans)))
         is_evidence = find_covered(whole, spans)
         is_near = find_covered(whole, near)
-        covered += np.count_nonzero(is_evidence & is_near)
-        total += np.count_nonzero(is_evidence | is_near)
+        covered += int((is_evidence & is_near).sum())
+        total += int((is_evidence | is_near).sum())
     return covered / total
 
 
@@ -190,8 +190,8 @@ class EvidenceData:
         """Collect the queries of a task's subsets with their evidence."""
         documents: dict[str, str] = {}
         titles: dict[str, str] = {}
-        texts: dict[tuple[str, str], str] = {}
-        evidence: dict[tuple[str, str], list[EvidenceSpan]] = {}
+        texts = {}
+        evidence = defaultdict(list)
         for subset, data in subsets.items():
             ids = data.evidence.document_ids
             relevant = select_documents(data.corpus, ids)
@@ -203,9 +203,9 @@ class EvidenceData:
                 if span is None or span.start == span.end or row_id in data.unpositioned:
                     continue
                 query = data.places[row_id].query if row_id in data.places else row_id
-                texts.setdefault((subset, query), text)
+                texts[subset, query] = text
                 evidence_span = EvidenceSpan(numbers[f"{subset}/{document}"], span)
-                evidence.setdefault((subset, query), []).append(evidence_span)
+                evidence[subset, query].append(evidence_span)
         questions = tuple((texts[key], tuple(spans)) for key, spans in evidence.items())
         articles = _find_articles(documents, titles)
         return cls(name, documents, questions, articles, skipped=0, ids=tuple(evidence))
@@ -246,7 +246,7 @@ def read_evidence_data(
     titles: dict[str, str] = {}
     numbers: dict[str, int] = {}
     evidence: dict[tuple[str, str, str], list[EvidenceSpan]] = {}
-    skipped_questions: set[tuple[str, str]] = set()
+    skipped_questions = set()
     originals: dict[bytes, str] = {}
     generated_ids: dict[str, str] = {}
     passages = (item for subset in opened.subsets for item in subset.read_passages())

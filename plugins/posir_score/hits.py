@@ -266,7 +266,7 @@ def list_hits(answer: Any) -> list[Any] | None:
     if isinstance(answer, list):
         # Milvus returns a list with attributes that look like columns.
         return None
-    columns: dict[str, list[Any]] = {}
+    columns = {}
     for kind, names in COLUMNS.items():
         _, values = find_field(answer, ("",), names)
         values = values.tolist() if hasattr(values, "tolist") else values
@@ -390,8 +390,8 @@ def _complete(
     by_distance = distance is not None and (score is None or order == "distance")
     decisive = "distance" if by_distance else "score"
     fields = {"score": score, "distance": distance}
-    hits: list[Hit] = []
-    gaps: list[str] = []
+    hits = []
+    gaps = []
     for number, hit, _, values, _ in raw_hits:
         name = f"hit {number}, {_abbreviate(hit.document)}"
         numbers: dict[str, Any] = {"rank": hit.rank}

@@ -63,7 +63,7 @@ class OrderCheck:
 
     def add(self, query: str, hits: Sequence[Hit]) -> None:
         """Count the hits of a query, and compare scores with ranks."""
-        scores: list[float] = []
+        scores = []
         for hit in hits:
             value = read_value(hit, self.order)
             if value is not None:

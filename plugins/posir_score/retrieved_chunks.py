@@ -89,19 +89,13 @@ class ChunkKey(NamedTuple):
     text: str | None
     start: int | None
     end: int | None
-    id: str
-    """Chunk id without the document id at its start."""
+    number: int | None
+    """Number at the end of the chunk id."""
 
     @property
     def is_locatable(self) -> bool:
         """True if the chunk has a text or offsets."""
         return bool(self.text) or self.start is not None
-
-    @property
-    def number(self) -> int | None:
-        """The number at the end of the id, or None."""
-        digits = CHUNK_NUMBER.search(self.id)
-        return int(digits[0]) if digits else None
 
     @property
     def length(self) -> int:
@@ -152,34 +146,34 @@ class RetrievedChunks:
         if not data.ids:
             return None
         document_numbers = {name: number for number, name in enumerate(data.documents)}
-        by_query: dict[QueryKey, list[ChunkKey]] = {}
+        by_query = {}
         for subset, query in data.ids:
-            chunks: list[ChunkKey] = []
-            by_query[subset, query] = chunks
+            chunks = []
             for hit in run.hits[subset].get(query, ()):
                 number = document_numbers.get(f"{subset}/{hit.document}", NOWHERE)
-                name = hit.chunk.removeprefix(hit.document)
-                chunks.append(ChunkKey(number, hit.text, hit.start, hit.end, name))
-        document_names = [*data.documents]
-        documents = [*data.documents.values()]
+                digits = CHUNK_NUMBER.search(hit.chunk.removeprefix(hit.document))
+                chunk_number = int(digits[0]) if digits else None
+                chunks.append(ChunkKey(number, hit.text, hit.start, hit.end, chunk_number))
+            by_query[subset, query] = chunks
+        documents = [*data.documents.items()]
         distinct_chunks = {key for keys in by_query.values() for key in keys}
-        spans = _locate_chunks(distinct_chunks, documents)
+        spans = _locate_chunks(distinct_chunks, [*data.documents.values()])
         texts: dict[int, dict[Span, str]] = defaultdict(dict)
         unlocated_chunks: dict[ChunkKey, None] = {}
         for key, span in spans.items():
             if span is not None:
-                texts[key.document][span] = key.text or span.of(documents[key.document])
+                texts[key.document][span] = key.text or span.of(documents[key.document][1])
             elif key.is_locatable:
-                unlocated_chunks[key._replace(id="")] = None
+                unlocated_chunks[key._replace(number=None)] = None
         other_texts = frozenset(
             key.text for key in unlocated_chunks if key.text and key.document == NOWHERE
         )
         descriptions = []
         for key in unlocated_chunks:
             if key.document != NOWHERE:
-                _, _, name = document_names[key.document].partition("/")
-                description = key.describe(len(documents[key.document]))
-                descriptions.append(f"{sanitize(name)}: {description}")
+                name, text = documents[key.document]
+                _, _, name = name.partition("/")
+                descriptions.append(f"{sanitize(name)}: {key.describe(len(text))}")
         if not (texts or other_texts or descriptions):
             return None
         return cls(data, by_query, spans, texts, other_texts, tuple(descriptions))
@@ -197,7 +191,7 @@ class RetrievedChunks:
     def warn_about_texts(self) -> Iterator[str]:
         """Yield warnings if hits contain the query or a preview instead of the chunk."""
         query_hits = 0
-        hits: list[ChunkKey] = []
+        hits = []
         for key, (text, _) in zip(self.data.ids, self.data.questions, strict=True):
             for hit in self.by_query[key]:
                 if (hit.text or "").strip() == text.strip():
@@ -294,8 +288,8 @@ class ReadChunks:
             return whole
         if read.part is not Part.FIRST:
             return replace(measured, read=UNKNOWN)
-        read_spans: dict[int, list[Span]] = defaultdict(list)
-        truncated_spans: dict[int, list[Span]] = defaultdict(list)
+        read_spans = defaultdict(list)
+        truncated_spans = defaultdict(list)
         for (document, span, text), offsets in zip(located_chunks, tokens, strict=True):
             end = span.end
             if len(offsets) + extra_tokens > limit:
@@ -479,10 +473,10 @@ def score_chunks(name: str, read_chunks: ReadChunks) -> EvidenceScores:
     max_hits = max(map(len, chunks.by_query.values()))
     depths = [depth for depth in DEPTHS if depth <= max_hits] or [1]
     main_depth = max(depth for depth in depths if depth <= MAX_MAIN_DEPTH)
-    scores: list[list[tuple[float, float, float]]] = []
-    losses: list[list[float]] = []
-    recalls: list[float] = []
-    thirds: list[str] = []
+    scores = []
+    losses = []
+    recalls = []
+    thirds = []
     for key, (_, evidence) in zip(data.ids, data.questions, strict=True):
         hits = chunks.by_query[key]
         located = [LocatedChunk(hit.document, chunks.spans[hit], hit.length) for hit in hits]
@@ -528,7 +522,7 @@ def count_losses(
     spans = [chunks.spans[hit] for hit in hits if hit.document == evidence.document]
     is_missing = ~find_covered(evidence.span, [span for span in spans if span])
     is_unread = read_chunks.find_unread(evidence.document, evidence.span)
-    unread = np.count_nonzero(is_missing & is_unread)
+    unread = int((is_missing & is_unread).sum())
     if not is_missing.all():
         loss = Loss.CUT
     elif None in spans:
@@ -539,4 +533,4 @@ def count_losses(
         loss = Loss.NOT_RETURNED
     else:
         loss = Loss.OTHER_CHUNK
-    return Counter({Loss.NOT_READ: unread, loss: np.count_nonzero(is_missing) - unread})
+    return Counter({Loss.NOT_READ: unread, loss: int(is_missing.sum()) - unread})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -360,8 +361,8 @@ def _read_object(file: Path, name: str, content: Any, order: Order | None) -> Ru
         return replace(read_rankings(str(file), by_query, order), name=name)
     meta = content[MODEL_KEY]
     model = meta.get("model_name") if isinstance(meta, dict) else None
-    by_subset: dict[str, HitsByQuery] = {}
-    splits = set[str]()
+    by_subset = {}
+    splits: set[str] = set()
     for subset, by_split in content.items():
         if subset == MODEL_KEY:
             continue
@@ -437,13 +438,13 @@ def _name_third_column(
         DataError: The values of each query are 0 or 1 to k, and neither rise nor fall from row to
             row.
     """
-    by_query: dict[str, list[int]] = {}
+    by_query = defaultdict(list)
     for _, cells in rows:
         if len(cells) == MIN_COLUMNS:
             rank = read_rank(cells[2])
             if rank is None:
                 return "score"
-            by_query.setdefault(str(cells[0]), []).append(rank)
+            by_query[str(cells[0])].append(rank)
     columns = [*by_query.values()]
     if not columns:
         return "score"

@@ -106,7 +106,7 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
     revision = opened.find_revision()
     has_qrels = any(subset.read_judgments for subset in opened.subsets)
     opened = opened if has_qrels else question_data
-    languages: dict[str, Sequence[str]] = {}
+    languages = {}
     for name, codes in opened.find_languages().items():
         # A task has one version of its data.
         if opened.kind in (TASK, JUDGED_TASK):
@@ -116,8 +116,8 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
     for subset in opened.subsets:
         # Fails early if the column is missing.
         cluster_queries(subset.judgments, clusters)
-    positions: dict[str, PositionData] = {}
-    subsets: list[SubsetQueries] = []
+    positions = {}
+    subsets = []
     for name, subset in zip(languages, opened.subsets, strict=True):
         data = positions[name] = replace(subset.read(), revision=revision)
         subset_queries = _build_subset(name, data.drop_unpositioned(), subset.judgments)
@@ -196,7 +196,7 @@ def _open_task(name: str) -> ScoredData:
 def _merge_copies(data: ScoredData) -> ScoredData:
     """Merge documents with the same text, and mark the data revision."""
     positions = dict(data.positions)
-    subsets: list[SubsetQueries] = []
+    subsets = []
     for subset in data.subsets:
         merged_data, judgments, copies = merge_copies(positions[subset.name], subset.judgments)
         if copies:
