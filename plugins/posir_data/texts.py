@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -48,8 +48,8 @@ class TextCollection:
     """A sample of usable texts."""
 
     name: str
-    texts: tuple[CollectedText, ...]
-    skipped: tuple[SkippedText, ...]
+    texts: Sequence[CollectedText]
+    skipped: Sequence[SkippedText]
     """Unusable texts among the examined texts."""
     language: str
     """ISO 639-1 code of the most frequent language, or its ISO 639-3 code if it has none."""
@@ -98,7 +98,7 @@ def sample_texts(opened: Dataset, limit: int, draw: Sampler | None = None) -> Te
         raise PosirError(f"{opened.location}: no usable text. {reasons}")
     languages = dict(Counter(text.language for text in texts).most_common())
     main = next(iter(languages))
-    return TextCollection(opened.name, tuple(texts), tuple(skipped), main, languages, total)
+    return TextCollection(opened.name, texts, skipped, main, languages, total)
 
 
 def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[Item]]:

@@ -23,13 +23,12 @@ from posir_data.texts import sample_candidates, sample_texts
 from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording, ask_questions
 from posir_inspect.sections import ADVICE_HEADING
 from posir_score.alignment import AlignmentRules, describe_fixed_k
-from posir_score.api import name_retriever
 from posir_score.collecting import CollectionSettings, Journal, PendingQuery, QueryAnswers
 from posir_score.document_names import DocumentNames
 from posir_score.evidence_spans import THIRDS, lacks_words
 from posir_score.orders import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
-from posir_score.retriever_objects import add_embedder, open_retriever
+from posir_score.retriever_objects import add_embedder, name_retriever, open_retriever
 from posir_significance.changes import decide_change
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeRow, ChangeSubject, Metric

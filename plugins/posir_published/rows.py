@@ -212,7 +212,7 @@ class PositionCurve:
     task: str
     length: str
     """`Q1` to `Q4`."""
-    ndcg_at_10: tuple[float, ...]
+    ndcg_at_10: Sequence[float]
     """Mean of each bin of relative position in [0, 1], shape (20,)."""
     mean_error: float
     """Mean of these values minus the published nDCG@10; averaged over the tasks of an average."""
@@ -267,7 +267,7 @@ def _group_by_benchmark(items: Iterable[Item]) -> Mapping[tuple[str, str, str], 
 
 
 @cache
-def read_posq_systems() -> tuple[PosqSystem, ...]:
+def read_posq_systems() -> Sequence[PosqSystem]:
     """Read the scores of both versions of the paper: 20 systems on SQuAD-PosQ, 19 on FineWeb-PosQ
     and 12 on its first release.
     """
@@ -284,7 +284,7 @@ def read_posq_systems() -> tuple[PosqSystem, ...]:
                 psi = float(compute_psi(list(buckets.values())))
             task = f"{dataset}-Tiny" if architecture in SAMPLED_ARCHITECTURES else dataset
             systems.append(PosqSystem(dataset, task, architecture, model, buckets, psi, source))
-    return tuple(systems)
+    return systems
 
 
 def published_rows(task: str) -> list[PublishedRow]:
@@ -298,13 +298,13 @@ def published_rows(task: str) -> list[PublishedRow]:
     return sorted(rows, key=lambda row: (-overall[row.model], row.model, LENGTHS.index(row.length)))
 
 
-def published_tasks() -> tuple[str, ...]:
+def published_tasks() -> Sequence[str]:
     """List the tasks with published rows, averages first."""
-    return tuple(dict.fromkeys(row.task for row in _all_rows()))
+    return [*dict.fromkeys(row.task for row in _all_rows())]
 
 
 @cache
-def _all_rows() -> tuple[PublishedRow, ...]:
+def _all_rows() -> Sequence[PublishedRow]:
     rows = []
     for line in read_rows("posir.csv"):
         key = (_name_posir_task(line), line["model"], line["length_bucket"])
@@ -396,7 +396,7 @@ def describe_notable(notable: bool | None) -> str | None:
 
 
 @cache
-def published_bins(task: str) -> tuple[PublishedBin, ...]:
+def published_bins(task: str) -> Sequence[PublishedBin]:
     """List the published position bins of a task in the order of `published_rows`.
 
     PosQ has bins over all lengths. PosIR has bins by length if the curve in the authors' figures
@@ -417,7 +417,7 @@ def published_bins(task: str) -> tuple[PublishedBin, ...]:
             positions = RelativePositions().axes.positions
             for position, mean in zip(positions, curve.ndcg_at_10, strict=True):
                 bins.append(PublishedBin(*key, position, None, False, mean, *errors))
-    return tuple(bins)
+    return bins
 
 
 @cache
@@ -429,7 +429,7 @@ def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
     curves = []
     for row in read_rows("posir_curves.csv"):
         key = (row["model"], _name_posir_task(row), row["length_bucket"])
-        bins = tuple(float(row[f"bin_{number}"]) for number in range(1, 21))
+        bins = [float(row[f"bin_{number}"]) for number in range(1, 21)]
         # Adding 0.0 turns -0.0 into 0.0.
         errors = (float(row["ndcg_at_10_mean_error"]) + 0.0, float(row["psi_error"]) + 0.0)
         curves.append(PositionCurve(*key, bins, *errors))
@@ -440,7 +440,7 @@ def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
         )
         *bins_mean, mean_error, psi_error = means.tolist()
         averages.append(
-            PositionCurve(model, task, length, tuple(bins_mean), mean_error, psi_error, len(group))
+            PositionCurve(model, task, length, bins_mean, mean_error, psi_error, len(group))
         )
     return {(curve.task, curve.model, curve.length): curve for curve in (*averages, *curves)}
 
@@ -523,14 +523,14 @@ class TrainingScore:
 
 
 @cache
-def read_training_scores() -> tuple[TrainingScore, ...]:
+def read_training_scores() -> Sequence[TrainingScore]:
     """Read the published measures in the order of the papers' tables."""
     scores = []
     for row in read_rows("training.csv"):
         source = TRAINING_SOURCES[row.pop("table")]
         value = float(row.pop("value"))
         scores.append(TrainingScore(**row, value=value, source=source))
-    return tuple(scores)
+    return scores
 
 
 def psi_reductions(scores: Iterable[TrainingScore]) -> Iterator[TrainingScore]:

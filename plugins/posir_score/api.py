@@ -19,6 +19,7 @@ from posir_score.retriever_objects import (
     SystemRetriever,
     add_embedder,
     load_retriever,
+    name_retriever,
     open_retriever,
 )
 from posir_score.run_files import KINDS, is_table, read_rankings, read_run
@@ -62,31 +63,31 @@ REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 class ScoredRuns(Result):
     """The scores of runs, in [0, 1], with one row per run."""
 
-    runs: tuple[RunScores, ...]
+    runs: Sequence[RunScores]
 
     @cached_property
-    def stored_results(self) -> tuple[StoredResult, ...]:
+    def stored_results(self) -> Sequence[StoredResult]:
         """The results by position, and the results on all judged queries."""
-        return tuple(
+        return [
             result
             for run in self.runs
             for result in read_all_results(run.folder)
             if result.task == run.task
-        )
+        ]
 
     @cached_property
-    def results(self) -> tuple[SubsetResult, ...]:
+    def results(self) -> Sequence[SubsetResult]:
         """The results by position, as `posir.read_results` returns them; empty if the data has no
         positions.
         """
-        return tuple(result for result in self.stored_results if isinstance(result, SubsetResult))
+        return [result for result in self.stored_results if isinstance(result, SubsetResult)]
 
 
 def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
     """Build the result: the report by position, and the scores on all judged queries."""
     tasks = ", ".join(dict.fromkeys(run.task for run in runs))
     scored = ScoredRuns(
-        runs=tuple(runs),
+        runs=runs,
         title=f"{pluralize(len(runs), 'run')} on {tasks}",
         rows=[run.to_json() for run in runs],
         values=[run.document() for run in runs],
@@ -284,7 +285,12 @@ def score(
     names = to_list(name)
     # Fails before the data is read.
     _check_runs(sources, names)
-    version = _check_version(revision or "unversioned")
+    version = revision or "unversioned"
+    if not REVISION.fullmatch(version):
+        raise PosirError(
+            f"--revision {sanitize(version)}: must be at most 100 letters, digits, '.', '_', '+' "
+            "or '-', and begin with a letter or digit, such as v2 or 2026-11-23."
+        )
     from posir_score.scored_data import open_scored_data
 
     scored_data = open_scored_data(open_scored(), clusters, is_merged=merge_copies)
@@ -412,21 +418,3 @@ def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
                 "to scores by document id, rows, a frame, or a retriever, called as "
                 "search(query, k)."
             )
-
-
-def _check_version(version: str) -> str:
-    if not REVISION.fullmatch(version):
-        raise PosirError(
-            f"--revision {sanitize(version)}: must be at most 100 letters, digits, '.', '_', '+' "
-            "or '-', and begin with a letter or digit, such as v2 or 2026-11-23."
-        )
-    return version
-
-
-def name_retriever(search: Retriever) -> str:
-    """Name a retriever after its module and its function or class, without outer functions."""
-    if isinstance(search, SystemRetriever):
-        return search.name
-    named = search if hasattr(search, "__qualname__") else type(search)
-    name = named.__qualname__.rpartition("<locals>.")[2].replace("<lambda>", "lambda")
-    return f"{named.__module__}-{name}".removeprefix("__main__-")

@@ -111,10 +111,10 @@ class ScoredChunkers(Result):
     retrieve: int
     within: bool
     """If true, only the question's own document is searched."""
-    places: tuple[PositionRecall, ...]
-    changes: tuple[ChangeRow, ...]
+    places: Sequence[PositionRecall]
+    changes: Sequence[ChangeRow]
     """Changes in recall and IoU from the best splitter to each other splitter."""
-    remarks: tuple[str, ...]
+    remarks: Sequence[str]
     """Sentences about chunks that are not found in their text or repeat a passage."""
 
     def records(self) -> list[dict[str, Any]]:
@@ -162,10 +162,10 @@ def score_splitters(
         skipped=data.skipped,
         retrieve=retrieve,
         within=data.within,
-        rows=tuple(rows),
-        places=tuple(positions),
-        changes=tuple(changes),
-        remarks=tuple(remarks),
+        rows=rows,
+        places=positions,
+        changes=changes,
+        remarks=remarks,
         notes=(LEGEND,),
     )
     values = {name: getattr(result, name) for name in CONTENT} | {"notes": remarks}

@@ -7,7 +7,6 @@ import inspect
 import json
 import logging
 import threading
-import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
@@ -233,7 +232,6 @@ class QueryAnswers:
         self.rules = rules
         self.corpora = corpora
         self.order = OrderCheck(settings.order)
-        self._deadline = None if settings.max_time is None else time.monotonic() + settings.max_time
         self.reasons: dict[PendingQuery, str] = {}
         self.is_new = not journal.answers
         self.foreign: list[list[str]] = []
@@ -336,9 +334,8 @@ class QueryAnswers:
                         break
                 advance()
 
-        seconds = None if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
         try:
-            async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
+            async with asyncio.timeout(self.settings.max_time), asyncio.TaskGroup() as group:
                 for worker in workers:
                     group.create_task(work(worker))
         except TimeoutError:
@@ -507,9 +504,6 @@ class _QueryWorker:
         self._settings = settings
         self._show_first = show_first
         self._with_subset = with_subset
-        self._is_asynchronous = inspect.iscoroutinefunction(search) or inspect.iscoroutinefunction(
-            type(search).__call__
-        )
         self._thread: _SearchThread | None = None
 
     async def ask(self, query: PendingQuery, is_answering: Callable[[], bool]) -> list[Hit]:
@@ -548,14 +542,11 @@ class _QueryWorker:
     async def _call(self, query: PendingQuery) -> list[Hit]:
         self._thread = self._thread or _SearchThread()
         subset = {"subset": query.subset} if self._with_subset else {}
-        search = partial(self._search, query.text, self._settings.k, **subset)
-        if self._is_asynchronous:
-            answer = search()
-        else:
-            answer = await asyncio.wrap_future(self._thread.submit(search))
+        settings = self._settings
+        search = partial(self._search, query.text, settings.k, **subset)
+        answer = await asyncio.wrap_future(self._thread.submit(search))
         if inspect.isawaitable(answer):
             answer = await answer
-        settings = self._settings
         read = partial(
             read_hits,
             answer,

@@ -172,7 +172,7 @@ class EvidenceData:
     name: str
     documents: dict[str, str]
     """Texts by document id. A document's number is its index."""
-    questions: tuple[tuple[str, tuple[EvidenceSpan, ...]], ...]
+    questions: Sequence[tuple[str, Sequence[EvidenceSpan]]]
     """Text and evidence spans of each question. Every question has at least one span."""
     articles: Integers
     """Article number of each document, shape (documents,). Documents from the same article share a
@@ -180,7 +180,7 @@ class EvidenceData:
     """
     skipped: int
     """Number of questions without evidence in their document."""
-    ids: tuple[tuple[str, str], ...] = ()
+    ids: Sequence[tuple[str, str]] = ()
     """Subset and id of each question, if the questions are queries of a task."""
     within: bool = False
     """If true, only the question's own document is searched."""
@@ -206,9 +206,9 @@ class EvidenceData:
                 texts[subset, query] = text
                 evidence_span = EvidenceSpan(numbers[f"{subset}/{document}"], span)
                 evidence[subset, query].append(evidence_span)
-        questions = tuple((texts[key], tuple(spans)) for key, spans in evidence.items())
+        questions = [(texts[key], spans) for key, spans in evidence.items()]
         articles = _find_articles(documents, titles)
-        return cls(name, documents, questions, articles, skipped=0, ids=tuple(evidence))
+        return cls(name, documents, questions, articles, skipped=0, ids=[*evidence])
 
     @cached_property
     def owners(self) -> Integers:
@@ -271,7 +271,7 @@ def read_evidence_data(
             # Copies of a document may repeat a span.
             if span is not None and not (is_merged and EvidenceSpan(number, span) in spans):
                 spans.append(EvidenceSpan(number, span))
-    questions = tuple((text, tuple(spans)) for (_, _, text), spans in evidence.items() if spans)
+    questions = [(text, spans) for (_, _, text), spans in evidence.items() if spans]
     if not questions:
         raise DataError(f"{opened.location} ({opened.kind}): no question has an evidence span.")
     if opened.is_recognized and opened.repeated:

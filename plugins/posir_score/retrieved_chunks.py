@@ -135,7 +135,7 @@ class RetrievedChunks:
     """For each document number, the texts of its distinct chunks by span."""
     other_texts: frozenset[str]
     """Texts of chunks from documents without evidence."""
-    unlocated_chunks: tuple[str, ...]
+    unlocated_chunks: Sequence[str]
     """Descriptions of distinct chunks that were not found in their document."""
 
     @classmethod
@@ -176,7 +176,7 @@ class RetrievedChunks:
                 descriptions.append(f"{sanitize(name)}: {key.describe(len(text))}")
         if not (texts or other_texts or descriptions):
             return None
-        return cls(data, by_query, spans, texts, other_texts, tuple(descriptions))
+        return cls(data, by_query, spans, texts, other_texts, descriptions)
 
     def list_spans(self, document: int) -> list[Span]:
         """List the spans of a document's chunks."""
@@ -240,7 +240,7 @@ class ReadChunks:
 
     chunks: RetrievedChunks
     read: ReadPart
-    tokens: tuple[int, ...]
+    tokens: Sequence[int]
     """Token counts of the distinct chunks, ascending, including prompt and special tokens."""
     has_tokenizer: bool
     read_spans: Mapping[int, Sequence[Span]] = field(default_factory=dict)
@@ -276,7 +276,7 @@ class ReadChunks:
         ]
         tokens = counter.find_tokens([text for _, _, text in located_chunks])
         counts = [*map(len, tokens), *counter.count_all([*chunks.other_texts])]
-        lengths = tuple(sorted(count + extra_tokens for count in counts))
+        lengths = sorted(count + extra_tokens for count in counts)
         measured = cls(chunks, read, lengths, tokenizer is not None)
         limit = read.tokens
         if limit is None or read.known_by is None:
@@ -377,8 +377,8 @@ class EvidenceScores:
     questions: int
     k: int
     """Cut-off for `by_position` and `lost`."""
-    depths: tuple[DepthScores, ...]
-    by_position: tuple[PositionRecall, ...]
+    depths: Sequence[DepthScores]
+    by_position: Sequence[PositionRecall]
     lost: Mapping[str, Estimate]
     """Share of the evidence missing from the first k chunks, by `Loss`. The shares add up to
     1 - recall. `not_read` is omitted if the embedder's window is unknown.
@@ -391,13 +391,13 @@ class EvidenceScores:
     """True if the tokenizer is unknown."""
     longer_than_read: int | None
     """Number of chunks that exceed the embedder's window; None if the window is unknown."""
-    not_located: tuple[str, ...]
+    not_located: Sequence[str]
     """Descriptions of distinct chunks that were not found in their document."""
     spans: int
     """Number of evidence spans."""
     not_returned: int
     """Number of evidence spans not fully covered by returned chunks."""
-    suspects: tuple[str, ...] = ()
+    suspects: Sequence[str] = ()
     """Warnings about texts that may not be chunks."""
 
     def to_json(self) -> dict[str, Estimate]:
@@ -499,8 +499,8 @@ def score_chunks(name: str, read_chunks: ReadChunks) -> EvidenceScores:
     return EvidenceScores(
         questions=len(data.questions),
         k=main_depth,
-        depths=tuple(depth_scores),
-        by_position=tuple(build_position_recalls(name, data, recalls, thirds)),
+        depths=depth_scores,
+        by_position=[*build_position_recalls(name, data, recalls, thirds)],
         lost={loss: estimate_score(values, data.clusters) for loss, values in shares.items()},
         chunks=len(read_chunks.tokens),
         median_tokens=statistics.median(read_chunks.tokens or (0,)),
@@ -510,7 +510,7 @@ def score_chunks(name: str, read_chunks: ReadChunks) -> EvidenceScores:
         not_located=chunks.unlocated_chunks,
         spans=len(recalls),
         not_returned=read_chunks.uncovered_spans,
-        suspects=tuple(chunks.warn_about_texts()) if NOT_RETURNED in thirds else (),
+        suspects=[*chunks.warn_about_texts()] if NOT_RETURNED in thirds else (),
     )
 
 

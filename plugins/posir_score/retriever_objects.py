@@ -303,7 +303,7 @@ def open_retriever(retriever: Any, *, has_embedder: bool) -> Any:
         name = retriever.name
         target = retriever.target
     if inspect.isroutine(target) and _list_parameters(target) == []:
-        name = name or f"{target.__module__}-{target.__qualname__}"
+        name = name or name_retriever(target)
         target = target()
     system = find_system(target)
     if system is None and callable(target):
@@ -320,6 +320,15 @@ def open_retriever(retriever: Any, *, has_embedder: bool) -> Any:
     if system.needs_embedder and not has_embedder:
         raise missing_embedder(f"{name}: {system.name}")
     return SystemRetriever(target, system, name)
+
+
+def name_retriever(search: Callable[..., Any]) -> str:
+    """Name a retriever after its module and its function or class, without outer functions."""
+    if isinstance(search, SystemRetriever):
+        return search.name
+    named = search if hasattr(search, "__qualname__") else type(search)
+    name = named.__qualname__.rpartition("<locals>.")[2].replace("<lambda>", "lambda")
+    return f"{named.__module__}-{name}".removeprefix("__main__-")
 
 
 def describe_call(retriever: Any) -> str:

@@ -44,7 +44,7 @@ class ScoredData:
     main_score: str
     languages: Mapping[str, Sequence[str]]
     """Language codes by subset."""
-    subsets: tuple[SubsetQueries, ...]
+    subsets: Sequence[SubsetQueries]
     positions: Mapping[str, PositionData]
     """Documents, queries and evidence by subset, including queries with several evidence spans."""
     clusters: str = DOCUMENT
@@ -141,7 +141,7 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
         scorer=SubsetScorer(opened.scheme, k_values),
         main_score=opened.rules.main_score,
         languages=languages,
-        subsets=tuple(subsets),
+        subsets=subsets,
         positions=positions,
         clusters=clusters,
         is_plain=is_plain,
@@ -150,7 +150,7 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
     )
 
 
-def _choose_cutoffs(opened: Dataset) -> tuple[int, tuple[int, ...]]:
+def _choose_cutoffs(opened: Dataset) -> tuple[int, Sequence[int]]:
     """Choose the number of documents per query and the cut-offs that the main score needs.
 
     Raises:
@@ -159,7 +159,7 @@ def _choose_cutoffs(opened: Dataset) -> tuple[int, tuple[int, ...]]:
     rules = opened.rules
     main_cutoffs = (k for k in rules.k_values if rules.main_score.endswith(f"_at_{k}"))
     depth = max((DEPTH, *main_cutoffs))
-    k_values = tuple(sorted({*K_VALUES, *(k for k in rules.k_values if k <= depth)}))
+    k_values = sorted({*K_VALUES, *(k for k in rules.k_values if k <= depth)})
     if rules.main_score not in list_score_names(k_values):
         raise PosirError(
             f"{opened.name}: only mteb computes its main score, {rules.main_score}. Run `mteb run "
@@ -177,10 +177,10 @@ def _open_task(name: str) -> ScoredData:
     assert isinstance(task, PositionTask)
     task.load_data()
     positions = {name: task.read_subset(name) for name in task.hf_subsets}
-    subsets = tuple(
+    subsets = [
         _build_subset(name, data, Judgments.from_positions(data))
         for name, data in positions.items()
-    )
+    ]
     meta = task.metadata
     return ScoredData(
         name=meta.name,
@@ -211,7 +211,7 @@ def _merge_copies(data: ScoredData) -> ScoredData:
     return replace(
         data,
         revision=revision,
-        subsets=tuple(subsets),
+        subsets=subsets,
         positions={name: replace(part, revision=revision) for name, part in positions.items()},
         is_plain=_is_plain(subsets),
     )

@@ -79,7 +79,7 @@ def test_recall_and_losses_are_those_counted_by_hand(stated: str):
     )
     scores = score_chunks("run", ReadChunks.measure(chunks, UNKNOWN))
     first, third = scores.depths
-    assert (first.k, third.k, scores.k, scores.chunks, scores.not_located) == (1, 3, 3, 5, ())
+    assert (first.k, third.k, scores.k, scores.chunks, scores.not_located) == (1, 3, 3, 5, [])
     # 10 of 20 characters, and of the 40 of its chunk; nothing; nothing; nothing.
     assert first.evidence_recall.value == pytest.approx((10 / 20 + 0 + 0 + 0) / 4)
     assert first.iou.value == pytest.approx(10 / (40 + 10) / 4)
@@ -113,10 +113,10 @@ def test_a_chunk_that_is_not_in_its_document_is_named():
     }
     chunks = locate(hits, build_data())
     scores = score_chunks("run", ReadChunks.measure(chunks, UNKNOWN))
-    assert scores.not_located == (
+    assert scores.not_located == [
         "a: Quite another text. (19 characters)",
         "b: Quite another text. (19 characters)",
-    )
+    ]
     assert (
         scores.depths[0].evidence_recall.value,
         scores.chunks,
@@ -146,7 +146,7 @@ def test_what_is_no_chunk_is_named():
         scores.lost[loss].value for loss in (Loss.NOT_RETURNED, Loss.NOT_LOCATED, Loss.OTHER_CHUNK)
     ] == [0.25, 0.5, 0]
     warning = "1 hit contains the text of the query. Return the text of the chunk."
-    assert scores.suspects == (warning,)
+    assert scores.suspects == [warning]
 
 
 def test_a_repeated_text_is_where_its_number_says():
@@ -241,7 +241,7 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     assert (read.read, read.truncated_chunks, read.tokens) == (
         ReadPart.all(KnownBy.MEASURED),
         0,
-        (10, 25),
+        [10, 25],
     )
 
 
