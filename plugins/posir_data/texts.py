@@ -49,7 +49,7 @@ class TextCollection:
 
     name: str
     texts: Sequence[CollectedText]
-    skipped: Sequence[SkippedText]
+    skipped: tuple[SkippedText, ...]
     """Unusable texts among the examined texts."""
     language: str
     """ISO 639-1 code of the most frequent language, or its ISO 639-3 code if it has none."""
@@ -98,7 +98,7 @@ def sample_texts(opened: Dataset, limit: int, draw: Sampler | None = None) -> Te
         raise PosirError(f"{opened.location}: no usable text. {reasons}")
     languages = dict(Counter(text.language for text in texts).most_common())
     main = next(iter(languages))
-    return TextCollection(opened.name, texts, skipped, main, languages, total)
+    return TextCollection(opened.name, texts, tuple(skipped), main, languages, total)
 
 
 def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[Item]]:

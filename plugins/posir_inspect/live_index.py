@@ -292,7 +292,7 @@ def judge_answers(
             has_chunks |= bool(hit.chunk)
             if hit.document not in texts.ids:
                 unknown_hits.append((question.query.id, hit.document))
-            chunk = ChunkKey(0, hit.text, hit.start, hit.end, None)
+            chunk = ChunkKey(hit.document, hit.text, hit.start, hit.end, None)
             if hit.document != question.document or not chunk.is_locatable:
                 continue
             has_places = True

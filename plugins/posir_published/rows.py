@@ -212,7 +212,7 @@ class PositionCurve:
     task: str
     length: str
     """`Q1` to `Q4`."""
-    ndcg_at_10: Sequence[float]
+    ndcg_at_10: tuple[float, ...]
     """Mean of each bin of relative position in [0, 1], shape (20,)."""
     mean_error: float
     """Mean of these values minus the published nDCG@10; averaged over the tasks of an average."""
@@ -240,8 +240,7 @@ def read_rows(name: str) -> Iterator[dict[str, str]]:
 
 def read_models() -> dict[str, dict[str, Any]]:
     """Read the model descriptions from mteb's registry, keyed by printed name in lower case."""
-    models: dict[str, dict[str, Any]] = json.loads(_read_text("models.json"))
-    return models
+    return dict(json.loads(_read_text("models.json")))
 
 
 def _read_text(name: str) -> str:
@@ -429,7 +428,7 @@ def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
     curves = []
     for row in read_rows("posir_curves.csv"):
         key = (row["model"], _name_posir_task(row), row["length_bucket"])
-        bins = [float(row[f"bin_{number}"]) for number in range(1, 21)]
+        bins = tuple(float(row[f"bin_{number}"]) for number in range(1, 21))
         # Adding 0.0 turns -0.0 into 0.0.
         errors = (float(row["ndcg_at_10_mean_error"]) + 0.0, float(row["psi_error"]) + 0.0)
         curves.append(PositionCurve(*key, bins, *errors))
@@ -440,7 +439,7 @@ def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
         )
         *bins_mean, mean_error, psi_error = means.tolist()
         averages.append(
-            PositionCurve(model, task, length, bins_mean, mean_error, psi_error, len(group))
+            PositionCurve(model, task, length, tuple(bins_mean), mean_error, psi_error, len(group))
         )
     return {(curve.task, curve.model, curve.length): curve for curve in (*averages, *curves)}
 

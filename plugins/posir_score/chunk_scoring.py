@@ -114,7 +114,7 @@ class ScoredChunkers(Result):
     places: Sequence[PositionRecall]
     changes: Sequence[ChangeRow]
     """Changes in recall and IoU from the best splitter to each other splitter."""
-    remarks: Sequence[str]
+    remarks: tuple[str, ...]
     """Sentences about chunks that are not found in their text or repeat a passage."""
 
     def records(self) -> list[dict[str, Any]]:
@@ -165,7 +165,7 @@ def score_splitters(
         rows=rows,
         places=positions,
         changes=changes,
-        remarks=remarks,
+        remarks=tuple(remarks),
         notes=(LEGEND,),
     )
     values = {name: getattr(result, name) for name in CONTENT} | {"notes": remarks}
@@ -272,7 +272,7 @@ def _retrieve_chunks(
     vectors = torch.from_numpy(encoder(chunks, PromptType.document))
     queries = encoder([text for text, _ in data.questions], PromptType.query)
     counts = [len(document.chunks) for document in documents]
-    owners = np.repeat(np.arange(len(documents)), counts)
+    owners = np.repeat([*data.documents], counts)
     best: list[list[int]] = []
     for batch in split_queries(queries, len(chunks)):
         similarity = encoder.model.similarity(torch.as_tensor(batch), vectors)
@@ -283,13 +283,12 @@ def _retrieve_chunks(
             order = np.argsort(-scores[candidates], kind="stable")
             best.append(candidates[order[:retrieve]].tolist())
     spans = [span for document in documents for span in document.spans]
-    texts = [*data.documents.values()]
     first = []
     in_place = []
     for owner, chunk, span in zip(owners.tolist(), chunks, spans, strict=True):
         length = span.end - span.start if span else len(chunk)
         in_place.append(LocatedChunk(owner, span, length))
-        start = texts[owner].find(chunk)
+        start = data.documents[owner].find(chunk)
         if start >= 0:
             span = Span(start, start + len(chunk))
             length = len(chunk)
@@ -311,11 +310,12 @@ def _build_score_rows(
     )
     if not 1 < len(data.documents) <= MAX_DOCUMENTS:
         return
-    for number, document in enumerate(data.documents):
-        questions = data.owners == number
+    owners = np.array(data.owners)
+    for document in data.documents:
+        questions = owners == document
         if questions.any():
             document_scores = {score: values[questions] for score, values in scores.items()}
-            rows = [chunk.span is not None and chunk.document == number for chunk in run.in_place]
+            rows = [chunk.span is not None and chunk.document == document for chunk in run.in_place]
             document_tokens = tokens[rows]
             yield _build_score_row(name, document, document_scores, document_tokens)
 

@@ -115,33 +115,27 @@ class RunColumns:
 
     def sort(self, order: Order | None) -> dict[str, RankedHits]:
         """Sort the hits of each query, as `sort_hits` does."""
-        values = self.lines["score"].to_numpy()
-        ranks = self.lines["rank"].to_numpy()
-        queries = self.lines["query"].to_physical().to_numpy()
-        keys = {"rank": ranks, "distance": values}.get(order or "score", -values)
-        rows = np.lexsort((keys, queries))
-        _, starts, sizes = np.unique(queries[rows], return_index=True, return_counts=True)
-        scores = -values[rows] if order == "distance" else values[rows]
+        score = pl.col("score")
+        key = {"rank": pl.col("rank"), "distance": score}.get(order or "score", -score)
+        lines = self.lines.sort("query", key, maintain_order=True)
+        if order == "distance":
+            lines = lines.with_columns(-score)
         if order == "rank":
-            scores = (np.repeat(starts + sizes, sizes) - np.arange(len(rows))).astype(np.float64)
-        with np.errstate(over="ignore"):
-            single = scores.astype(np.float32)
-        falls = np.isfinite(single)
-        falls[1:] &= single[1:] < single[:-1]
-        falls[starts] = np.isfinite(single[starts])
-        is_strict = np.logical_and.reduceat(falls, starts)
-        names: NDArray[Any] = np.array(_list_ids(self.lines["document"]), object)
-        documents = self.lines["document"].to_physical().to_numpy()[rows]
-        sorted_ranks = ranks[rows]
-        hits = {}
-        for query, start, size, strict in zip(
-            _list_ids(self.lines["query"]), starts, sizes, is_strict, strict=True
-        ):
-            hit_rows = slice(start, start + size)
-            hits[query] = RankedHits(
-                names, documents[hit_rows], scores[hit_rows], sorted_ranks[hit_rows], bool(strict)
+            lines = lines.with_columns(
+                score=pl.int_range(pl.len(), 0, -1).over("query").cast(float)
             )
-        return hits
+        single = score.cast(pl.Float32)
+        ranked = lines.group_by("query", maintain_order=True).agg(
+            pl.col("document").to_physical(),
+            "score",
+            "rank",
+            is_strict=single.is_finite().all() & (single.diff() < 0).all(),
+        )
+        names = np.array(_list_ids(self.lines["document"]), object)
+        return {
+            query: RankedHits(names, *(values.to_numpy() for values in columns), is_strict)
+            for query, *columns, is_strict in zip(*ranked, strict=True)
+        }
 
 
 def _list_ids(column: pl.Series) -> list[str]:

@@ -42,8 +42,6 @@ logger = logging.getLogger(__name__)
 THIRDS = ("first third", "second third", "last third")
 DIVIDED = "split across chunks"
 NOT_RETURNED = "in no returned chunk"
-#: Document number of a chunk that is not located.
-NOWHERE = -1
 #: Units that a position is relative to, as shown after `first third`.
 POSITION_UNITS = {"document": "of the document", "chunk": "of a chunk"}
 
@@ -72,9 +70,10 @@ class PositionRecall:
 
 @dataclass(frozen=True)
 class EvidenceSpan:
-    """A span that answers a question, with its document number."""
+    """A span that answers a question."""
 
-    document: int
+    document: str
+    """Document id."""
     span: Span
 
     @property
@@ -84,9 +83,10 @@ class EvidenceSpan:
 
 
 class LocatedChunk(NamedTuple):
-    """A chunk with its document number."""
+    """A chunk of a document."""
 
-    document: int
+    document: str
+    """Document id."""
     span: Span | None
     """None if the chunk is not in its document."""
     length: int
@@ -109,8 +109,8 @@ def lacks_words(span: Span, chunks: Iterable[Sequence[int]], text: str) -> bool:
     return any(character.isalnum() and not is_covered for character, is_covered in pairs)
 
 
-def group_spans(items: Iterable[EvidenceSpan | LocatedChunk]) -> Mapping[int, list[Span]]:
-    """Group spans by document number."""
+def group_spans(items: Iterable[EvidenceSpan | LocatedChunk]) -> Mapping[str, list[Span]]:
+    """Group spans by document id."""
     by_document = defaultdict(list)
     for item in items:
         if item.span:
@@ -140,13 +140,13 @@ def score_retrieved(
 
 
 def compute_precision_omega(
-    evidence: Sequence[EvidenceSpan], chunks: Mapping[int, Sequence[Span]]
+    evidence: Sequence[EvidenceSpan], chunks: Mapping[str, Sequence[Span]]
 ) -> float:
     """Compute precision Omega of a splitter for a question.
 
     Args:
         evidence: The evidence of the question.
-        chunks: All chunks by document number. A chunk that ends where an evidence span starts
+        chunks: All chunks by document id. A chunk that ends where an evidence span starts
             touches the span.
     """
     covered = 0
@@ -171,12 +171,12 @@ class EvidenceData:
 
     name: str
     documents: dict[str, str]
-    """Texts by document id. A document's number is its index."""
+    """Texts by document id."""
     questions: Sequence[tuple[str, Sequence[EvidenceSpan]]]
     """Text and evidence spans of each question. Every question has at least one span."""
-    articles: Integers
-    """Article number of each document, shape (documents,). Documents from the same article share a
-    text, a title or an opening.
+    articles: Mapping[str, int]
+    """Article number by document id. Documents from the same article share a text, a title or an
+    opening.
     """
     skipped: int
     """Number of questions without evidence in their document."""
@@ -198,35 +198,35 @@ class EvidenceData:
             documents |= {f"{subset}/{document}": row["text"] for document, row in relevant.items()}
             pairs = zip(ids, data.evidence.clusters, strict=False)
             titles |= {f"{subset}/{document}": title for document, title in pairs}
-            numbers = {document: number for number, document in enumerate(documents)}
             for row_id, text, document, span in data.list_questions():
                 if span is None or span.start == span.end or row_id in data.unpositioned:
                     continue
                 query = data.places[row_id].query if row_id in data.places else row_id
                 texts[subset, query] = text
-                evidence_span = EvidenceSpan(numbers[f"{subset}/{document}"], span)
+                evidence_span = EvidenceSpan(f"{subset}/{document}", span)
                 evidence[subset, query].append(evidence_span)
         questions = [(texts[key], spans) for key, spans in evidence.items()]
         articles = _find_articles(documents, titles)
         return cls(name, documents, questions, articles, skipped=0, ids=[*evidence])
 
     @cached_property
-    def owners(self) -> Integers:
-        """Document number of each question's first evidence span, shape (questions,)."""
-        return np.array([evidence[0].document for _, evidence in self.questions], np.int64)
+    def owners(self) -> Sequence[str]:
+        """Document id of each question's first evidence span."""
+        return [evidence[0].document for _, evidence in self.questions]
 
     @cached_property
     def clusters(self) -> Integers:
         """Article number of each question, shape (questions,). Questions about the same article are
         not independent.
         """
-        return self.articles[self.owners]
+        return np.array([self.articles[document] for document in self.owners], np.int64)
 
 
-def _find_articles(documents: Mapping[str, str], titles: Mapping[str, str]) -> Integers:
+def _find_articles(documents: Mapping[str, str], titles: Mapping[str, str]) -> Mapping[str, int]:
     if not documents:
-        return np.zeros(0, np.int64)
-    return link_documents(digest_documents([*documents], titles, documents).T)
+        return {}
+    articles = link_documents(digest_documents([*documents], titles, documents).T)
+    return dict(zip(documents, articles.tolist(), strict=True))
 
 
 def read_evidence_data(
@@ -244,7 +244,6 @@ def read_evidence_data(
     """
     documents: dict[str, str] = {}
     titles: dict[str, str] = {}
-    numbers: dict[str, int] = {}
     evidence: dict[tuple[str, str, str], list[EvidenceSpan]] = {}
     skipped_questions = set()
     originals: dict[bytes, str] = {}
@@ -262,15 +261,14 @@ def read_evidence_data(
         name = item.id or generated_ids.setdefault(item.text, f"{item.name}#{len(documents)}")
         if is_merged:
             name = originals.setdefault(digest_words(item.text), name)
-        number = numbers.setdefault(name, len(documents))
         text = documents.setdefault(name, item.text)
         titles[name] = titles.get(name) or item.title
         for question in item.questions:
             span = _locate(question, item.text, text, repair=repair)
             spans = evidence.setdefault((question.file, question.name, question.text), [])
             # Copies of a document may repeat a span.
-            if span is not None and not (is_merged and EvidenceSpan(number, span) in spans):
-                spans.append(EvidenceSpan(number, span))
+            if span is not None and not (is_merged and EvidenceSpan(name, span) in spans):
+                spans.append(EvidenceSpan(name, span))
     questions = [(text, spans) for (_, _, text), spans in evidence.items() if spans]
     if not questions:
         raise DataError(f"{opened.location} ({opened.kind}): no question has an evidence span.")
@@ -304,9 +302,8 @@ def _locate(question: PassageQuestion, text: str, original: str, *, repair: bool
 
 
 def _warn_about_copies(data: EvidenceData) -> None:
-    names = [*data.documents]
-    corpus = build_text_frame(names, [*data.documents.values()])
-    relevant = {names[span.document] for _, evidence in data.questions for span in evidence}
+    corpus = build_text_frame([*data.documents], [*data.documents.values()])
+    relevant = {span.document for _, evidence in data.questions for span in evidence}
     copies = find_copies(corpus, relevant)
     if copies:
         logger.warning("%s: %s", data.name, copies.describe())
@@ -333,13 +330,12 @@ def build_position_recalls(
         recalls: Recall of each evidence span, in the order of the questions.
         chunk_thirds: The third of a chunk that contains each span, `DIVIDED` or `NOT_RETURNED`.
     """
-    texts = [*data.documents.values()]
     question_numbers = []
     thirds = []
     for number, (_, evidence) in enumerate(data.questions):
         for span in evidence:
             question_numbers.append(number)
-            thirds.append(THIRDS[find_third(span.span, len(texts[span.document]))])
+            thirds.append(THIRDS[find_third(span.span, len(data.documents[span.document]))])
     values = np.array(recalls)
     questions = np.array(question_numbers)
     for unit, positions in zip(POSITION_UNITS, (thirds, chunk_thirds), strict=True):

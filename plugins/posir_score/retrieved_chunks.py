@@ -24,7 +24,6 @@ import numpy as np
 
 from posir_score.evidence_spans import (
     NOT_RETURNED,
-    NOWHERE,
     EvidenceData,
     EvidenceSpan,
     LocatedChunk,
@@ -66,6 +65,8 @@ DEPTHS = (1, 3, 5, 10, 20)
 MAX_MAIN_DEPTH = 10
 #: Chunk number at the end of a chunk id.
 CHUNK_NUMBER = re.compile(r"\d{1,9}$")
+#: Id that stands for all documents without evidence.
+NOWHERE = ""
 #: Subset and id of a question.
 QueryKey = tuple[str, str]
 
@@ -84,8 +85,8 @@ class Loss(StrEnum):
 class ChunkKey(NamedTuple):
     """A chunk as returned by the system. Equal chunks for different questions have equal keys."""
 
-    document: int
-    """Document number, or `NOWHERE` if the document has no evidence."""
+    document: str
+    """Document id, or `NOWHERE` if the document has no evidence."""
     text: str | None
     start: int | None
     end: int | None
@@ -131,8 +132,8 @@ class RetrievedChunks:
     """Chunks of each question, best first."""
     spans: Mapping[ChunkKey, Span | None]
     """Span of each distinct chunk in its document; None if the chunk is not located."""
-    texts: Mapping[int, Mapping[Span, str]]
-    """For each document number, the texts of its distinct chunks by span."""
+    texts: Mapping[str, Mapping[Span, str]]
+    """For each document id, the texts of its distinct chunks by span."""
     other_texts: frozenset[str]
     """Texts of chunks from documents without evidence."""
     unlocated_chunks: Sequence[str]
@@ -145,24 +146,23 @@ class RetrievedChunks:
         """
         if not data.ids:
             return None
-        document_numbers = {name: number for number, name in enumerate(data.documents)}
         by_query = {}
         for subset, query in data.ids:
             chunks = []
             for hit in run.hits[subset].get(query, ()):
-                number = document_numbers.get(f"{subset}/{hit.document}", NOWHERE)
+                document = f"{subset}/{hit.document}"
+                document = document if document in data.documents else NOWHERE
                 digits = CHUNK_NUMBER.search(hit.chunk.removeprefix(hit.document))
-                chunk_number = int(digits[0]) if digits else None
-                chunks.append(ChunkKey(number, hit.text, hit.start, hit.end, chunk_number))
+                number = int(digits[0]) if digits else None
+                chunks.append(ChunkKey(document, hit.text, hit.start, hit.end, number))
             by_query[subset, query] = chunks
-        documents = [*data.documents.items()]
         distinct_chunks = {key for keys in by_query.values() for key in keys}
-        spans = _locate_chunks(distinct_chunks, [*data.documents.values()])
-        texts: dict[int, dict[Span, str]] = defaultdict(dict)
+        spans = _locate_chunks(distinct_chunks, data.documents)
+        texts: dict[str, dict[Span, str]] = defaultdict(dict)
         unlocated_chunks: dict[ChunkKey, None] = {}
         for key, span in spans.items():
             if span is not None:
-                texts[key.document][span] = key.text or span.of(documents[key.document][1])
+                texts[key.document][span] = key.text or span.of(data.documents[key.document])
             elif key.is_locatable:
                 unlocated_chunks[key._replace(number=None)] = None
         other_texts = frozenset(
@@ -171,14 +171,14 @@ class RetrievedChunks:
         descriptions = []
         for key in unlocated_chunks:
             if key.document != NOWHERE:
-                name, text = documents[key.document]
-                _, _, name = name.partition("/")
-                descriptions.append(f"{sanitize(name)}: {key.describe(len(text))}")
+                _, _, name = key.document.partition("/")
+                description = key.describe(len(data.documents[key.document]))
+                descriptions.append(f"{sanitize(name)}: {description}")
         if not (texts or other_texts or descriptions):
             return None
         return cls(data, by_query, spans, texts, other_texts, descriptions)
 
-    def list_spans(self, document: int) -> list[Span]:
+    def list_spans(self, document: str) -> list[Span]:
         """List the spans of a document's chunks."""
         return [*self.texts.get(document, ())]
 
@@ -213,8 +213,10 @@ class RetrievedChunks:
             )
 
 
-def _locate_chunks(keys: Iterable[ChunkKey], texts: Sequence[str]) -> dict[ChunkKey, Span | None]:
-    """Locate each chunk in its document, given the texts of the documents by number."""
+def _locate_chunks(
+    keys: Iterable[ChunkKey], texts: Mapping[str, str]
+) -> dict[ChunkKey, Span | None]:
+    """Locate each chunk in its document, given the texts of the documents by id."""
     spans: dict[ChunkKey, Span | None] = {}
     sorted_keys = sorted(keys, key=lambda key: (key.document, key.number or 0, key.start or 0))
     for document, group in groupby(sorted_keys, key=lambda key: key.document):
@@ -243,10 +245,10 @@ class ReadChunks:
     tokens: Sequence[int]
     """Token counts of the distinct chunks, ascending, including prompt and special tokens."""
     has_tokenizer: bool
-    read_spans: Mapping[int, Sequence[Span]] = field(default_factory=dict)
-    """The beginnings of chunks that are read, by document number."""
-    truncated_spans: Mapping[int, Sequence[Span]] = field(default_factory=dict)
-    """The ends of chunks that are truncated, by document number."""
+    read_spans: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    """The beginnings of chunks that are read, by document id."""
+    truncated_spans: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    """The ends of chunks that are truncated, by document id."""
     uncovered_spans: int = 0
     """Number of evidence spans not fully covered by returned chunks. Whether the embedder reads
     them is unknown.
@@ -302,7 +304,7 @@ class ReadChunks:
         part = ReadPart(ReadKind.PART, Part.CHUNKS, limit, known_by=read.known_by)
         return replace(whole, read=part, read_spans=read_spans, truncated_spans=truncated_spans)
 
-    def find_unread(self, document: int, span: Span) -> Booleans:
+    def find_unread(self, document: str, span: Span) -> Booleans:
         """Mark the characters of a span that every chunk with this text truncates, shape
         (characters,).
         """
@@ -320,15 +322,15 @@ class ReadChunks:
         if self.read.kind is ReadKind.UNKNOWN or self.may_have_selection_bias:
             return ReadEvidence(self.read, np.zeros(0, np.int64))
         twelfths = evidence.twelfths()
-        documents = self.chunks.data.documents
-        numbers = {name: number for number, name in enumerate(documents)}
         located_ids = evidence.document_ids if len(evidence.ends) else []
         for row, name in enumerate(located_ids):
             document = f"{subset}/{name}"
             # Spans and length of a translation may refer to the original text.
-            scale = len(documents[document]) / max(int(evidence.characters[row]), 1)
+            scale = len(self.chunks.data.documents[document]) / max(
+                int(evidence.characters[row]), 1
+            )
             span = Span(round(evidence.starts[row] * scale), round(evidence.ends[row] * scale))
-            is_unread = self.find_unread(numbers[document], span)
+            is_unread = self.find_unread(document, span)
             if is_unread.any():
                 twelfths[row] = Unread.BEYOND if is_unread.all() else Unread.CUT
         if self.read.kind is not ReadKind.PART or not len(twelfths):
@@ -352,7 +354,7 @@ class ReadChunks:
 
 
 def _count_uncovered(chunks: RetrievedChunks) -> int:
-    texts = [*chunks.data.documents.values()]
+    texts = chunks.data.documents
     return sum(
         lacks_words(span.span, chunks.list_spans(span.document), texts[span.document])
         for _, evidence in chunks.data.questions

@@ -43,11 +43,10 @@ class RetrieverQuery:
     embed: QueryEmbedder | None
 
     @property
-    def vector(self) -> list[float]:
-        """The query embedding, shape (dimensions,)."""
+    def vector(self) -> Any:
+        """The query embedding as a list of floats, shape (dimensions,)."""
         assert self.embed is not None
-        vector: list[float] = self.embed(self.text).tolist()
-        return vector
+        return self.embed(self.text).tolist()
 
 
 class System(NamedTuple):

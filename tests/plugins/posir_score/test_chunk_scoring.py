@@ -110,7 +110,7 @@ def test_chunkers_are_scored_side_by_side(tmp_path: Path):
     assert rows["whole", "bells"].precision_omega.value == pytest.approx(8 / 59)
     assert rows["whole", "all"].in_place["recall"] == rows["whole", "all"].recall.value
     assert scoring.to_polars()["recall"].to_list()[0] == scoring.rows[0].recall.value
-    assert scoring.remarks == ["whole: 2 of 4 chunks are not in their text."]
+    assert scoring.remarks == ("whole: 2 of 4 chunks are not in their text.",)
     assert len(scoring.changes) == 2
     assert {change.state for change in scoring.changes} == {ChangeState.INCONCLUSIVE}
     assert sum(row.spans for row in scoring.places) == 2 * 2 * 3
@@ -160,9 +160,9 @@ def test_passages_of_one_article_are_not_independent(tmp_path: Path):
     ]
     (tmp_path / "bells.json").write_text(json.dumps({"data": articles}))
     data = read_evidence_data(open_data(tmp_path / "bells.json", language="eng-Latn"))
-    assert (len(data.documents), data.owners.tolist(), len(set(data.clusters.tolist()))) == (
+    assert (len(data.documents), len({*data.owners}), len(set(data.clusters.tolist()))) == (
         4,
-        [0, 1, 2, 3],
+        4,
         2,
     )
 
@@ -184,9 +184,9 @@ def test_a_repeated_passage_counts_where_it_first_is(tmp_path: Path):
     scoring = score_splitters(ModelEncoder(FirstWords()), EstimatedTokenizer(), data, [splitter], 2)
     overall = scoring.rows[0]
     assert (overall.recall.value, overall.in_place["recall"]) == (0, 1)
-    assert scoring.remarks == [
-        "parts: 1 of 4 chunks repeat an earlier passage and are located there."
-    ]
+    assert scoring.remarks == (
+        "parts: 1 of 4 chunks repeat an earlier passage and are located there.",
+    )
 
 
 def test_bad_arguments_are_one_message(tmp_path: Path):
