@@ -148,6 +148,8 @@ def import_data(
 def list_formats() -> Result:
     """List the known formats."""
     rows = []
+    readable = []
+    unreadable = []
     for form in FORMATS:
         if not form.kinds:
             continue
@@ -156,11 +158,12 @@ def list_formats() -> Result:
             files = " ".join(["a folder", *form.kinds[1:]])
         fields = form.fields.replace(NESTED, "").replace("|", " or ")
         advice = form.advice if form.is_refused else ""
-        rows.append({"form": form.title, "files": files, "fields": fields})
-        rows[-1] |= {"read": form.contents, "advice": advice}
-    columns = ("form", "files", "read", "fields")
-    readable = [tuple(row[name] for name in columns) for row in rows if row["read"]]
-    unreadable = [(row["form"], row["advice"]) for row in rows if row["advice"]]
+        row = {"form": form.title, "files": files, "fields": fields}
+        rows.append(row | {"read": form.contents, "advice": advice})
+        if form.contents:
+            readable.append((form.title, files, form.contents, fields))
+        if advice:
+            unreadable.append((form.title, advice))
     tables = (
         Table(build_columns(("Format", "Files", "Contents", "Fields")), tuple(readable)),
         Table(build_columns(("Unsupported format", "How to convert it")), tuple(unreadable)),

@@ -19,7 +19,7 @@ from functools import partial, reduce
 from itertools import islice
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -116,23 +116,25 @@ DIGEST_BYTES = 8
 DIGEST = "digest"
 
 
+#: Values of each judged query by score.
+JudgedValues: TypeAlias = Mapping[str, Sequence[float]]
+
+
 class RunSearch:
     """The rankings of a run, with the part of a document that the system reads."""
 
     def __init__(
         self,
-        name: str,
-        revision: str,
+        source: Run,
         run: AlignedRun,
+        revision: str,
         read_by: ReadPart | MTEBModels,
         chunks: RetrievedChunks | None,
-        reading: str = "",
     ) -> None:
-        self.name = f"{RUN}/{to_file_name(name)}"
+        self.name = f"{RUN}/{to_file_name(source.name)}"
+        self.reading = source.reading
         self.revision = revision
         self.run = run
-        self.reading = reading
-        self._scores: dict[str, dict[str, list[float]]] = {}
         self.embedder = None if isinstance(read_by, ReadPart) else read_by
         self.counter: tuple[ModelTokenizer | None, int] = (None, 0)
         """The embedder's tokenizer or None, and the number of prompt and special tokens per
@@ -163,16 +165,6 @@ class RunSearch:
         """16 hexadecimal digits that identify the rankings, independent of the order of the
         files.
         """
-
-    def score_queries(
-        self, subset: SubsetQueries, k_values: Sequence[int]
-    ) -> dict[str, list[float]]:
-        """Score the judged queries of a subset with `score_each_query`. Scores are cached."""
-        if subset.name not in self._scores:
-            rankings = self.run.rankings[subset.name]
-            scores = score_each_query(rankings, subset.judgments.grades, k_values)
-            self._scores[subset.name] = scores
-        return self._scores[subset.name]
 
     def find_read(
         self,
@@ -281,7 +273,7 @@ def prepare_run(
             for name, positions in data.positions.items()
         ]
         read_by = reduce(add, read_parts)
-    model = RunSearch(run.name, revision, aligned, read_by, chunks, run.reading)
+    model = RunSearch(run, aligned, revision, read_by, chunks)
     for other in earlier:
         # Some file systems ignore case.
         if model.name.casefold() == other.name.casefold():
@@ -336,8 +328,17 @@ def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: 
     )
 
 
-def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> dict[str, Any]:
-    """Score all judged queries, by position if their evidence has a position."""
+def _score_subset(
+    model: RunSearch, data: ScoredData, subset: SubsetQueries, by_query: JudgedValues
+) -> dict[str, Any]:
+    """Build the scores of a subset, also by position if its evidence has a position.
+
+    Args:
+        model: The run.
+        data: The data.
+        subset: The subset.
+        by_query: The scores of each judged query.
+    """
     split = divide_split(data.positions[subset.name].drop_unpositioned())
     rankings = model.run.rankings[subset.name]
     evidence = split["evidence"]
@@ -365,7 +366,6 @@ def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> 
     scores[RUN_KEY][SEARCH_KEY] = asdict(model.run.counts[subset.name]) | {DIGEST: model.digest}
     if data.is_plain:
         return scores
-    by_query = model.score_queries(subset, data.scorer.k_values)
     scores |= {name: sum(values) / len(values) for name, values in by_query.items()}
     clusters = cluster_queries(judgments, data.clusters)
     judged = JudgedScores.from_queries(by_query, clusters, data.clusters, judgments.digest())
@@ -415,8 +415,17 @@ def _rotate(
     return test.rank(*ranking)
 
 
-def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
-    """Score a run, and save the result and the model's metadata in mteb's format."""
+def _save_result(
+    model: RunSearch, data: ScoredData, file: Path, by_subset: Mapping[str, JudgedValues]
+) -> None:
+    """Save the result and the model's metadata in mteb's format.
+
+    Args:
+        model: The run.
+        data: The data.
+        file: The file of the result.
+        by_subset: The scores of each judged query, by subset.
+    """
     start_time = time.time()
     version = installed_mteb(NEWEST_TESTED)
     entries = {}
@@ -424,7 +433,7 @@ def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
         for subset in data.subsets:
             if subset.name not in model.run.rankings:
                 continue
-            scores = _score_subset(model, data, subset)
+            scores = _score_subset(model, data, subset, by_subset.get(subset.name, {}))
             entries[subset.name] = scores | {
                 "main_score": scores[data.main_score],
                 "hf_subset": subset.name,
@@ -468,17 +477,19 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_saved: 
     """Score a run, and save its result unless `is_saved` is true."""
     check_writable(output)
     file = find_result(model, data, output)
-    if not is_saved:
-        _save_result(model, data, file)
     run = model.run
-    names = (*TABLE_SCORES, data.main_score)
-    sums = dict.fromkeys(names, 0.0)
+    by_subset = {}
+    sums = dict.fromkeys((*TABLE_SCORES, data.main_score), 0.0)
     for subset in data.subsets:
         grades = subset.judgments.grades
         if grades and subset.name in run.rankings:
-            by_query = model.score_queries(subset, data.scorer.k_values)
+            rankings = run.rankings[subset.name]
+            by_query = score_each_query(rankings, grades, data.scorer.k_values)
+            by_subset[subset.name] = by_query
             for name in sums:
                 sums[name] += sum(by_query[name])
+    if not is_saved:
+        _save_result(model, data, file, by_subset)
     means = {name: total / run.total.queries for name, total in sums.items()}
     evidence = score_chunks(model.name, model.read_chunks) if model.read_chunks else None
     return RunScores(
