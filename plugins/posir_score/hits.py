@@ -343,16 +343,16 @@ def read_hits(
     raw_hits: list[RawHit] = []
     for number, item in enumerate(items, start=1):
         raw_hits += _list_group(item, number, number if is_ranked else None, document_field)
-    if raw_hits:
-        show_first(raw_hits[0])
+    if not raw_hits:
+        return []
+    show_first(raw_hits[0])
+    layout = raw_hits[0].layout
     # Use the first field, in order of preference, that has a value in any hit.
-    layouts = dict.fromkeys(hit.layout for hit in raw_hits)
     names = {name for hit in raw_hits for name, value in hit.values.items() if value is not None}
-    scores = (name for layout in layouts for name in (UNNAMED, *layout.score) if name in names)
-    distances = (name for layout in layouts for name in layout.distance if name in names)
+    scores = (name for name in (UNNAMED, *layout.score) if name in names)
     score = next(scores, None if is_ranked else UNNAMED)
-    has_rank = any(read_rank(hit.values.get(RANK)) is not None for hit in raw_hits)
-    return _complete(raw_hits, score, next(distances, None), order, has_rank=has_rank)
+    distance = next((name for name in layout.distance if name in names), None)
+    return _complete(raw_hits, score, distance, order)
 
 
 def _list_items(answer: Any, k: int) -> list[Any]:
@@ -379,8 +379,6 @@ def _complete(
     score: str | None,
     distance: str | None,
     order: Order | None,
-    *,
-    has_rank: bool = False,
 ) -> list[Hit]:
     """Fill in the score, distance and rank of hits from the fields `score`, `distance` and `rank`.
 
@@ -390,6 +388,7 @@ def _complete(
     by_distance = distance is not None and (score is None or order == "distance")
     decisive = "distance" if by_distance else "score"
     fields = {"score": score, "distance": distance}
+    has_rank = any(read_rank(hit.values.get(RANK)) is not None for hit in raw_hits)
     hits = []
     gaps = []
     for number, hit, _, values, _ in raw_hits:

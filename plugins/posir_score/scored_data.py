@@ -60,11 +60,13 @@ class ScoredData:
     @cached_property
     def audit(self) -> JudgmentAudit:
         """Inconsistencies in the qrels: documents, texts and grades."""
-        audit = JudgmentAudit()
-        for subset in self.subsets:
-            documents = subset.documents if subset.has_corpus else None
-            audit += JudgmentAudit.from_judgments(subset.judgments, documents)
-        return audit
+        audits = (
+            JudgmentAudit.from_judgments(
+                subset.judgments, subset.documents if subset.has_corpus else None
+            )
+            for subset in self.subsets
+        )
+        return sum(audits, JudgmentAudit())
 
     @cached_property
     def evidence(self) -> EvidenceData:
