@@ -200,10 +200,10 @@ def read_sources(
         open_data(source, column=column, split=split, language=language, scope=scope)
         for source in sources
     ]
-    if datasets and not any(dataset.has_questions for dataset in datasets):
+    if not any(dataset.has_questions for dataset in datasets):
         datasets[0].with_questions("posir import")
     judgment_kinds = {form.title for form in FORMATS if form.contents == JUDGMENTS}
-    if datasets and all(dataset.kind in judgment_kinds for dataset in datasets):
+    if all(dataset.kind in judgment_kinds for dataset in datasets):
         for subset in datasets[0].subsets:
             # If the file is malformed, reading it raises a more specific error first.
             subset.read()
@@ -444,7 +444,6 @@ def audit_dataset(dataset: Dataset) -> JudgmentAudit:
 
 
 def _show_audit(audit: JudgmentAudit, title: str, *, strict: bool) -> Result:
-    """Tabulate the findings of an audit."""
     rows = audit.list_rows()
     cells = []
     for row in rows:

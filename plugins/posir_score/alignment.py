@@ -216,7 +216,6 @@ class AlignmentRules:
         return resolved
 
     def _translate(self, name: str, corpus: Collection[str]) -> str:
-        """Replace a file name in an id by the document id."""
         return self.names.translate(name, corpus, self.separator) if self.names else name
 
 

@@ -250,7 +250,6 @@ class QueryAnswers:
             self._check_answer(answer)
 
     def _check_answer(self, answer: RetrieverAnswer) -> None:
-        """Check the order of an answer's hits, and whether their documents are in the corpus."""
         self.order.add(answer.query, answer.hits)
         if not answer.hits or (self.has_documents and not self.rules.names):
             return
@@ -499,7 +498,6 @@ class _QueryWorker:
         *,
         with_subset: bool,
     ) -> None:
-        """Prepare calls; if `with_subset` is true, each call passes the name of the subset."""
         self._search: Callable[..., Any] = search
         self._settings = settings
         self._show_first = show_first

@@ -14,7 +14,7 @@ import json
 import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from itertools import islice
 from operator import add
@@ -205,13 +205,13 @@ class RunScores:
     mrr_at_10: float
     recall_at_100: float
     folder: Path
-    evidence: EvidenceScores | None = None
+    evidence: EvidenceScores | None
     """Scores of the chunks; None if the run has neither texts nor offsets of chunks."""
-    audit: JudgmentAudit = field(default_factory=JudgmentAudit)
+    audit: JudgmentAudit
     """Inconsistencies in the qrels: documents, texts and grades."""
-    main_score: tuple[str, float] = ("", 0.0)
+    main_score: tuple[str, float]
     """Name and value of the task's main score."""
-    reading: str = ""
+    reading: str
     """Description of the retriever calls and the hit format; empty for a file."""
 
     def to_json(self) -> dict[str, Any]:
@@ -331,13 +331,8 @@ def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: 
 def _score_subset(
     model: RunSearch, data: ScoredData, subset: SubsetQueries, by_query: JudgedValues
 ) -> dict[str, Any]:
-    """Build the scores of a subset, also by position if its evidence has a position.
-
-    Args:
-        model: The run.
-        data: The data.
-        subset: The subset.
-        by_query: The scores of each judged query.
+    """Build the scores of a subset from those of each judged query, also by position if its
+    evidence has a position.
     """
     split = divide_split(data.positions[subset.name].drop_unpositioned())
     rankings = model.run.rankings[subset.name]
@@ -418,13 +413,8 @@ def _rotate(
 def _save_result(
     model: RunSearch, data: ScoredData, file: Path, by_subset: Mapping[str, JudgedValues]
 ) -> None:
-    """Save the result and the model's metadata in mteb's format.
-
-    Args:
-        model: The run.
-        data: The data.
-        file: The file of the result.
-        by_subset: The scores of each judged query, by subset.
+    """Save the result and the model's metadata in mteb's format, given the scores of each judged
+    query by subset.
     """
     start_time = time.time()
     version = installed_mteb(NEWEST_TESTED)
@@ -460,7 +450,6 @@ def _save_result(
 
 
 def _back_up_other_data(file: Path, task: str, entries: Mapping[str, Mapping[str, Any]]) -> None:
-    """Back up a saved result if its data has changed."""
     _, saved_entries = _read_entries(file)
     changed_subsets = []
     for entry in saved_entries:

@@ -216,7 +216,6 @@ class RetrievedChunks:
 def _locate_chunks(
     keys: Iterable[ChunkKey], texts: Mapping[str, str]
 ) -> dict[ChunkKey, Span | None]:
-    """Locate each chunk in its document, given the texts of the documents by id."""
     spans: dict[ChunkKey, Span | None] = {}
     sorted_keys = sorted(keys, key=lambda key: (key.document, key.number or 0, key.start or 0))
     for document, group in groupby(sorted_keys, key=lambda key: key.document):
@@ -283,9 +282,14 @@ class ReadChunks:
         limit = read.tokens
         if limit is None or read.known_by is None:
             return measured
-        whole = replace(
-            measured, read=ReadPart.all(read.known_by), uncovered_spans=_count_uncovered(chunks)
+        uncovered_spans = sum(
+            lacks_words(
+                span.span, chunks.list_spans(span.document), chunks.data.documents[span.document]
+            )
+            for _, evidence in chunks.data.questions
+            for span in evidence
         )
+        whole = replace(measured, read=ReadPart.all(read.known_by), uncovered_spans=uncovered_spans)
         if not whole.may_have_selection_bias and max(lengths, default=0) <= limit:
             return whole
         if read.part is not Part.FIRST:
@@ -353,15 +357,6 @@ class ReadChunks:
         return sum(count > (self.read.tokens or count) for count in self.tokens)
 
 
-def _count_uncovered(chunks: RetrievedChunks) -> int:
-    texts = chunks.data.documents
-    return sum(
-        lacks_words(span.span, chunks.list_spans(span.document), texts[span.document])
-        for _, evidence in chunks.data.questions
-        for span in evidence
-    )
-
-
 @dataclass(frozen=True)
 class DepthScores:
     """Mean scores of the first k chunks in [0, 1], with 95% intervals for new documents."""
@@ -399,7 +394,7 @@ class EvidenceScores:
     """Number of evidence spans."""
     not_returned: int
     """Number of evidence spans not fully covered by returned chunks."""
-    suspects: Sequence[str] = ()
+    suspects: Sequence[str]
     """Warnings about texts that may not be chunks."""
 
     def to_json(self) -> dict[str, Estimate]:

@@ -250,7 +250,6 @@ class RankingBuilder:
 
 
 def _describe_row(location: str, value: object, *ids: str) -> str:
-    """Describe a row by its location, its invalid value, and its query and document ids."""
     try:
         quotation = repr(str(value)[:40])
     except ValueError:  # an integer with thousands of digits
