@@ -296,7 +296,7 @@ class QueryAnswers:
             self.reading = self.reading or f"{call}; hits: {hit.describe()}."
 
         workers = [
-            _QueryWorker(search, settings, show_first, with_subset=with_subset)
+            _QueryWorker(search, settings, show_first, with_subset)
             for _ in range(min(settings.concurrency, len(pending_queries)))
         ]
         try:
@@ -487,22 +487,16 @@ class HangError(AnswerError):
     """The retriever has not answered any query within the timeout."""
 
 
+@dataclass
 class _QueryWorker:
     """Searches one query at a time. Synchronous calls share a thread until a call hangs."""
 
-    def __init__(
-        self,
-        search: Retriever,
-        settings: CollectionSettings,
-        show_first: Callable[[RawHit], object],
-        *,
-        with_subset: bool,
-    ) -> None:
-        self._search: Callable[..., Any] = search
-        self._settings = settings
-        self._show_first = show_first
-        self._with_subset = with_subset
-        self._thread: _SearchThread | None = None
+    search: Callable[..., Any]
+    settings: CollectionSettings
+    show_first: Callable[[RawHit], object]
+    with_subset: bool
+    """If true, each call passes the name of the subset."""
+    thread: _SearchThread | None = None
 
     async def ask(self, query: PendingQuery, is_answering: Callable[[], bool]) -> list[Hit]:
         """Search a query. After a timeout, the search is retried only if `is_answering()` is true.
@@ -511,7 +505,7 @@ class _QueryWorker:
             AnswerError: All attempts failed, or one failed with a programming error.
         """
         reason = ""
-        settings = self._settings
+        settings = self.settings
         for attempt in range(settings.retries + 1):
             if attempt:
                 await asyncio.sleep(min(settings.backoff * 2 ** (attempt - 1), 8.0))
@@ -538,11 +532,11 @@ class _QueryWorker:
         )
 
     async def _call(self, query: PendingQuery) -> list[Hit]:
-        self._thread = self._thread or _SearchThread()
-        subset = {"subset": query.subset} if self._with_subset else {}
-        settings = self._settings
-        search = partial(self._search, query.text, settings.k, **subset)
-        answer = await asyncio.wrap_future(self._thread.submit(search))
+        self.thread = self.thread or _SearchThread()
+        subset = {"subset": query.subset} if self.with_subset else {}
+        settings = self.settings
+        search = partial(self.search, query.text, settings.k, **subset)
+        answer = await asyncio.wrap_future(self.thread.submit(search))
         if inspect.isawaitable(answer):
             answer = await answer
         read = partial(
@@ -551,13 +545,13 @@ class _QueryWorker:
             settings.k,
             settings.document_field,
             settings.order,
-            self._show_first,
+            self.show_first,
         )
         # A lazy iterator may search forever, so it is consumed in the thread, under the time limit.
-        return await asyncio.wrap_future(self._thread.submit(read))
+        return await asyncio.wrap_future(self.thread.submit(read))
 
     def stop(self) -> None:
         """Abandon the thread. It ends when its call ends."""
-        if self._thread is not None:
-            self._thread.stop()
-            self._thread = None
+        if self.thread is not None:
+            self.thread.stop()
+            self.thread = None

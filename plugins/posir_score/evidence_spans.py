@@ -209,6 +209,11 @@ class EvidenceData:
         articles = _find_articles(documents, titles)
         return cls(name, documents, questions, articles, skipped=0, ids=[*evidence])
 
+    @property
+    def span_count(self) -> int:
+        """Number of evidence spans."""
+        return sum(len(evidence) for _, evidence in self.questions)
+
     @cached_property
     def owners(self) -> Sequence[str]:
         """Document id of each question's first evidence span."""

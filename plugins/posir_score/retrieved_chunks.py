@@ -346,8 +346,7 @@ class ReadChunks:
     @property
     def may_have_selection_bias(self) -> bool:
         """True if the returned chunks lack so much evidence that selection bias is possible."""
-        spans = sum(len(evidence) for _, evidence in self.chunks.data.questions)
-        return self.uncovered_spans > MAX_UNKNOWN * spans
+        return self.uncovered_spans > MAX_UNKNOWN * self.chunks.data.span_count
 
     @property
     def truncated_chunks(self) -> int | None:
