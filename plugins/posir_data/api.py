@@ -147,7 +147,9 @@ def import_data(
 
 def list_formats() -> Result:
     """List the known formats."""
-    rows = list[dict[str, str]]()
+    rows = []
+    readable = []
+    unreadable = []
     for form in FORMATS:
         if not form.kinds:
             continue
@@ -156,11 +158,12 @@ def list_formats() -> Result:
             files = " ".join(["a folder", *form.kinds[1:]])
         fields = form.fields.replace(NESTED, "").replace("|", " or ")
         advice = form.advice if form.is_refused else ""
-        rows.append({"form": form.title, "files": files, "fields": fields})
-        rows[-1] |= {"read": form.contents, "advice": advice}
-    columns = ("form", "files", "read", "fields")
-    readable = [tuple(row[name] for name in columns) for row in rows if row["read"]]
-    unreadable = [(row["form"], row["advice"]) for row in rows if row["advice"]]
+        row = {"form": form.title, "files": files, "fields": fields}
+        rows.append(row | {"read": form.contents, "advice": advice})
+        if form.contents:
+            readable.append((form.title, files, form.contents, fields))
+        if advice:
+            unreadable.append((form.title, advice))
     tables = (
         Table(build_columns(("Format", "Files", "Contents", "Fields")), tuple(readable)),
         Table(build_columns(("Unsupported format", "How to convert it")), tuple(unreadable)),
@@ -197,10 +200,10 @@ def read_sources(
         open_data(source, column=column, split=split, language=language, scope=scope)
         for source in sources
     ]
-    if datasets and not any(dataset.has_questions for dataset in datasets):
+    if not any(dataset.has_questions for dataset in datasets):
         datasets[0].with_questions("posir import")
     judgment_kinds = {form.title for form in FORMATS if form.contents == JUDGMENTS}
-    if datasets and all(dataset.kind in judgment_kinds for dataset in datasets):
+    if all(dataset.kind in judgment_kinds for dataset in datasets):
         for subset in datasets[0].subsets:
             # If the file is malformed, reading it raises a more specific error first.
             subset.read()
@@ -351,7 +354,7 @@ def _find_lost(imported: ImportedData) -> tuple[list[SkippedText], int]:
 
 def _list_causes(skipped: Iterable[SkippedText], total: int) -> Iterator[str]:
     """Yield a line per cause with the number of skipped questions and an example."""
-    by_cause: dict[Cause | None, list[SkippedText]] = defaultdict(list)
+    by_cause = defaultdict(list)
     for question in skipped:
         by_cause[question.cause].append(question)
     for cause, questions in sorted(by_cause.items(), key=lambda row: -len(row[1])):
@@ -396,9 +399,9 @@ def validate(data: str | Path, *, strict: bool = False) -> Result:
     if layout is None:
         return _show_audit(audit_dataset(open_data(path)), f"Audit: {path}", strict=strict)
     root, subsets = layout
-    problems = dict[SubsetKey, list[DataProblem]]()
+    problems = {}
     warnings = [*find_warnings(subsets)]
-    reported = set[DataProblem]()
+    reported = set()
     rows = []
     for subset in progress(subsets, "Checking"):
         subset_problems, doubts = inspect_domain(LocalRepository(root), subset)
@@ -439,7 +442,6 @@ def audit_dataset(dataset: Dataset) -> JudgmentAudit:
 
 
 def _show_audit(audit: JudgmentAudit, title: str, *, strict: bool) -> Result:
-    """Tabulate the findings of an audit."""
     rows = audit.list_rows()
     cells = []
     for row in rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -48,7 +48,7 @@ class TextCollection:
     """A sample of usable texts."""
 
     name: str
-    texts: tuple[CollectedText, ...]
+    texts: Sequence[CollectedText]
     skipped: tuple[SkippedText, ...]
     """Unusable texts among the examined texts."""
     language: str
@@ -82,8 +82,8 @@ def sample_texts(opened: Dataset, limit: int, draw: Sampler | None = None) -> Te
         total, candidates = sample_candidates(opened.read_texts(), 2 * limit)
     else:
         total, candidates = draw(opened.read_texts())
-    texts = list[CollectedText]()
-    skipped = list[SkippedText]()
+    texts: list[CollectedText] = []
+    skipped = []
     digests = set[bytes]()
     for candidate in candidates:
         if len(texts) == limit:
@@ -98,7 +98,7 @@ def sample_texts(opened: Dataset, limit: int, draw: Sampler | None = None) -> Te
         raise PosirError(f"{opened.location}: no usable text. {reasons}")
     languages = dict(Counter(text.language for text in texts).most_common())
     main = next(iter(languages))
-    return TextCollection(opened.name, tuple(texts), tuple(skipped), main, languages, total)
+    return TextCollection(opened.name, texts, tuple(skipped), main, languages, total)
 
 
 def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[Item]]:
@@ -107,7 +107,7 @@ def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[
     Reservoir sampling in one pass with a fixed seed.
     """
     rng = random.Random(SEED)
-    sample = list[Item]()
+    sample: list[Item] = []
     count = 0
     for count, candidate in enumerate(candidates, start=1):
         if len(sample) < size:

@@ -23,13 +23,12 @@ from posir_data.texts import sample_candidates, sample_texts
 from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording, ask_questions
 from posir_inspect.sections import ADVICE_HEADING
 from posir_score.alignment import AlignmentRules, describe_fixed_k
-from posir_score.api import name_retriever
 from posir_score.collecting import CollectionSettings, Journal, PendingQuery, QueryAnswers
 from posir_score.document_names import DocumentNames
-from posir_score.evidence_spans import THIRDS, divide_span
+from posir_score.evidence_spans import THIRDS, lacks_words
 from posir_score.orders import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
-from posir_score.retriever_objects import add_embedder, open_retriever
+from posir_score.retriever_objects import add_embedder, name_retriever, open_retriever
 from posir_significance.changes import decide_change
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeRow, ChangeSubject, Metric
@@ -293,7 +292,7 @@ def judge_answers(
             has_chunks |= bool(hit.chunk)
             if hit.document not in texts.ids:
                 unknown_hits.append((question.query.id, hit.document))
-            chunk = ChunkKey(0, hit.text, hit.start, hit.end, "")
+            chunk = ChunkKey(hit.document, hit.text, hit.start, hit.end, None)
             if hit.document != question.document or not chunk.is_locatable:
                 continue
             has_places = True
@@ -305,7 +304,7 @@ def judge_answers(
             else:
                 spans.append(span)
         documents.append(any(hit.document == question.document for hit in hits))
-        sentences.append(not divide_span(question.sentence, spans).lacks_words(text))
+        sentences.append(not lacks_words(question.sentence, spans, text))
     success = {DOCUMENT: np.array(documents, np.bool_)}
     if has_places:
         success[CHUNK] = np.array(sentences, np.bool_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -175,7 +175,7 @@ def _tabulate_training() -> Result:
     scores = data.read_training_scores()
     reductions = list(data.psi_reductions(scores))
     by_model = {(score.source, score.data, score.model): score.value for score in reductions}
-    by_conditions: dict[tuple[str, ...], list[list[str]]] = {}
+    by_conditions = defaultdict(list)
     lines: dict[tuple[str, ...], dict[str, float]] = {}
     for score in scores:
         key = (score.data, score.model, score.measure, score.source)
@@ -187,7 +187,7 @@ def _tabulate_training() -> Result:
             reduction = f"{format_percent(by_model[f'computed from {source}', dataset, model])}%"
         title = MEASURES.get(measure, measure.replace("_", ", "))
         cells = [dataset, model, title, *map(format_value, values.values()), reduction, source]
-        by_conditions.setdefault(tuple(values), []).append(cells)
+        by_conditions[tuple(values)].append(cells)
     tables = [
         _build_table(["Data", "Model", "Measure", *conditions, "PSI reduction", "Source"], rows)
         for conditions, rows in by_conditions.items()

@@ -2,7 +2,7 @@
 architectures.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -39,9 +39,9 @@ class PublishedCurve:
     probe: str
     model: str
     """Printed name with the training or test data; or a model group, or a dataset."""
-    positions: tuple[str, ...]
-    values: tuple[float, ...]
-    deviations: tuple[float, ...] = ()
+    positions: Sequence[str]
+    values: Sequence[float]
+    deviations: Sequence[float] = ()
     """Standard deviations behind the mean values; empty if not published."""
     encoding: str = ""
     """Positional encoding of a group of models; empty for one model."""
@@ -53,17 +53,17 @@ class PublishedCurve:
 
 
 @cache
-def read_published_curves(probe: str) -> tuple[PublishedCurve, ...]:
+def read_published_curves(probe: str) -> Sequence[PublishedCurve]:
     """Read the published curves of a probe."""
     curves = []
     probe_rows = (row for row in read_rows("probes.csv") if row["probe"] == probe)
     for (model, encoding), group in groupby(probe_rows, key=itemgetter("model", "encoding")):
         rows = list(group)
-        positions = tuple(row["position"] for row in rows)
-        values = tuple(float(row["value"]) for row in rows)
-        deviations = tuple(float(row["sd"]) for row in rows if row["sd"])
+        positions = [row["position"] for row in rows]
+        values = [float(row["value"]) for row in rows]
+        deviations = [float(row["sd"]) for row in rows if row["sd"]]
         curves.append(PublishedCurve(probe, model, positions, values, deviations, encoding))
-    return tuple(curves)
+    return curves
 
 
 class Kind(StrEnum):

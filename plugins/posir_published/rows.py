@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -228,6 +230,9 @@ class PositionCurve:
         return float(contrast @ self.ndcg_at_10)
 
 
+Item = TypeVar("Item", PublishedRow, PositionCurve)
+
+
 def read_rows(name: str) -> Iterator[dict[str, str]]:
     """Read a CSV file of this package."""
     return csv.DictReader(_read_text(name).splitlines())
@@ -235,8 +240,7 @@ def read_rows(name: str) -> Iterator[dict[str, str]]:
 
 def read_models() -> dict[str, dict[str, Any]]:
     """Read the model descriptions from mteb's registry, keyed by printed name in lower case."""
-    models: dict[str, dict[str, Any]] = json.loads(_read_text("models.json"))
-    return models
+    return dict(json.loads(_read_text("models.json")))
 
 
 def _read_text(name: str) -> str:
@@ -253,28 +257,33 @@ def _name_benchmark(task: str) -> str:
     return CROSS_LINGUAL if task.count("-") > 1 else MONOLINGUAL
 
 
+def _group_by_benchmark(items: Iterable[Item]) -> Mapping[tuple[str, str, str], Sequence[Item]]:
+    """Group the tasks of each benchmark by model and length."""
+    groups = defaultdict(list)
+    for item in items:
+        groups[_name_benchmark(item.task), item.model, item.length].append(item)
+    return groups
+
+
 @cache
-def read_posq_systems() -> tuple[PosqSystem, ...]:
+def read_posq_systems() -> Sequence[PosqSystem]:
     """Read the scores of both versions of the paper: 20 systems on SQuAD-PosQ, 19 on FineWeb-PosQ
     and 12 on its first release.
     """
     systems: list[PosqSystem] = []
     for name, source in POSQ_SOURCES.items():
         final_datasets = {system.dataset for system in systems}
-        groups: dict[tuple[str, str, str], dict[str, float]] = {}
-        for row in read_rows(name):
-            value = float(row["ndcg_at_10"] or row["psi"])
-            key = (row["task"], row["architecture"], row["model"])
-            groups.setdefault(key, {})[row["bucket"]] = value
-        for (dataset, architecture, model), buckets in groups.items():
+        groups = groupby(read_rows(name), key=itemgetter("task", "architecture", "model"))
+        for (dataset, architecture, model), rows in groups:
             if dataset in final_datasets:
                 continue
+            buckets = {row["bucket"]: float(row["ndcg_at_10"] or row["psi"]) for row in rows}
             psi = buckets.pop("psi", None)
             if psi is None:
                 psi = float(compute_psi(list(buckets.values())))
             task = f"{dataset}-Tiny" if architecture in SAMPLED_ARCHITECTURES else dataset
             systems.append(PosqSystem(dataset, task, architecture, model, buckets, psi, source))
-    return tuple(systems)
+    return systems
 
 
 def published_rows(task: str) -> list[PublishedRow]:
@@ -288,40 +297,33 @@ def published_rows(task: str) -> list[PublishedRow]:
     return sorted(rows, key=lambda row: (-overall[row.model], row.model, LENGTHS.index(row.length)))
 
 
-def published_tasks() -> tuple[str, ...]:
+def published_tasks() -> Sequence[str]:
     """List the tasks with published rows, averages first."""
-    return tuple(dict.fromkeys(row.task for row in _all_rows()))
+    return [*dict.fromkeys(row.task for row in _all_rows())]
 
 
 @cache
-def _all_rows() -> tuple[PublishedRow, ...]:
+def _all_rows() -> Sequence[PublishedRow]:
     rows = []
-    groups: dict[tuple[str, str, str], list[PublishedRow]] = {}
     for line in read_rows("posir.csv"):
-        task = _name_posir_task(line)
-        model = line["model"]
-        length = line["length_bucket"]
-        ndcg = float(line["ndcg_at_10"])
-        row = _build_row(model, task, length, ndcg, float(line["psi"]), POSIR_SOURCE)
-        rows.append(row)
-        groups.setdefault((_name_benchmark(task), model, length), []).append(row)
+        key = (_name_posir_task(line), line["model"], line["length_bucket"])
+        scores = (float(line["ndcg_at_10"]), float(line["psi"]))
+        rows.append(_build_row(*key, *scores, POSIR_SOURCE))
     # PosIR averages over languages in the same way: the ten monolingual tasks reproduce Table 2 of
     # the paper (arXiv 2601.08363v1).
     averages = []
-    for (name, model, length), group in groups.items():
+    for key, group in _group_by_benchmark(rows).items():
         ndcg = float(np.mean([row.ndcg_at_10 for row in group]))
         psi = float(np.mean([row.psi_as_published for row in group]))
         source = f"mean of {len(group)} tasks, {POSIR_SOURCE}"
-        averages.append(_build_row(model, name, length, ndcg, psi, source))
+        averages.append(_build_row(*key, ndcg, psi, source))
     systems = read_posq_systems()
-    psi_by_model: dict[str, dict[str, float]] = {}
-    for system in systems:
-        psi_by_model.setdefault(system.model, {})[system.task] = system.psi
     for system in systems:
         weights = BUCKET_QUERIES[system.task]
         ndcg = float(np.average(list(system.buckets.values()), weights=weights))
-        row = _build_row(system.model, system.task, ALL, ndcg, system.psi, system.source)
-        notable = find_notable_bias(psi_by_model[system.model])
+        row = _build_row(system.task, system.model, ALL, ndcg, system.psi, system.source)
+        psi_by_task = {other.task: other.psi for other in systems if other.model == system.model}
+        notable = find_notable_bias(psi_by_task)
         rows.append(replace(row, notable_bias=notable.get(system.task)))
     return (
         *sorted(averages, key=lambda row: row.task),
@@ -331,7 +333,7 @@ def _all_rows() -> tuple[PublishedRow, ...]:
 
 
 def _build_row(
-    model: str, task: str, length: str, ndcg_at_10: float, psi: float, source: str
+    task: str, model: str, length: str, ndcg_at_10: float, psi: float, source: str
 ) -> PublishedRow:
     queries = None
     is_exact = False
@@ -393,14 +395,14 @@ def describe_notable(notable: bool | None) -> str | None:
 
 
 @cache
-def published_bins(task: str) -> tuple[PublishedBin, ...]:
+def published_bins(task: str) -> Sequence[PublishedBin]:
     """List the published position bins of a task in the order of `published_rows`.
 
     PosQ has bins over all lengths. PosIR has bins by length if the curve in the authors' figures
     could be digitized precisely.
     """
     systems = {system.model: system for system in read_posq_systems() if system.task == task}
-    bins: list[PublishedBin] = []
+    bins = []
     for row in published_rows(task):
         key = (row.model, task, row.length)
         if system := systems.get(row.model):
@@ -414,7 +416,7 @@ def published_bins(task: str) -> tuple[PublishedBin, ...]:
             positions = RelativePositions().axes.positions
             for position, mean in zip(positions, curve.ndcg_at_10, strict=True):
                 bins.append(PublishedBin(*key, position, None, False, mean, *errors))
-    return tuple(bins)
+    return bins
 
 
 @cache
@@ -423,20 +425,15 @@ def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
 
     506 of the 720 curves (10 models x 18 language pairs x 4 length buckets) could be digitized.
     """
-    curves: list[PositionCurve] = []
-    groups: dict[tuple[str, str, str], list[PositionCurve]] = {}
+    curves = []
     for row in read_rows("posir_curves.csv"):
-        task = _name_posir_task(row)
-        model = row["model"]
-        length = row["length_bucket"]
+        key = (row["model"], _name_posir_task(row), row["length_bucket"])
         bins = tuple(float(row[f"bin_{number}"]) for number in range(1, 21))
         # Adding 0.0 turns -0.0 into 0.0.
         errors = (float(row["ndcg_at_10_mean_error"]) + 0.0, float(row["psi_error"]) + 0.0)
-        curve = PositionCurve(model, task, length, bins, *errors)
-        curves.append(curve)
-        groups.setdefault((_name_benchmark(task), model, length), []).append(curve)
+        curves.append(PositionCurve(*key, bins, *errors))
     averages = []
-    for (task, model, length), group in groups.items():
+    for (task, model, length), group in _group_by_benchmark(curves).items():
         means = np.mean(
             [[*curve.ndcg_at_10, curve.mean_error, curve.psi_error] for curve in group], 0
         )
@@ -525,14 +522,14 @@ class TrainingScore:
 
 
 @cache
-def read_training_scores() -> tuple[TrainingScore, ...]:
+def read_training_scores() -> Sequence[TrainingScore]:
     """Read the published measures in the order of the papers' tables."""
     scores = []
     for row in read_rows("training.csv"):
         source = TRAINING_SOURCES[row.pop("table")]
         value = float(row.pop("value"))
         scores.append(TrainingScore(**row, value=value, source=source))
-    return tuple(scores)
+    return scores
 
 
 def psi_reductions(scores: Iterable[TrainingScore]) -> Iterator[TrainingScore]:

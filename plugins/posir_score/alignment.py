@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -34,8 +34,9 @@ DEPTH = 100
 SEPARATOR = "#"
 
 
-#: Sentences about counts of `RunCounts`: singular, plural and template.
-QUERY_MISFITS = {
+#: Sentences about counts of `RunCounts`, with the other counts as fields: singular, plural and
+#: template.
+MISFITS = {
     "missing": ("judged query is", "judged queries are", "{} not in the run: scored as 0."),
     "empty": ("query", "queries", "{} returned nothing: scored as 0."),
     "unknown_queries": (
@@ -43,9 +44,16 @@ QUERY_MISFITS = {
         "queries of the run are",
         "{} not in the data: ignored.",
     ),
-}
-#: The same for hits: chunks, ties, repetitions and exclusions.
-HIT_MISFITS = {
+    "unknown_documents": (
+        "document is",
+        "documents are",
+        "{} not in the corpus, first {first_unknown}: ranked as not relevant.",
+    ),
+    "short": (
+        "query has",
+        "queries have",
+        "{} fewer than {depth:,} documents: all other documents count as not found.",
+    ),
     "own_texts": ("retrieved document is", "retrieved documents are", "{} the query's own text."),
     "chunks": (
         "chunk was mapped to its document",
@@ -139,25 +147,12 @@ class RunCounts:
 
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind of mismatch."""
-        yield from self._describe_counts(QUERY_MISFITS)
-        if self.unknown_documents:
-            unknown = pluralize(self.unknown_documents, "document is", "documents are")
-            yield (
-                f"{unknown} not in the corpus, first {self.first_unknown}: ranked as not relevant."
-            )
-        if self.asked:
-            yield describe_fixed_k(self.most, self.asked)
-        elif self.short:
-            short = pluralize(self.short, "query has", "queries have")
-            depth = pluralize(self.depth, "document")
-            yield f"{short} fewer than {depth}: all other documents count as not found."
-        yield from self._describe_counts(HIT_MISFITS)
-
-    def _describe_counts(self, sentences: Mapping[str, tuple[str, str, str]]) -> Iterator[str]:
-        for name, (singular, plural, sentence) in sentences.items():
+        for name, (singular, plural, sentence) in MISFITS.items():
             count = getattr(self, name)
-            if count:
-                yield sentence.format(pluralize(count, singular, plural))
+            if name == "short" and self.asked:
+                yield describe_fixed_k(self.most, self.asked)
+            elif count:
+                yield sentence.format(pluralize(count, singular, plural), **vars(self))
 
 
 @dataclass(frozen=True)
@@ -221,7 +216,6 @@ class AlignmentRules:
         return resolved
 
     def _translate(self, name: str, corpus: Collection[str]) -> str:
-        """Replace a file name in an id by the document id."""
         return self.names.translate(name, corpus, self.separator) if self.names else name
 
 
@@ -267,8 +261,8 @@ class SubsetQueries:
 
     def merge_copies(self, hits: Sequence[Hit]) -> list[Hit]:
         """Replace copies by their documents, and keep one hit per document that is not a chunk."""
-        kept_hits: list[Hit] = []
-        whole: set[str] = set()
+        kept_hits = []
+        whole = set()
         for hit in hits:
             document = self.copies.get(hit.document, hit.document)
             if hit.chunk or document not in whole:
@@ -393,13 +387,13 @@ def _divide_rankings(
         elif name != ANY_SUBSET:
             unknown_queries += len(rankings)
     # Some tools use query texts as ids. Queries with the same text share their hits.
-    by_id: dict[str, list[tuple[str, str]]] = {}
-    by_text: dict[str, list[tuple[str, str]]] = {}
+    by_id = defaultdict(list)
+    by_text = defaultdict(list)
     for subset in subsets:
         for query in subset.judgments.grades:
             text = subset.judgments.queries.get(query, "")
-            by_id.setdefault(query, []).append((subset.name, query))
-            by_text.setdefault(text, []).append((subset.name, query))
+            by_id[query].append((subset.name, query))
+            by_text[text].append((subset.name, query))
     for run_query, hits in run.by_subset.get(ANY_SUBSET, {}).items():
         matches = by_id.get(run_query) or by_text.get(run_query, [])
         names = sorted({name for name, _ in matches})
@@ -420,7 +414,7 @@ def _align_subset(
 ) -> tuple[HitsByQuery, Rankings, RunCounts]:
     grades = subset.judgments.grades
     hits: HitsByQuery = {}
-    rankings: Rankings = {}
+    rankings = {}
     counts: Counter[str] = Counter()
     for query in grades:
         if query in run_hits:

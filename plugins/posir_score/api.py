@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from posir_score.alignment import SEPARATOR, AlignmentRules
-from posir_score.collecting import CollectionSettings, Journal, Retriever, collect_run
+from posir_score.collecting import CollectionSettings, Retriever, collect_run
 from posir_score.document_names import DocumentNames
 from posir_score.hits import Order
 from posir_score.retriever_objects import (
     SystemRetriever,
     add_embedder,
     load_retriever,
+    name_retriever,
     open_retriever,
 )
 from posir_score.run_files import KINDS, is_table, read_rankings, read_run
@@ -36,7 +37,7 @@ from posir_tasks.models.measured_model import load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.run_settings import with_settings
-from posir_tasks.results import JudgedResult, SubsetResult, read_all_results, read_results
+from posir_tasks.results import StoredResult, SubsetResult, read_all_results
 from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 from posir_tasks.values.read_part import ReadPart, parse_window
 
@@ -62,37 +63,31 @@ REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 class ScoredRuns(Result):
     """The scores of runs, in [0, 1], with one row per run."""
 
-    runs: tuple[RunScores, ...]
+    runs: Sequence[RunScores]
 
     @cached_property
-    def results(self) -> tuple[SubsetResult, ...]:
-        """The results by position, as `posir.read_results` returns them; empty if the data has no
-        positions.
-        """
-        return tuple(
-            result
-            for run in self.runs
-            if run.counts.with_position
-            for result in read_results(run.folder)
-            if result.task == run.task
-        )
-
-    @cached_property
-    def judged(self) -> tuple[JudgedResult, ...]:
-        """The results on all judged queries; empty if each query has one position."""
-        return tuple(
+    def stored_results(self) -> Sequence[StoredResult]:
+        """The results by position, and the results on all judged queries."""
+        return [
             result
             for run in self.runs
             for result in read_all_results(run.folder)
-            if result.task == run.task and isinstance(result, JudgedResult)
-        )
+            if result.task == run.task
+        ]
+
+    @cached_property
+    def results(self) -> Sequence[SubsetResult]:
+        """The results by position, as `posir.read_results` returns them; empty if the data has no
+        positions.
+        """
+        return [result for result in self.stored_results if isinstance(result, SubsetResult)]
 
 
 def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
     """Build the result: the report by position, and the scores on all judged queries."""
     tasks = ", ".join(dict.fromkeys(run.task for run in runs))
     scored = ScoredRuns(
-        runs=tuple(runs),
+        runs=runs,
         title=f"{pluralize(len(runs), 'run')} on {tasks}",
         rows=[run.to_json() for run in runs],
         values=[run.document() for run in runs],
@@ -102,7 +97,7 @@ def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
     def report() -> Results:
         from posir_report.results import build_results
 
-        return build_results([*scored.results, *scored.judged])
+        return build_results(scored.stored_results)
 
     return replace(
         scored,
@@ -114,9 +109,8 @@ def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
 
 def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterator[DisplaySection]:
     """Yield the sections of the report, the scores on all judged queries, and the chunk scores."""
-    if scored.results or scored.judged:
-        # LaTeX-only sections are skipped, so that LaTeX output shows the text tables.
-        yield from (part for part in report().extra_sections if part.only is not Medium.LATEX)
+    # LaTeX-only sections are skipped, so that LaTeX output shows the text tables.
+    yield from (part for part in report().extra_sections if part.only is not Medium.LATEX)
     chunks = []
     for run in scored.runs:
         if run.evidence:
@@ -124,7 +118,7 @@ def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterat
             yield DisplaySection(title, run.evidence.describe(run.ndcg_at_10))
             chunks.append(DisplaySection(title, tables=tuple(run.evidence.build_tables())))
     rows = []
-    notes: list[str] = []
+    notes = []
     for run in scored.runs:
         scores = map(format_percent, (run.ndcg_at_10, run.mrr_at_10, run.recall_at_100))
         queries = (f"{run.counts.queries:,}", f"{run.counts.with_position:,}")
@@ -291,7 +285,12 @@ def score(
     names = to_list(name)
     # Fails before the data is read.
     _check_runs(sources, names)
-    version = _check_version(revision or "unversioned")
+    version = revision or "unversioned"
+    if not REVISION.fullmatch(version):
+        raise PosirError(
+            f"--revision {sanitize(version)}: must be at most 100 letters, digits, '.', '_', '+' "
+            "or '-', and begin with a letter or digit, such as v2 or 2026-11-23."
+        )
     from posir_score.scored_data import open_scored_data
 
     scored_data = open_scored_data(open_scored(), clusters, is_merged=merge_copies)
@@ -339,7 +338,7 @@ def _score_runs(
     from posir_score.evaluation import evaluate_run, is_recorded, prepare_run
 
     models: list[RunSearch] = []
-    journals: list[Journal | None] = []
+    journals = []
     for source, name in runs:
         journal = None
         run_rules = rules
@@ -419,21 +418,3 @@ def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
                 "to scores by document id, rows, a frame, or a retriever, called as "
                 "search(query, k)."
             )
-
-
-def _check_version(version: str) -> str:
-    if not REVISION.fullmatch(version):
-        raise PosirError(
-            f"--revision {sanitize(version)}: must be at most 100 letters, digits, '.', '_', '+' "
-            "or '-', and begin with a letter or digit, such as v2 or 2026-11-23."
-        )
-    return version
-
-
-def name_retriever(search: Retriever) -> str:
-    """Name a retriever after its module and its function or class, without outer functions."""
-    if isinstance(search, SystemRetriever):
-        return search.name
-    named = search if hasattr(search, "__qualname__") else type(search)
-    name = named.__qualname__.rpartition("<locals>.")[2].replace("<lambda>", "lambda")
-    return f"{named.__module__}-{name}".removeprefix("__main__-")

@@ -11,17 +11,17 @@ import torch
 from mteb.types import PromptType
 
 from posir_score.evidence_spans import (
-    NOWHERE,
-    ChunkSpans,
     EvidenceData,
+    LocatedChunk,
     PositionRecall,
     build_position_recalls,
     build_table,
     compute_precision_omega,
-    divide_span,
     estimate_score,
     find_chunk_third,
+    find_covered,
     format_evidence_estimate,
+    group_spans,
     score_retrieved,
 )
 from posir_significance.changes import compare_gains
@@ -111,8 +111,8 @@ class ScoredChunkers(Result):
     retrieve: int
     within: bool
     """If true, only the question's own document is searched."""
-    places: tuple[PositionRecall, ...]
-    changes: tuple[ChangeRow, ...]
+    places: Sequence[PositionRecall]
+    changes: Sequence[ChangeRow]
     """Changes in recall and IoU from the best splitter to each other splitter."""
     remarks: tuple[str, ...]
     """Sentences about chunks that are not found in their text or repeat a passage."""
@@ -137,7 +137,7 @@ def score_splitters(
     rows: list[ChunkerRow] = []
     positions: list[PositionRecall] = []
     remarks: list[str] = []
-    scores: dict[str, dict[str, Floats]] = {}
+    scores = {}
     with track("Scoring chunkers", len(divisions)) as advance:
         for name, documents in divisions.items():
             run = _retrieve_chunks(cached_encoder, data, documents, retrieve)
@@ -162,9 +162,9 @@ def score_splitters(
         skipped=data.skipped,
         retrieve=retrieve,
         within=data.within,
-        rows=tuple(rows),
-        places=tuple(positions),
-        changes=tuple(changes),
+        rows=rows,
+        places=positions,
+        changes=changes,
         remarks=tuple(remarks),
         notes=(LEGEND,),
     )
@@ -184,9 +184,12 @@ def compare_splitters(
 
 
 def _describe_chunks(name: str, run: ChunkRun) -> Iterator[str]:
-    chunks = f"of {len(run.first.documents):,} chunks"
-    unlocated_chunks = int((run.in_place.documents == NOWHERE).sum())
-    repetitions = int((run.first.spans[:, 0] < run.in_place.spans[:, 0]).sum())
+    chunks = f"of {len(run.first):,} chunks"
+    unlocated_chunks = sum(chunk.span is None for chunk in run.in_place)
+    repetitions = 0
+    for first, chunk in zip(run.first, run.in_place, strict=True):
+        if first.span and chunk.span:
+            repetitions += first.span.start < chunk.span.start
     if unlocated_chunks:
         yield f"{name}: {unlocated_chunks:,} {chunks} are not in their text."
     if repetitions:
@@ -195,9 +198,9 @@ def _describe_chunks(name: str, run: ChunkRun) -> Iterator[str]:
 
 def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
     """Yield sections of mean scores with changes, scores by document, and recall by position."""
-    means: list[tuple[str, ...]] = []
-    in_place: list[tuple[str, ...]] = []
-    by_document: list[tuple[str, ...]] = []
+    means = []
+    in_place = []
+    by_document = []
     for row in scored.rows:
         name = row.chunker
         questions = format_count(row.questions)
@@ -242,21 +245,20 @@ def _format_scores(values: Mapping[str, Any]) -> list[str]:
 class ChunkRun:
     """The chunks of a splitter, and the chunks retrieved for each question."""
 
-    first: ChunkSpans
+    first: Sequence[LocatedChunk]
     """Each chunk at the first match of its text, as in the code of Smith & Troynikov."""
-    in_place: ChunkSpans
+    in_place: Sequence[LocatedChunk]
     """Each chunk where the splitter took it from."""
-    retrieved: Sequence[Integers]
-    """Indices of the chunks retrieved for each question, best first, shape (retrieve,) or
-    shorter.
-    """
+    retrieved: Sequence[Sequence[int]]
+    """Indices of the chunks retrieved for each question, best first."""
 
-    def score(self, data: EvidenceData, chunks: ChunkSpans) -> dict[str, Floats]:
+    def score(self, data: EvidenceData, chunks: Sequence[LocatedChunk]) -> dict[str, Floats]:
         """Compute the scores of each question, shape (questions,)."""
         scores = []
+        spans = group_spans(chunks)
         for (_, evidence), rows in zip(data.questions, self.retrieved, strict=True):
-            precision_omega = compute_precision_omega(evidence, chunks)
-            scores.append((*score_retrieved(evidence, chunks.select(rows)), precision_omega))
+            retrieved = score_retrieved(evidence, [chunks[row] for row in rows])
+            scores.append((*retrieved, compute_precision_omega(evidence, spans)))
         return dict(zip(SCORES, np.array(scores, np.float64).T, strict=True))
 
 
@@ -270,8 +272,8 @@ def _retrieve_chunks(
     vectors = torch.from_numpy(encoder(chunks, PromptType.document))
     queries = encoder([text for text, _ in data.questions], PromptType.query)
     counts = [len(document.chunks) for document in documents]
-    owners = np.repeat(np.arange(len(documents)), counts)
-    best: list[Integers] = []
+    owners = np.repeat([*data.documents], counts)
+    best: list[list[int]] = []
     for batch in split_queries(queries, len(chunks)):
         similarity = encoder.model.similarity(torch.as_tensor(batch), vectors)
         for scores in np.asarray(torch.as_tensor(similarity).float().cpu()):
@@ -279,25 +281,19 @@ def _retrieve_chunks(
             if data.within:
                 candidates = np.flatnonzero(owners == data.owners[len(best)])
             order = np.argsort(-scores[candidates], kind="stable")
-            best.append(candidates[order[:retrieve]])
+            best.append(candidates[order[:retrieve]].tolist())
     spans = [span for document in documents for span in document.spans]
-    first_spans = []
-    texts = [*data.documents.values()]
+    first = []
+    in_place = []
     for owner, chunk, span in zip(owners.tolist(), chunks, spans, strict=True):
-        start = texts[owner].find(chunk)
-        first_spans.append(Span(start, start + len(chunk)) if start >= 0 else span)
-    return ChunkRun(
-        _collect_spans(owners, first_spans, chunks), _collect_spans(owners, spans, chunks), best
-    )
-
-
-def _collect_spans(
-    owners: Integers, spans: Sequence[Span | None], chunks: Sequence[str]
-) -> ChunkSpans:
-    lengths = []
-    for span, chunk in zip(spans, chunks, strict=True):
-        lengths.append(span.end - span.start if span else len(chunk))
-    return ChunkSpans.build(owners, spans, lengths)
+        length = span.end - span.start if span else len(chunk)
+        in_place.append(LocatedChunk(owner, span, length))
+        start = data.documents[owner].find(chunk)
+        if start >= 0:
+            span = Span(start, start + len(chunk))
+            length = len(chunk)
+        first.append(LocatedChunk(owner, span, length))
+    return ChunkRun(first, in_place, best)
 
 
 def _build_score_rows(
@@ -314,11 +310,13 @@ def _build_score_rows(
     )
     if not 1 < len(data.documents) <= MAX_DOCUMENTS:
         return
-    for number, document in enumerate(data.documents):
-        questions = data.owners == number
+    owners = np.array(data.owners)
+    for document in data.documents:
+        questions = owners == document
         if questions.any():
             document_scores = {score: values[questions] for score, values in scores.items()}
-            document_tokens = tokens[run.in_place.documents == number]
+            rows = [chunk.span is not None and chunk.document == document for chunk in run.in_place]
+            document_tokens = tokens[rows]
             yield _build_score_row(name, document, document_scores, document_tokens)
 
 
@@ -337,12 +335,13 @@ def _build_score_row(
 def _build_position_recalls(
     name: str, data: EvidenceData, run: ChunkRun
 ) -> Iterator[PositionRecall]:
-    recalls: list[float] = []
-    thirds: list[str] = []
+    recalls = []
+    thirds = []
+    spans = group_spans(run.in_place)
     for (_, evidence), rows in zip(data.questions, run.retrieved, strict=True):
-        retrieved = run.first.select(rows)
+        retrieved = group_spans(run.first[row] for row in rows)
         for span in evidence:
-            coverage = divide_span(span.span, retrieved.list_spans(span.document))
-            recalls.append(coverage.covered / span.length)
-            thirds.append(find_chunk_third(span.span, run.in_place.list_spans(span.document)))
+            covered = find_covered(span.span, retrieved.get(span.document, ()))
+            recalls.append(float(covered.mean()))
+            thirds.append(find_chunk_third(span.span, spans.get(span.document, ())))
     return build_position_recalls(name, data, recalls, thirds)

@@ -7,7 +7,6 @@ import inspect
 import json
 import logging
 import threading
-import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
@@ -233,7 +232,6 @@ class QueryAnswers:
         self.rules = rules
         self.corpora = corpora
         self.order = OrderCheck(settings.order)
-        self._deadline = None if settings.max_time is None else time.monotonic() + settings.max_time
         self.reasons: dict[PendingQuery, str] = {}
         self.is_new = not journal.answers
         self.foreign: list[list[str]] = []
@@ -252,7 +250,6 @@ class QueryAnswers:
             self._check_answer(answer)
 
     def _check_answer(self, answer: RetrieverAnswer) -> None:
-        """Check the order of an answer's hits, and whether their documents are in the corpus."""
         self.order.add(answer.query, answer.hits)
         if not answer.hits or (self.has_documents and not self.rules.names):
             return
@@ -299,7 +296,7 @@ class QueryAnswers:
             self.reading = self.reading or f"{call}; hits: {hit.describe()}."
 
         workers = [
-            _QueryWorker(search, settings, show_first, with_subset=with_subset)
+            _QueryWorker(search, settings, show_first, with_subset)
             for _ in range(min(settings.concurrency, len(pending_queries)))
         ]
         try:
@@ -336,9 +333,8 @@ class QueryAnswers:
                         break
                 advance()
 
-        seconds = None if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
         try:
-            async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
+            async with asyncio.timeout(self.settings.max_time), asyncio.TaskGroup() as group:
                 for worker in workers:
                     group.create_task(work(worker))
         except TimeoutError:
@@ -491,26 +487,16 @@ class HangError(AnswerError):
     """The retriever has not answered any query within the timeout."""
 
 
+@dataclass
 class _QueryWorker:
     """Searches one query at a time. Synchronous calls share a thread until a call hangs."""
 
-    def __init__(
-        self,
-        search: Retriever,
-        settings: CollectionSettings,
-        show_first: Callable[[RawHit], object],
-        *,
-        with_subset: bool,
-    ) -> None:
-        """Prepare calls; if `with_subset` is true, each call passes the name of the subset."""
-        self._search: Callable[..., Any] = search
-        self._settings = settings
-        self._show_first = show_first
-        self._with_subset = with_subset
-        self._is_asynchronous = inspect.iscoroutinefunction(search) or inspect.iscoroutinefunction(
-            type(search).__call__
-        )
-        self._thread: _SearchThread | None = None
+    search: Callable[..., Any]
+    settings: CollectionSettings
+    show_first: Callable[[RawHit], object]
+    with_subset: bool
+    """If true, each call passes the name of the subset."""
+    thread: _SearchThread | None = None
 
     async def ask(self, query: PendingQuery, is_answering: Callable[[], bool]) -> list[Hit]:
         """Search a query. After a timeout, the search is retried only if `is_answering()` is true.
@@ -519,7 +505,7 @@ class _QueryWorker:
             AnswerError: All attempts failed, or one failed with a programming error.
         """
         reason = ""
-        settings = self._settings
+        settings = self.settings
         for attempt in range(settings.retries + 1):
             if attempt:
                 await asyncio.sleep(min(settings.backoff * 2 ** (attempt - 1), 8.0))
@@ -546,29 +532,26 @@ class _QueryWorker:
         )
 
     async def _call(self, query: PendingQuery) -> list[Hit]:
-        self._thread = self._thread or _SearchThread()
-        subset = {"subset": query.subset} if self._with_subset else {}
-        search = partial(self._search, query.text, self._settings.k, **subset)
-        if self._is_asynchronous:
-            answer = search()
-        else:
-            answer = await asyncio.wrap_future(self._thread.submit(search))
+        self.thread = self.thread or _SearchThread()
+        subset = {"subset": query.subset} if self.with_subset else {}
+        settings = self.settings
+        search = partial(self.search, query.text, settings.k, **subset)
+        answer = await asyncio.wrap_future(self.thread.submit(search))
         if inspect.isawaitable(answer):
             answer = await answer
-        settings = self._settings
         read = partial(
             read_hits,
             answer,
             settings.k,
             settings.document_field,
             settings.order,
-            self._show_first,
+            self.show_first,
         )
         # A lazy iterator may search forever, so it is consumed in the thread, under the time limit.
-        return await asyncio.wrap_future(self._thread.submit(read))
+        return await asyncio.wrap_future(self.thread.submit(read))
 
     def stop(self) -> None:
         """Abandon the thread. It ends when its call ends."""
-        if self._thread is not None:
-            self._thread.stop()
-            self._thread = None
+        if self.thread is not None:
+            self.thread.stop()
+            self.thread = None

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from posir_score.hits import Hit, Order
 from posir_score.orders import OrderCheck
-from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.table_files import parse_columns
 
 #: Columns of a regular TREC run.
@@ -33,14 +29,9 @@ ID = r"^[^\s\x00-\x20]+$"
 class RankedHits(Collection[Hit]):
     """The hits of a query, best first, in columns. `Hit` objects are built on access."""
 
-    names: NDArray[np.object_]
-    """Ids of all documents in the run."""
-    documents: Integers
-    """Indices into `names`, shape (hits,)."""
-    scores: Floats
-    """Shape (hits,)."""
-    ranks: Integers
-    """Shape (hits,)."""
+    documents: pl.Series
+    scores: pl.Series
+    ranks: pl.Series
     is_strict: bool
     """True if scores strictly decrease in single precision."""
 
@@ -48,8 +39,7 @@ class RankedHits(Collection[Hit]):
         return len(self.documents)
 
     def __iter__(self) -> Iterator[Hit]:
-        ids = self.names[self.documents].tolist()
-        return map(Hit, ids, self.scores.tolist(), self.ranks.tolist())
+        return map(Hit, self.documents.to_list(), self.scores.to_list(), self.ranks.to_list())
 
     def __contains__(self, hit: object) -> bool:
         return hit in [*self]
@@ -60,11 +50,11 @@ class RankedHits(Collection[Hit]):
         """
         if not self.is_strict:
             return None
-        ids = self.names[self.documents].tolist()
+        ids = self.documents.to_list()
         distinct = frozenset(ids)
         if len(distinct) < len(ids) or not all(map(corpus.__contains__, ids)):
             return None
-        return dict(zip(ids[:depth], self.scores[:depth].tolist(), strict=True))
+        return dict(zip(ids[:depth], self.scores[:depth].to_list(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -89,62 +79,45 @@ class RunColumns:
             ids = lines[name].unique(maintain_order=True).cast(pl.String)
             if not ids.str.contains(ID).all():
                 return None
-            if name in ("query", "document"):
-                # The codes of an Enum are the indices of the ids.
+            if name == "query":
+                # An Enum is sorted in the order of its values.
                 lines = lines.with_columns(pl.col(name).cast(pl.Enum(ids)))
         return cls(lines.drop("Q0", "tag"))
 
     def count_duplicates(self) -> int:
         """Count lines that repeat a query and a document."""
-        query = pl.col("query").to_physical().cast(pl.UInt64)
-        pair = query * len(self.lines) + pl.col("document").to_physical()
-        return len(self.lines) - int(self.lines.select(pair.n_unique()).item())
+        repeated = pl.len() - pl.col("document").n_unique()
+        return int(self.lines.group_by("query").agg(repeated=repeated)["repeated"].sum())
 
     def check_order(self, check: OrderCheck) -> None:
         """Add the number of hits, and the queries whose scores contradict the ranks, to `check`."""
         check.scored_hits += len(self.lines)
         if check.order is not None:
             return
-        scores = self.lines.group_by("query").agg(low=pl.min("score"), high=pl.max("score"))
-        check.queries += int((scores["low"] < scores["high"]).sum())
-        lines = self.lines.sort("query", "rank", "score", descending=[False, False, True])
-        rises = pl.col("score").diff() > 0
-        is_same = pl.col("query").to_physical() == pl.col("query").to_physical().shift()
-        queries = lines.filter(rises & is_same)["query"].unique(maintain_order=True)
-        check.contradictions += queries.to_list()
+        score = pl.col("score")
+        queries = self.lines.group_by("query", maintain_order=True).agg(
+            is_varied=score.min() < score.max(),
+            is_contradictory=(score.sort_by("rank", -score).diff() > 0).any(),
+        )
+        check.queries += int(queries["is_varied"].sum())
+        check.contradictions += queries.filter("is_contradictory")["query"].to_list()
 
     def sort(self, order: Order | None) -> dict[str, RankedHits]:
         """Sort the hits of each query, as `sort_hits` does."""
-        values = self.lines["score"].to_numpy()
-        ranks = self.lines["rank"].to_numpy()
-        queries = self.lines["query"].to_physical().to_numpy()
-        keys = {"rank": ranks, "distance": values}.get(order or "score", -values)
-        rows = np.lexsort((keys, queries))
-        _, starts, sizes = np.unique(queries[rows], return_index=True, return_counts=True)
-        scores = -values[rows] if order == "distance" else values[rows]
+        score = pl.col("score")
+        key = {"rank": pl.col("rank"), "distance": score}.get(order or "score", -score)
+        lines = self.lines.sort("query", key, maintain_order=True)
+        if order == "distance":
+            lines = lines.with_columns(-score)
         if order == "rank":
-            scores = (np.repeat(starts + sizes, sizes) - np.arange(len(rows))).astype(np.float64)
-        with np.errstate(over="ignore"):
-            single = scores.astype(np.float32)
-        falls = np.isfinite(single)
-        falls[1:] &= single[1:] < single[:-1]
-        falls[starts] = np.isfinite(single[starts])
-        is_strict = np.logical_and.reduceat(falls, starts)
-        names: NDArray[Any] = np.array(_list_ids(self.lines["document"]), object)
-        documents = self.lines["document"].to_physical().to_numpy()[rows]
-        sorted_ranks = ranks[rows]
-        hits = {}
-        for query, start, size, strict in zip(
-            _list_ids(self.lines["query"]), starts, sizes, is_strict, strict=True
-        ):
-            hit_rows = slice(start, start + size)
-            hits[query] = RankedHits(
-                names, documents[hit_rows], scores[hit_rows], sorted_ranks[hit_rows], bool(strict)
+            lines = lines.with_columns(
+                score=pl.int_range(pl.len(), 0, -1).over("query").cast(float)
             )
-        return hits
-
-
-def _list_ids(column: pl.Series) -> list[str]:
-    """List the distinct ids of a column in the order of their codes."""
-    assert isinstance(column.dtype, pl.Enum)
-    return column.dtype.categories.to_list()
+        single = score.cast(pl.Float32)
+        ranked = lines.group_by("query", maintain_order=True).agg(
+            "document",
+            "score",
+            "rank",
+            is_strict=single.is_finite().all() & (single.diff() < 0).all(),
+        )
+        return {query: RankedHits(*columns) for query, *columns in zip(*ranked, strict=True)}

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
+from pathlib import PurePosixPath
 from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -60,12 +61,11 @@ class FileName(NamedTuple):
                 url = urlsplit(text)
                 text = f"{url.netloc}/{unquote(url.path)}"
         text = unicodedata.normalize("NFC", text)
-        parts = [part for part in text.replace("\\", "/").split("/") if part not in ("", ".")]
-        *folders, last = parts or [""]
-        stem, dot, suffix = last.rpartition(".")
-        if not (dot and stem and suffix.lower() in SUFFIXES):
-            return cls(tuple(folders), last, "")
-        return cls(tuple(folders), stem, suffix.lower())
+        path = PurePosixPath(text.replace("\\", "/").strip("/"))
+        suffix = path.suffix[1:].lower()
+        if suffix not in SUFFIXES:
+            return cls(path.parts[:-1], path.name, "")
+        return cls(path.parts[:-1], path.stem, suffix)
 
     def count_shared_folders(self, other: FileName) -> int:
         """Count the equal folders at the end of both paths."""

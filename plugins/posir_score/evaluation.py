@@ -14,12 +14,12 @@ import json
 import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from itertools import islice
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -116,24 +116,25 @@ DIGEST_BYTES = 8
 DIGEST = "digest"
 
 
+#: Values of each judged query by score.
+JudgedValues: TypeAlias = Mapping[str, Sequence[float]]
+
+
 class RunSearch:
     """The rankings of a run, with the part of a document that the system reads."""
 
     def __init__(
         self,
-        name: str,
-        revision: str,
+        source: Run,
         run: AlignedRun,
+        revision: str,
         read_by: ReadPart | MTEBModels,
         chunks: RetrievedChunks | None,
-        reading: str = "",
     ) -> None:
-        self.name = f"{RUN}/{to_file_name(name)}"
+        self.name = f"{RUN}/{to_file_name(source.name)}"
+        self.reading = source.reading
         self.revision = revision
         self.run = run
-        self.reading = reading
-        self.chunks = chunks
-        self._scores: dict[str, dict[str, list[float]]] = {}
         self.embedder = None if isinstance(read_by, ReadPart) else read_by
         self.counter: tuple[ModelTokenizer | None, int] = (None, 0)
         """The embedder's tokenizer or None, and the number of prompt and special tokens per
@@ -164,16 +165,6 @@ class RunSearch:
         """16 hexadecimal digits that identify the rankings, independent of the order of the
         files.
         """
-
-    def score_queries(
-        self, subset: SubsetQueries, k_values: Sequence[int]
-    ) -> dict[str, list[float]]:
-        """Score the judged queries of a subset with `score_each_query`. Scores are cached."""
-        if subset.name not in self._scores:
-            rankings = self.run.rankings[subset.name]
-            scores = score_each_query(rankings, subset.judgments.grades, k_values)
-            self._scores[subset.name] = scores
-        return self._scores[subset.name]
 
     def find_read(
         self,
@@ -214,13 +205,13 @@ class RunScores:
     mrr_at_10: float
     recall_at_100: float
     folder: Path
-    evidence: EvidenceScores | None = None
+    evidence: EvidenceScores | None
     """Scores of the chunks; None if the run has neither texts nor offsets of chunks."""
-    audit: JudgmentAudit = field(default_factory=JudgmentAudit)
+    audit: JudgmentAudit
     """Inconsistencies in the qrels: documents, texts and grades."""
-    main_score: tuple[str, float] = ("", 0.0)
+    main_score: tuple[str, float]
     """Name and value of the task's main score."""
-    reading: str = ""
+    reading: str
     """Description of the retriever calls and the hit format; empty for a file."""
 
     def to_json(self) -> dict[str, Any]:
@@ -282,7 +273,7 @@ def prepare_run(
             for name, positions in data.positions.items()
         ]
         read_by = reduce(add, read_parts)
-    model = RunSearch(run.name, revision, aligned, read_by, chunks, run.reading)
+    model = RunSearch(run, aligned, revision, read_by, chunks)
     for other in earlier:
         # Some file systems ignore case.
         if model.name.casefold() == other.name.casefold():
@@ -337,8 +328,12 @@ def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: 
     )
 
 
-def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> dict[str, Any]:
-    """Score all judged queries, by position if their evidence has a position."""
+def _score_subset(
+    model: RunSearch, data: ScoredData, subset: SubsetQueries, by_query: JudgedValues
+) -> dict[str, Any]:
+    """Build the scores of a subset from those of each judged query, also by position if its
+    evidence has a position.
+    """
     split = divide_split(data.positions[subset.name].drop_unpositioned())
     rankings = model.run.rankings[subset.name]
     evidence = split["evidence"]
@@ -366,7 +361,6 @@ def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> 
     scores[RUN_KEY][SEARCH_KEY] = asdict(model.run.counts[subset.name]) | {DIGEST: model.digest}
     if data.is_plain:
         return scores
-    by_query = model.score_queries(subset, data.scorer.k_values)
     scores |= {name: sum(values) / len(values) for name, values in by_query.items()}
     clusters = cluster_queries(judgments, data.clusters)
     judged = JudgedScores.from_queries(by_query, clusters, data.clusters, judgments.digest())
@@ -416,16 +410,20 @@ def _rotate(
     return test.rank(*ranking)
 
 
-def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
-    """Score a run, and save the result and the model's metadata in mteb's format."""
+def _save_result(
+    model: RunSearch, data: ScoredData, file: Path, by_subset: Mapping[str, JudgedValues]
+) -> None:
+    """Save the result and the model's metadata in mteb's format, given the scores of each judged
+    query by subset.
+    """
     start_time = time.time()
     version = installed_mteb(NEWEST_TESTED)
-    entries: dict[str, dict[str, Any]] = {}
+    entries = {}
     with track(f"Scoring {model.name} (queries)", model.run.total.queries) as advance:
         for subset in data.subsets:
             if subset.name not in model.run.rankings:
                 continue
-            scores = _score_subset(model, data, subset)
+            scores = _score_subset(model, data, subset, by_subset.get(subset.name, {}))
             entries[subset.name] = scores | {
                 "main_score": scores[data.main_score],
                 "hf_subset": subset.name,
@@ -452,7 +450,6 @@ def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
 
 
 def _back_up_other_data(file: Path, task: str, entries: Mapping[str, Mapping[str, Any]]) -> None:
-    """Back up a saved result if its data has changed."""
     _, saved_entries = _read_entries(file)
     changed_subsets = []
     for entry in saved_entries:
@@ -469,21 +466,21 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_saved: 
     """Score a run, and save its result unless `is_saved` is true."""
     check_writable(output)
     file = find_result(model, data, output)
-    if not is_saved:
-        _save_result(model, data, file)
     run = model.run
-    names = (*TABLE_SCORES, data.main_score)
-    sums = dict.fromkeys(names, 0.0)
+    by_subset = {}
+    sums = dict.fromkeys((*TABLE_SCORES, data.main_score), 0.0)
     for subset in data.subsets:
         grades = subset.judgments.grades
         if grades and subset.name in run.rankings:
-            by_query = model.score_queries(subset, data.scorer.k_values)
+            rankings = run.rankings[subset.name]
+            by_query = score_each_query(rankings, grades, data.scorer.k_values)
+            by_subset[subset.name] = by_query
             for name in sums:
                 sums[name] += sum(by_query[name])
+    if not is_saved:
+        _save_result(model, data, file, by_subset)
     means = {name: total / run.total.queries for name, total in sums.items()}
-    evidence = None
-    if model.chunks and model.read_chunks:
-        evidence = score_chunks(model.name, model.chunks, model.read_chunks)
+    evidence = score_chunks(model.name, model.read_chunks) if model.read_chunks else None
     return RunScores(
         model=model.name,
         revision=model.revision,

@@ -13,6 +13,7 @@ chunks.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +23,7 @@ import numpy as np
 
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats
-from posir_tasks.base.arrays import Integers
+from posir_tasks.base.arrays import Booleans, Integers
 from posir_tasks.base.errors import DataError
 from posir_tasks.data.copies import digest_words, find_copies, move_span
 from posir_tasks.data.data import PositionData, build_text_frame
@@ -41,8 +42,6 @@ logger = logging.getLogger(__name__)
 THIRDS = ("first third", "second third", "last third")
 DIVIDED = "split across chunks"
 NOT_RETURNED = "in no returned chunk"
-#: Document number of a chunk that is not located.
-NOWHERE = -1
 #: Units that a position is relative to, as shown after `first third`.
 POSITION_UNITS = {"document": "of the document", "chunk": "of a chunk"}
 
@@ -71,9 +70,10 @@ class PositionRecall:
 
 @dataclass(frozen=True)
 class EvidenceSpan:
-    """A span that answers a question, with its document number."""
+    """A span that answers a question."""
 
-    document: int
+    document: str
+    """Document id."""
     span: Span
 
     @property
@@ -82,95 +82,44 @@ class EvidenceSpan:
         return self.span.end - self.span.start
 
 
-class Coverage(NamedTuple):
-    """An evidence span, divided into the spans inside chunks and the spans outside all chunks."""
+class LocatedChunk(NamedTuple):
+    """A chunk of a document."""
 
-    inside: list[Span]
-    outside: list[Span]
-
-    @property
-    def covered(self) -> int:
-        """Number of characters inside chunks."""
-        return count_characters(self.inside)
-
-    @property
-    def missing(self) -> int:
-        """Number of characters outside all chunks."""
-        return count_characters(self.outside)
-
-    def lacks_words(self, text: str) -> bool:
-        """Return True if a letter or digit is outside all chunks. Splitters may drop spaces."""
-        return any(character.isalnum() for span in self.outside for character in span.of(text))
+    document: str
+    """Document id."""
+    span: Span | None
+    """None if the chunk is not in its document."""
+    length: int
+    """Length in characters."""
 
 
-def divide_span(span: Span, chunks: Iterable[Sequence[int]]) -> Coverage:
-    """Divide a span into the parts inside and outside the given chunks of the same document."""
-    inside: list[Span] = []
-    outside: list[Span] = []
-    position = span.start
-    for chunk in merge_spans(chunks):
-        start = max(span.start, chunk.start)
-        end = min(span.end, chunk.end)
-        if start >= end:
-            continue
-        inside.append(Span(start, end))
-        if position < start:
-            outside.append(Span(position, start))
-        position = end
-    if position < span.end:
-        outside.append(Span(position, span.end))
-    return Coverage(inside, outside)
+def find_covered(span: Span, chunks: Iterable[Sequence[int]]) -> Booleans:
+    """Mark the characters of a span that are in chunks of its document, shape (characters,)."""
+    covered = np.zeros(span.end - span.start, np.bool_)
+    for start, end in chunks:
+        covered[max(start - span.start, 0) : max(end - span.start, 0)] = True
+    return covered
 
 
-def count_characters(spans: Iterable[Span]) -> int:
-    """Count the characters in spans that do not overlap."""
-    return sum(span.end - span.start for span in spans)
+def lacks_words(span: Span, chunks: Iterable[Sequence[int]], text: str) -> bool:
+    """Return True if a letter or digit of a span is outside all chunks. Splitters may drop
+    spaces.
+    """
+    pairs = zip(span.of(text), find_covered(span, chunks), strict=False)
+    return any(character.isalnum() and not is_covered for character, is_covered in pairs)
 
 
-def merge_spans(spans: Iterable[Sequence[int]]) -> list[Span]:
-    """Sort spans, and merge spans that overlap or touch."""
-    union: list[Span] = []
-    for start, end in sorted(map(tuple, spans)):
-        if union and start <= union[-1].end:
-            union[-1] = Span(union[-1].start, max(union[-1].end, end))
-        else:
-            union.append(Span(start, end))
-    return union
-
-
-@dataclass(frozen=True, eq=False)
-class ChunkSpans:
-    """Documents, spans and lengths of n chunks."""
-
-    documents: Integers
-    """Document number of each chunk, shape (n,); `NOWHERE` if the chunk is not located."""
-    spans: Integers
-    """Start and end of each chunk, shape (n, 2)."""
-    lengths: Integers
-    """Length of each chunk in characters, shape (n,)."""
-
-    @classmethod
-    def build(
-        cls, documents: Iterable[int], spans: Sequence[Span | None], lengths: Sequence[int]
-    ) -> ChunkSpans:
-        """Build the arrays. A chunk without a span gets the document number `NOWHERE`."""
-        pairs = zip(documents, spans, strict=True)
-        owners = [NOWHERE if span is None else document for document, span in pairs]
-        array = np.array([span or (0, 0) for span in spans], np.int64).reshape(-1, 2)
-        return cls(np.array(owners, np.int64), array, np.array(lengths, np.int64))
-
-    def select(self, rows: Integers) -> ChunkSpans:
-        """Select chunks by row."""
-        return ChunkSpans(self.documents[rows], self.spans[rows], self.lengths[rows])
-
-    def list_spans(self, document: int) -> list[list[int]]:
-        """List the spans of a document's chunks."""
-        spans: list[list[int]] = self.spans[self.documents == document].tolist()
-        return spans
+def group_spans(items: Iterable[EvidenceSpan | LocatedChunk]) -> Mapping[str, list[Span]]:
+    """Group spans by document id."""
+    by_document = defaultdict(list)
+    for item in items:
+        if item.span:
+            by_document[item.document].append(item.span)
+    return by_document
 
 
 def score_retrieved(
-    evidence: Sequence[EvidenceSpan], retrieved: ChunkSpans
+    evidence: Sequence[EvidenceSpan], retrieved: Sequence[LocatedChunk]
 ) -> tuple[float, float, float]:
     """Compute IoU, recall and precision of the chunks retrieved for a question.
 
@@ -179,38 +128,41 @@ def score_retrieved(
     """
     covered = 0
     missing = 0
-    for document, spans in _group_by_document(evidence):
-        chunks = retrieved.list_spans(document)
-        covered += sum(divide_span(span, chunks).covered for span in merge_spans(spans))
-        missing += sum(divide_span(span, chunks).missing for span in spans)
-    length = int(retrieved.lengths.sum())
+    chunks = group_spans(retrieved)
+    for document, spans in group_spans(evidence).items():
+        whole = Span(0, max(span.end for span in spans))
+        is_retrieved = find_covered(whole, chunks.get(document, ()))
+        covered += int((find_covered(whole, spans) & is_retrieved).sum())
+        missing += sum(int((~is_retrieved[slice(*span)]).sum()) for span in spans)
+    length = sum(chunk.length for chunk in retrieved)
     total = sum(span.length for span in evidence)
     return covered / (length + missing), covered / total, covered / length if length else 0.0
 
 
-def compute_precision_omega(evidence: Sequence[EvidenceSpan], chunks: ChunkSpans) -> float:
-    """Compute precision Omega of all chunks of a splitter for a question.
+def compute_precision_omega(
+    evidence: Sequence[EvidenceSpan], chunks: Mapping[str, Sequence[Span]]
+) -> float:
+    """Compute precision Omega of a splitter for a question.
 
-    A chunk that ends where an evidence span starts touches the span.
+    Args:
+        evidence: The evidence of the question.
+        chunks: All chunks by document id. A chunk that ends where an evidence span starts
+            touches the span.
     """
     covered = 0
     total = 0
-    for document, spans in _group_by_document(evidence):
+    for document, spans in group_spans(evidence).items():
         near = [
-            (start, end)
-            for start, end in chunks.list_spans(document)
-            if any(start <= span.end and span.start <= end for span in spans)
+            chunk
+            for chunk in chunks.get(document, ())
+            if any(chunk.start <= span.end and span.start <= chunk.end for span in spans)
         ]
-        covered += sum(divide_span(span, near).covered for span in merge_spans(spans))
-        total += count_characters(merge_spans([*near, *spans]))
+        whole = Span(0, max(span.end for span in (*near, *spans)))
+        is_evidence = find_covered(whole, spans)
+        is_near = find_covered(whole, near)
+        covered += int((is_evidence & is_near).sum())
+        total += int((is_evidence | is_near).sum())
     return covered / total
-
-
-def _group_by_document(evidence: Iterable[EvidenceSpan]) -> Iterable[tuple[int, list[Span]]]:
-    by_document: dict[int, list[Span]] = {}
-    for span in evidence:
-        by_document.setdefault(span.document, []).append(span.span)
-    return by_document.items()
 
 
 @dataclass(frozen=True)
@@ -219,16 +171,16 @@ class EvidenceData:
 
     name: str
     documents: dict[str, str]
-    """Texts by document id. A document's number is its index."""
-    questions: tuple[tuple[str, tuple[EvidenceSpan, ...]], ...]
+    """Texts by document id."""
+    questions: Sequence[tuple[str, Sequence[EvidenceSpan]]]
     """Text and evidence spans of each question. Every question has at least one span."""
-    articles: Integers
-    """Article number of each document, shape (documents,). Documents from the same article share a
-    text, a title or an opening.
+    articles: Mapping[str, int]
+    """Article number by document id. Documents from the same article share a text, a title or an
+    opening.
     """
     skipped: int
     """Number of questions without evidence in their document."""
-    ids: tuple[tuple[str, str], ...] = ()
+    ids: Sequence[tuple[str, str]] = ()
     """Subset and id of each question, if the questions are queries of a task."""
     within: bool = False
     """If true, only the question's own document is searched."""
@@ -238,43 +190,48 @@ class EvidenceData:
         """Collect the queries of a task's subsets with their evidence."""
         documents: dict[str, str] = {}
         titles: dict[str, str] = {}
-        texts: dict[tuple[str, str], str] = {}
-        evidence: dict[tuple[str, str], list[EvidenceSpan]] = {}
+        texts = {}
+        evidence = defaultdict(list)
         for subset, data in subsets.items():
             ids = data.evidence.document_ids
             relevant = select_documents(data.corpus, ids)
             documents |= {f"{subset}/{document}": row["text"] for document, row in relevant.items()}
             pairs = zip(ids, data.evidence.clusters, strict=False)
             titles |= {f"{subset}/{document}": title for document, title in pairs}
-            numbers = {document: number for number, document in enumerate(documents)}
             for row_id, text, document, span in data.list_questions():
                 if span is None or span.start == span.end or row_id in data.unpositioned:
                     continue
                 query = data.places[row_id].query if row_id in data.places else row_id
-                texts.setdefault((subset, query), text)
-                evidence_span = EvidenceSpan(numbers[f"{subset}/{document}"], span)
-                evidence.setdefault((subset, query), []).append(evidence_span)
-        questions = tuple((texts[key], tuple(spans)) for key, spans in evidence.items())
+                texts[subset, query] = text
+                evidence_span = EvidenceSpan(f"{subset}/{document}", span)
+                evidence[subset, query].append(evidence_span)
+        questions = [(texts[key], spans) for key, spans in evidence.items()]
         articles = _find_articles(documents, titles)
-        return cls(name, documents, questions, articles, skipped=0, ids=tuple(evidence))
+        return cls(name, documents, questions, articles, skipped=0, ids=[*evidence])
+
+    @property
+    def span_count(self) -> int:
+        """Number of evidence spans."""
+        return sum(len(evidence) for _, evidence in self.questions)
 
     @cached_property
-    def owners(self) -> Integers:
-        """Document number of each question's first evidence span, shape (questions,)."""
-        return np.array([evidence[0].document for _, evidence in self.questions], np.int64)
+    def owners(self) -> Sequence[str]:
+        """Document id of each question's first evidence span."""
+        return [evidence[0].document for _, evidence in self.questions]
 
     @cached_property
     def clusters(self) -> Integers:
         """Article number of each question, shape (questions,). Questions about the same article are
         not independent.
         """
-        return self.articles[self.owners]
+        return np.array([self.articles[document] for document in self.owners], np.int64)
 
 
-def _find_articles(documents: Mapping[str, str], titles: Mapping[str, str]) -> Integers:
+def _find_articles(documents: Mapping[str, str], titles: Mapping[str, str]) -> Mapping[str, int]:
     if not documents:
-        return np.zeros(0, np.int64)
-    return link_documents(digest_documents([*documents], titles, documents).T)
+        return {}
+    articles = link_documents(digest_documents([*documents], titles, documents).T)
+    return dict(zip(documents, articles.tolist(), strict=True))
 
 
 def read_evidence_data(
@@ -292,9 +249,8 @@ def read_evidence_data(
     """
     documents: dict[str, str] = {}
     titles: dict[str, str] = {}
-    numbers: dict[str, int] = {}
     evidence: dict[tuple[str, str, str], list[EvidenceSpan]] = {}
-    skipped_questions: set[tuple[str, str]] = set()
+    skipped_questions = set()
     originals: dict[bytes, str] = {}
     generated_ids: dict[str, str] = {}
     passages = (item for subset in opened.subsets for item in subset.read_passages())
@@ -310,16 +266,15 @@ def read_evidence_data(
         name = item.id or generated_ids.setdefault(item.text, f"{item.name}#{len(documents)}")
         if is_merged:
             name = originals.setdefault(digest_words(item.text), name)
-        number = numbers.setdefault(name, len(documents))
         text = documents.setdefault(name, item.text)
         titles[name] = titles.get(name) or item.title
         for question in item.questions:
             span = _locate(question, item.text, text, repair=repair)
             spans = evidence.setdefault((question.file, question.name, question.text), [])
             # Copies of a document may repeat a span.
-            if span is not None and not (is_merged and EvidenceSpan(number, span) in spans):
-                spans.append(EvidenceSpan(number, span))
-    questions = tuple((text, tuple(spans)) for (_, _, text), spans in evidence.items() if spans)
+            if span is not None and not (is_merged and EvidenceSpan(name, span) in spans):
+                spans.append(EvidenceSpan(name, span))
+    questions = [(text, spans) for (_, _, text), spans in evidence.items() if spans]
     if not questions:
         raise DataError(f"{opened.location} ({opened.kind}): no question has an evidence span.")
     if opened.is_recognized and opened.repeated:
@@ -352,9 +307,8 @@ def _locate(question: PassageQuestion, text: str, original: str, *, repair: bool
 
 
 def _warn_about_copies(data: EvidenceData) -> None:
-    names = [*data.documents]
-    corpus = build_text_frame(names, [*data.documents.values()])
-    relevant = {names[span.document] for _, evidence in data.questions for span in evidence}
+    corpus = build_text_frame([*data.documents], [*data.documents.values()])
+    relevant = {span.document for _, evidence in data.questions for span in evidence}
     copies = find_copies(corpus, relevant)
     if copies:
         logger.warning("%s: %s", data.name, copies.describe())
@@ -381,13 +335,12 @@ def build_position_recalls(
         recalls: Recall of each evidence span, in the order of the questions.
         chunk_thirds: The third of a chunk that contains each span, `DIVIDED` or `NOT_RETURNED`.
     """
-    texts = [*data.documents.values()]
     question_numbers = []
     thirds = []
     for number, (_, evidence) in enumerate(data.questions):
         for span in evidence:
             question_numbers.append(number)
-            thirds.append(THIRDS[find_third(span.span, len(texts[span.document]))])
+            thirds.append(THIRDS[find_third(span.span, len(data.documents[span.document]))])
     values = np.array(recalls)
     questions = np.array(question_numbers)
     for unit, positions in zip(POSITION_UNITS, (thirds, chunk_thirds), strict=True):

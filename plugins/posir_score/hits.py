@@ -266,7 +266,7 @@ def list_hits(answer: Any) -> list[Any] | None:
     if isinstance(answer, list):
         # Milvus returns a list with attributes that look like columns.
         return None
-    columns: dict[str, list[Any]] = {}
+    columns = {}
     for kind, names in COLUMNS.items():
         _, values = find_field(answer, ("",), names)
         values = values.tolist() if hasattr(values, "tolist") else values
@@ -338,28 +338,33 @@ def read_hits(
         raise AnswerError(error.problem) from error
     except ValueError:
         raise AnswerError("the lists of ids, scores and texts have different lengths") from None
-    if items is None and isinstance(answer, Mapping):
-        return _read_scores(answer, k, order, show_first)
+    is_ranked = items is not None or not isinstance(answer, Mapping)
     items = _list_items(answer if items is None else items, k)
     raw_hits: list[RawHit] = []
     for number, item in enumerate(items, start=1):
-        raw_hits += _list_group(item, number, document_field)
-    if raw_hits:
-        show_first(raw_hits[0])
+        raw_hits += _list_group(item, number, number if is_ranked else None, document_field)
+    if not raw_hits:
+        return []
+    show_first(raw_hits[0])
+    layout = raw_hits[0].layout
     # Use the first field, in order of preference, that has a value in any hit.
-    layouts = dict.fromkeys(hit.layout for hit in raw_hits)
-    names = {name for hit in raw_hits for name in hit.values}
-    scores = (name for layout in layouts for name in (UNNAMED, *layout.score) if name in names)
-    distances = (name for layout in layouts for name in layout.distance if name in names)
-    has_rank = any(read_rank(hit.values.get(RANK)) is not None for hit in raw_hits)
-    return _complete(raw_hits, next(scores, None), next(distances, None), order, has_rank=has_rank)
+    names = {name for hit in raw_hits for name, value in hit.values.items() if value is not None}
+    scores = (name for name in (UNNAMED, *layout.score) if name in names)
+    score = next(scores, None if is_ranked else UNNAMED)
+    distance = next((name for name in layout.distance if name in names), None)
+    return _complete(raw_hits, score, distance, order)
 
 
 def _list_items(answer: Any, k: int) -> list[Any]:
+    """List the first k items, or all scores by id, since they have no order."""
     if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
         raise AnswerError(
             f"expected a list of hits, got {type(answer).__name__}; each must be {HIT_KINDS}"
         )
+    if isinstance(answer, Mapping):
+        if len(answer) > MAX_HITS:
+            raise AnswerError(f"has more than {MAX_HITS:,} hits instead of {k:,}")
+        return [*answer.items()]
     items = [*islice(answer, k)]
     if len(items) == 1 and isinstance(items[0], list):
         first = next(iter(items[0]), None)
@@ -369,29 +374,11 @@ def _list_items(answer: Any, k: int) -> list[Any]:
     return items
 
 
-def _read_scores(
-    answer: Mapping[Any, Any],
-    k: int,
-    order: Order | None,
-    show_first: Callable[[RawHit], object],
-) -> list[Hit]:
-    """Read scores by id. They have no order, so all of them are read."""
-    pairs = list(islice(answer.items(), MAX_HITS + 1))
-    if len(pairs) > MAX_HITS:
-        raise AnswerError(f"has more than {MAX_HITS:,} hits instead of {k:,}")
-    raw_hits = [_read_item(pair, number, None) for number, pair in enumerate(pairs, start=1)]
-    if raw_hits:
-        show_first(raw_hits[0])
-    return _complete(raw_hits, UNNAMED, None, order)
-
-
 def _complete(
     raw_hits: Sequence[RawHit],
     score: str | None,
     distance: str | None,
     order: Order | None,
-    *,
-    has_rank: bool = False,
 ) -> list[Hit]:
     """Fill in the score, distance and rank of hits from the fields `score`, `distance` and `rank`.
 
@@ -401,8 +388,9 @@ def _complete(
     by_distance = distance is not None and (score is None or order == "distance")
     decisive = "distance" if by_distance else "score"
     fields = {"score": score, "distance": distance}
-    hits: list[Hit] = []
-    gaps: list[str] = []
+    has_rank = any(read_rank(hit.values.get(RANK)) is not None for hit in raw_hits)
+    hits = []
+    gaps = []
     for number, hit, _, values, _ in raw_hits:
         name = f"hit {number}, {_abbreviate(hit.document)}"
         numbers: dict[str, Any] = {"rank": hit.rank}
@@ -420,7 +408,7 @@ def _complete(
                     ) from None
         if decisive not in numbers:
             gaps.append(name)
-        if has_rank and RANK in values:
+        if has_rank and hit.rank is not None:
             numbers["rank"] = read_rank(values[RANK])
             if numbers["rank"] is None:
                 raise AnswerError(
@@ -435,22 +423,23 @@ def _complete(
     return hits
 
 
-def _list_group(item: Any, number: int, document_field: str | None) -> Iterator[RawHit]:
+def _list_group(
+    item: Any, number: int, rank: int | None, document_field: str | None
+) -> Iterator[RawHit]:
     """Yield a hit, the hits of a Qdrant group, or the inner hits of Elasticsearch."""
     inner = find(item, "inner_hits")
     chunks = find(item, "hits")
     if isinstance(inner, Mapping):
         chunks = find(next(iter(inner.values()), None), "hits/hits")
     if not isinstance(chunks, list) or not chunks:
-        yield _read_item(item, number, number, document_field)
+        yield _read_item(item, number, rank, document_field)
         return
     # Qdrant groups have no metadata.
-    group = _read_item(item, number, number, document_field if inner else None)
-    for index, chunk in enumerate(chunks):
-        raw_hit = _read_item(chunk, number, None if index else number)
-        values = {name: value for name, value in raw_hit.values.items() if name != RANK}
-        hit = raw_hit.hit._replace(document=group.hit.document)
-        yield raw_hit._replace(hit=hit, values=values)
+    group = _read_item(item, number, rank, document_field if inner else None)
+    for chunk in chunks:
+        raw_hit = _read_item(chunk, number, rank)
+        yield raw_hit._replace(hit=raw_hit.hit._replace(document=group.hit.document))
+        rank = None
 
 
 def _read_item(
@@ -483,14 +472,14 @@ def _read_item(
     document = read_id(value)
     if document is None or len(extras) > 4:
         raise AnswerError(f"hit {number} is {_abbreviate(item)}; it must be {HIT_KINDS}")
-    score, text, start, end = (*extras, None, None, None, None)[:4]
+    score, *content = (*extras, None, None, None, None)[:4]
+    names: tuple[str, ...] = ()
     if not is_id:
-        paths = layout.paths[::-1]
-        text = find_field(fields, paths, TEXTS)[1] if text is None else text
-        start = find_field(fields, paths, STARTS)[1] if start is None else start
-        end = find_field(fields, paths, ENDS)[1] if end is None else end
-    names = () if is_id else (*layout.score, *layout.distance)
-    all_values = {name: find(fields, name) for name in names} | {UNNAMED: score}
+        names = (*layout.score, *layout.distance, RANK)
+        for index, content_names in enumerate((TEXTS, STARTS, ENDS)):
+            if content[index] is None:
+                _, content[index] = find_field(fields, layout.paths[::-1], content_names)
+    text, start, end = content
     hit = Hit(
         document=document,
         rank=rank,
@@ -498,8 +487,7 @@ def _read_item(
         start=_read_offset(start),
         end=_read_offset(end),
     )
-    values = {name: value for name, value in all_values.items() if value is not None}
-    values[RANK] = None if is_id else find(fields, RANK)
+    values = {name: find(fields, name) for name in names} | {UNNAMED: score}
     return RawHit(number, hit, layout, values, field)
 
 
@@ -511,23 +499,19 @@ def _find_document(
     Raises:
         AnswerError: The hit has no `document_field`.
     """
+    searches = [(("",), layout.document), (layout.paths, PARENTS), (layout.paths, IDS)]
     if document_field is not None:
-        field, name = find_field(fields, layout.paths, (document_field,))
-        if name is None:
-            bases = [find(fields, path) for path in layout.paths]
-            keys = [
-                sanitize(str(key)) for base in bases if isinstance(base, Mapping) for key in base
-            ]
-            raise AnswerError(
-                f"hit {number} has no field {sanitize(document_field)} (--document-field); its "
-                f"fields are {', '.join(keys) or 'none'}"
-            )
-        return field, name
-    field, name = find_field(fields, ("",), layout.document)
-    for names in (PARENTS, IDS):
-        if name is None:
-            field, name = find_field(fields, layout.paths, names)
-    if layout.systems == "Vespa" and isinstance(name, str):
+        searches = [(layout.paths, (document_field,))]
+    matches = (find_field(fields, *search) for search in searches)
+    field, name = next((match for match in matches if match[0]), ("", None))
+    if document_field is not None and not field:
+        bases = [find(fields, path) for path in layout.paths]
+        keys = [sanitize(str(key)) for base in bases if isinstance(base, Mapping) for key in base]
+        raise AnswerError(
+            f"hit {number} has no field {sanitize(document_field)} (--document-field); its fields "
+            f"are {', '.join(keys) or 'none'}"
+        )
+    if document_field is None and layout.systems == "Vespa" and isinstance(name, str):
         match = VESPA_ID.fullmatch(name)
         name = match[1] if match else name
     return field, name

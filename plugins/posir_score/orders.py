@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from posir_score.hits import GIVE_EACH, Hit, Order
 from posir_tasks.base.wording import pluralize, sanitize
@@ -63,7 +63,7 @@ class OrderCheck:
 
     def add(self, query: str, hits: Sequence[Hit]) -> None:
         """Count the hits of a query, and compare scores with ranks."""
-        scores: list[float] = []
+        scores = []
         for hit in hits:
             value = read_value(hit, self.order)
             if value is not None:
@@ -171,15 +171,17 @@ def sort_hits(hits: Sequence[Hit], order: Order | None) -> list[Hit]:
     values = [read_value(hit, order) for hit in hits]
     if order == "rank" or all(value is None for value in values):
         rank = 0
-        ranks = []
+        ranked_hits = []
         for hit in hits:
             # Only the first hit of a group has a rank.
             rank = rank if hit.rank is None else hit.rank
-            ranks.append(rank)
-        order_by_rank = sorted(range(len(hits)), key=ranks.__getitem__)
-        values = [0.0] * len(hits)
-        for index, row in enumerate(order_by_rank):
-            values[row] = float(len(hits) - index)
+            ranked_hits.append((rank, hit))
+        ranked_hits.sort(key=itemgetter(0))
+        scores = range(len(hits), 0, -1)
+        return [
+            hit._replace(score=float(score))
+            for score, (_, hit) in zip(scores, ranked_hits, strict=True)
+        ]
     if None in values:
         raise ValueError("some hits have no score")
     return sort_by_score(

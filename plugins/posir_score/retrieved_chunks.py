@@ -24,18 +24,17 @@ import numpy as np
 
 from posir_score.evidence_spans import (
     NOT_RETURNED,
-    NOWHERE,
-    ChunkSpans,
     EvidenceData,
     EvidenceSpan,
+    LocatedChunk,
     PositionRecall,
     build_position_recalls,
     build_table,
-    divide_span,
     estimate_score,
     find_chunk_third,
+    find_covered,
     format_evidence_estimate,
-    merge_spans,
+    lacks_words,
     score_retrieved,
 )
 from posir_significance.messages.chunks import (
@@ -44,6 +43,7 @@ from posir_significance.messages.chunks import (
     describe_evidence_recall,
     describe_lost_evidence,
 )
+from posir_tasks.base.arrays import Booleans
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.display.numbers import format_count
 from posir_tasks.display.tables import Table
@@ -65,6 +65,8 @@ DEPTHS = (1, 3, 5, 10, 20)
 MAX_MAIN_DEPTH = 10
 #: Chunk number at the end of a chunk id.
 CHUNK_NUMBER = re.compile(r"\d{1,9}$")
+#: Id that stands for all documents without evidence.
+NOWHERE = ""
 #: Subset and id of a question.
 QueryKey = tuple[str, str]
 
@@ -83,24 +85,18 @@ class Loss(StrEnum):
 class ChunkKey(NamedTuple):
     """A chunk as returned by the system. Equal chunks for different questions have equal keys."""
 
-    document: int
-    """Document number, or `NOWHERE` if the document has no evidence."""
+    document: str
+    """Document id, or `NOWHERE` if the document has no evidence."""
     text: str | None
     start: int | None
     end: int | None
-    id: str
-    """Chunk id without the document id at its start."""
+    number: int | None
+    """Number at the end of the chunk id."""
 
     @property
     def is_locatable(self) -> bool:
         """True if the chunk has a text or offsets."""
         return bool(self.text) or self.start is not None
-
-    @property
-    def number(self) -> int | None:
-        """The number at the end of the id, or None."""
-        digits = CHUNK_NUMBER.search(self.id)
-        return int(digits[0]) if digits else None
 
     @property
     def length(self) -> int:
@@ -136,11 +132,11 @@ class RetrievedChunks:
     """Chunks of each question, best first."""
     spans: Mapping[ChunkKey, Span | None]
     """Span of each distinct chunk in its document; None if the chunk is not located."""
-    texts: Mapping[int, Mapping[Span, str]]
-    """For each document number, the texts of its distinct chunks by span."""
+    texts: Mapping[str, Mapping[Span, str]]
+    """For each document id, the texts of its distinct chunks by span."""
     other_texts: frozenset[str]
     """Texts of chunks from documents without evidence."""
-    unlocated_chunks: tuple[str, ...]
+    unlocated_chunks: Sequence[str]
     """Descriptions of distinct chunks that were not found in their document."""
 
     @classmethod
@@ -150,61 +146,52 @@ class RetrievedChunks:
         """
         if not data.ids:
             return None
-        document_numbers = {name: number for number, name in enumerate(data.documents)}
-        by_query: dict[QueryKey, list[ChunkKey]] = {}
+        by_query = {}
         for subset, query in data.ids:
-            chunks: list[ChunkKey] = []
-            by_query[subset, query] = chunks
+            chunks = []
             for hit in run.hits[subset].get(query, ()):
-                number = document_numbers.get(f"{subset}/{hit.document}", NOWHERE)
-                name = hit.chunk.removeprefix(hit.document)
-                chunks.append(ChunkKey(number, hit.text, hit.start, hit.end, name))
-        document_names = [*data.documents]
-        documents = [*data.documents.values()]
+                document = f"{subset}/{hit.document}"
+                document = document if document in data.documents else NOWHERE
+                digits = CHUNK_NUMBER.search(hit.chunk.removeprefix(hit.document))
+                number = int(digits[0]) if digits else None
+                chunks.append(ChunkKey(document, hit.text, hit.start, hit.end, number))
+            by_query[subset, query] = chunks
         distinct_chunks = {key for keys in by_query.values() for key in keys}
-        spans = _locate_chunks(distinct_chunks, documents)
-        texts: dict[int, dict[Span, str]] = defaultdict(dict)
+        spans = _locate_chunks(distinct_chunks, data.documents)
+        texts: dict[str, dict[Span, str]] = defaultdict(dict)
         unlocated_chunks: dict[ChunkKey, None] = {}
         for key, span in spans.items():
             if span is not None:
-                texts[key.document][span] = key.text or span.of(documents[key.document])
+                texts[key.document][span] = key.text or span.of(data.documents[key.document])
             elif key.is_locatable:
-                unlocated_chunks[key._replace(id="")] = None
+                unlocated_chunks[key._replace(number=None)] = None
         other_texts = frozenset(
             key.text for key in unlocated_chunks if key.text and key.document == NOWHERE
         )
         descriptions = []
         for key in unlocated_chunks:
             if key.document != NOWHERE:
-                _, _, name = document_names[key.document].partition("/")
-                description = key.describe(len(documents[key.document]))
+                _, _, name = key.document.partition("/")
+                description = key.describe(len(data.documents[key.document]))
                 descriptions.append(f"{sanitize(name)}: {description}")
         if not (texts or other_texts or descriptions):
             return None
-        return cls(data, by_query, spans, texts, other_texts, tuple(descriptions))
+        return cls(data, by_query, spans, texts, other_texts, descriptions)
 
-    def collect_spans(self, hits: Sequence[ChunkKey]) -> ChunkSpans:
-        """Collect the spans of hits."""
-        return ChunkSpans.build(
-            [hit.document for hit in hits],
-            [self.spans[hit] for hit in hits],
-            [hit.length for hit in hits],
-        )
-
-    def list_spans(self, document: int) -> list[Span]:
+    def list_spans(self, document: str) -> list[Span]:
         """List the spans of a document's chunks."""
         return [*self.texts.get(document, ())]
 
     def find_third(self, evidence: EvidenceSpan) -> str:
         """Find the third of a chunk that contains the evidence, `DIVIDED` or `NOT_RETURNED`."""
         spans = self.list_spans(evidence.document)
-        is_returned = divide_span(evidence.span, spans).inside
+        is_returned = find_covered(evidence.span, spans).any()
         return find_chunk_third(evidence.span, spans) if is_returned else NOT_RETURNED
 
     def warn_about_texts(self) -> Iterator[str]:
         """Yield warnings if hits contain the query or a preview instead of the chunk."""
         query_hits = 0
-        hits: list[ChunkKey] = []
+        hits = []
         for key, (text, _) in zip(self.data.ids, self.data.questions, strict=True):
             for hit in self.by_query[key]:
                 if (hit.text or "").strip() == text.strip():
@@ -226,8 +213,9 @@ class RetrievedChunks:
             )
 
 
-def _locate_chunks(keys: Iterable[ChunkKey], texts: Sequence[str]) -> dict[ChunkKey, Span | None]:
-    """Locate each chunk in its document, given the texts of the documents by number."""
+def _locate_chunks(
+    keys: Iterable[ChunkKey], texts: Mapping[str, str]
+) -> dict[ChunkKey, Span | None]:
     spans: dict[ChunkKey, Span | None] = {}
     sorted_keys = sorted(keys, key=lambda key: (key.document, key.number or 0, key.start or 0))
     for document, group in groupby(sorted_keys, key=lambda key: key.document):
@@ -251,13 +239,15 @@ def _locate_chunks(keys: Iterable[ChunkKey], texts: Sequence[str]) -> dict[Chunk
 class ReadChunks:
     """The part of a run's chunks that fits the embedder's window."""
 
-    data: EvidenceData
+    chunks: RetrievedChunks
     read: ReadPart
-    tokens: tuple[int, ...]
+    tokens: Sequence[int]
     """Token counts of the distinct chunks, ascending, including prompt and special tokens."""
     has_tokenizer: bool
-    unread: Mapping[int, Sequence[Span]] = field(default_factory=dict)
-    """Unread spans by document number: text that every chunk with this text truncates."""
+    read_spans: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    """The beginnings of chunks that are read, by document id."""
+    truncated_spans: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    """The ends of chunks that are truncated, by document id."""
     uncovered_spans: int = 0
     """Number of evidence spans not fully covered by returned chunks. Whether the embedder reads
     them is unknown.
@@ -287,34 +277,43 @@ class ReadChunks:
         ]
         tokens = counter.find_tokens([text for _, _, text in located_chunks])
         counts = [*map(len, tokens), *counter.count_all([*chunks.other_texts])]
-        lengths = tuple(sorted(count + extra_tokens for count in counts))
-        measured = cls(chunks.data, read, lengths, tokenizer is not None)
+        lengths = sorted(count + extra_tokens for count in counts)
+        measured = cls(chunks, read, lengths, tokenizer is not None)
         limit = read.tokens
         if limit is None or read.known_by is None:
             return measured
-        whole = replace(
-            measured, read=ReadPart.all(read.known_by), uncovered_spans=_count_uncovered(chunks)
+        uncovered_spans = sum(
+            lacks_words(
+                span.span, chunks.list_spans(span.document), chunks.data.documents[span.document]
+            )
+            for _, evidence in chunks.data.questions
+            for span in evidence
         )
+        whole = replace(measured, read=ReadPart.all(read.known_by), uncovered_spans=uncovered_spans)
         if not whole.may_have_selection_bias and max(lengths, default=0) <= limit:
             return whole
         if read.part is not Part.FIRST:
             return replace(measured, read=UNKNOWN)
-        read_spans: dict[int, list[Span]] = defaultdict(list)
+        read_spans = defaultdict(list)
+        truncated_spans = defaultdict(list)
         for (document, span, text), offsets in zip(located_chunks, tokens, strict=True):
-            is_truncated = len(offsets) + extra_tokens > limit
-            end = len(text)
-            if is_truncated:
+            end = span.end
+            if len(offsets) + extra_tokens > limit:
                 text_tokens = max(limit - extra_tokens, 1)
-                end = offsets[text_tokens - 1, 1]
-            # The text may differ in length from its span in the document.
-            size = round(end / len(text) * (span.end - span.start))
-            read_spans[document].append(Span(span.start, span.start + size))
-        unread: dict[int, list[Span]] = defaultdict(list)
-        for document, spans in read_spans.items():
-            for chunk in merge_spans(chunks.list_spans(document)):
-                unread[document] += divide_span(chunk, spans).outside
+                # The text may differ in length from its span in the document.
+                share = offsets[text_tokens - 1, 1] / len(text)
+                end = span.start + round(share * (span.end - span.start))
+                truncated_spans[document].append(Span(end, span.end))
+            read_spans[document].append(Span(span.start, end))
         part = ReadPart(ReadKind.PART, Part.CHUNKS, limit, known_by=read.known_by)
-        return replace(whole, read=part, unread=unread)
+        return replace(whole, read=part, read_spans=read_spans, truncated_spans=truncated_spans)
+
+    def find_unread(self, document: str, span: Span) -> Booleans:
+        """Mark the characters of a span that every chunk with this text truncates, shape
+        (characters,).
+        """
+        is_truncated = find_covered(span, self.truncated_spans.get(document, ()))
+        return is_truncated & ~find_covered(span, self.read_spans.get(document, ()))
 
     def locate(self, evidence: Evidence, subset: str, languages: Iterable[str]) -> ReadEvidence:
         """Find the twelfth of the document that contains each row's evidence, or `Unread`.
@@ -327,16 +326,17 @@ class ReadChunks:
         if self.read.kind is ReadKind.UNKNOWN or self.may_have_selection_bias:
             return ReadEvidence(self.read, np.zeros(0, np.int64))
         twelfths = evidence.twelfths()
-        numbers = {name: number for number, name in enumerate(self.data.documents)}
         located_ids = evidence.document_ids if len(evidence.ends) else []
         for row, name in enumerate(located_ids):
             document = f"{subset}/{name}"
             # Spans and length of a translation may refer to the original text.
-            scale = len(self.data.documents[document]) / max(int(evidence.characters[row]), 1)
+            scale = len(self.chunks.data.documents[document]) / max(
+                int(evidence.characters[row]), 1
+            )
             span = Span(round(evidence.starts[row] * scale), round(evidence.ends[row] * scale))
-            unread = divide_span(span, self.unread.get(numbers[document], ()))
-            if unread.inside:
-                twelfths[row] = Unread.CUT if unread.outside else Unread.BEYOND
+            is_unread = self.find_unread(document, span)
+            if is_unread.any():
+                twelfths[row] = Unread.BEYOND if is_unread.all() else Unread.CUT
         if self.read.kind is not ReadKind.PART or not len(twelfths):
             return ReadEvidence(self.read, twelfths)
         estimated = CountedWith.from_languages(languages)
@@ -346,8 +346,7 @@ class ReadChunks:
     @property
     def may_have_selection_bias(self) -> bool:
         """True if the returned chunks lack so much evidence that selection bias is possible."""
-        spans = sum(len(evidence) for _, evidence in self.data.questions)
-        return self.uncovered_spans > MAX_UNKNOWN * spans
+        return self.uncovered_spans > MAX_UNKNOWN * self.chunks.data.span_count
 
     @property
     def truncated_chunks(self) -> int | None:
@@ -355,15 +354,6 @@ class ReadChunks:
         if self.read.kind is ReadKind.UNKNOWN:
             return None
         return sum(count > (self.read.tokens or count) for count in self.tokens)
-
-
-def _count_uncovered(chunks: RetrievedChunks) -> int:
-    texts = [*chunks.data.documents.values()]
-    return sum(
-        divide_span(span.span, chunks.list_spans(span.document)).lacks_words(texts[span.document])
-        for _, evidence in chunks.data.questions
-        for span in evidence
-    )
 
 
 @dataclass(frozen=True)
@@ -383,8 +373,8 @@ class EvidenceScores:
     questions: int
     k: int
     """Cut-off for `by_position` and `lost`."""
-    depths: tuple[DepthScores, ...]
-    by_position: tuple[PositionRecall, ...]
+    depths: Sequence[DepthScores]
+    by_position: Sequence[PositionRecall]
     lost: Mapping[str, Estimate]
     """Share of the evidence missing from the first k chunks, by `Loss`. The shares add up to
     1 - recall. `not_read` is omitted if the embedder's window is unknown.
@@ -397,13 +387,13 @@ class EvidenceScores:
     """True if the tokenizer is unknown."""
     longer_than_read: int | None
     """Number of chunks that exceed the embedder's window; None if the window is unknown."""
-    not_located: tuple[str, ...]
+    not_located: Sequence[str]
     """Descriptions of distinct chunks that were not found in their document."""
     spans: int
     """Number of evidence spans."""
     not_returned: int
     """Number of evidence spans not fully covered by returned chunks."""
-    suspects: tuple[str, ...] = ()
+    suspects: Sequence[str]
     """Warnings about texts that may not be chunks."""
 
     def to_json(self) -> dict[str, Estimate]:
@@ -472,24 +462,24 @@ class EvidenceScores:
         yield from self.suspects
 
 
-def score_chunks(name: str, chunks: RetrievedChunks, read_chunks: ReadChunks) -> EvidenceScores:
+def score_chunks(name: str, read_chunks: ReadChunks) -> EvidenceScores:
     """Score the chunks of the run called `name`."""
+    chunks = read_chunks.chunks
     data = chunks.data
     max_hits = max(map(len, chunks.by_query.values()))
     depths = [depth for depth in DEPTHS if depth <= max_hits] or [1]
     main_depth = max(depth for depth in depths if depth <= MAX_MAIN_DEPTH)
-    scores: list[list[tuple[float, float, float]]] = []
-    losses: list[list[float]] = []
-    recalls: list[float] = []
-    thirds: list[str] = []
+    scores = []
+    losses = []
+    recalls = []
+    thirds = []
     for key, (_, evidence) in zip(data.ids, data.questions, strict=True):
         hits = chunks.by_query[key]
-        scores.append(
-            [score_retrieved(evidence, chunks.collect_spans(hits[:depth])) for depth in depths]
-        )
+        located = [LocatedChunk(hit.document, chunks.spans[hit], hit.length) for hit in hits]
+        scores.append([score_retrieved(evidence, located[:depth]) for depth in depths])
         lost = Counter[Loss]()
         for span in evidence:
-            missing = count_losses(span, hits[:main_depth], chunks, read_chunks)
+            missing = count_losses(span, hits[:main_depth], read_chunks)
             lost.update(missing)
             recalls.append(1 - missing.total() / span.length)
             thirds.append(chunks.find_third(span))
@@ -505,8 +495,8 @@ def score_chunks(name: str, chunks: RetrievedChunks, read_chunks: ReadChunks) ->
     return EvidenceScores(
         questions=len(data.questions),
         k=main_depth,
-        depths=tuple(depth_scores),
-        by_position=tuple(build_position_recalls(name, data, recalls, thirds)),
+        depths=depth_scores,
+        by_position=[*build_position_recalls(name, data, recalls, thirds)],
         lost={loss: estimate_score(values, data.clusters) for loss, values in shares.items()},
         chunks=len(read_chunks.tokens),
         median_tokens=statistics.median(read_chunks.tokens or (0,)),
@@ -516,22 +506,20 @@ def score_chunks(name: str, chunks: RetrievedChunks, read_chunks: ReadChunks) ->
         not_located=chunks.unlocated_chunks,
         spans=len(recalls),
         not_returned=read_chunks.uncovered_spans,
-        suspects=tuple(chunks.warn_about_texts()) if NOT_RETURNED in thirds else (),
+        suspects=[*chunks.warn_about_texts()] if NOT_RETURNED in thirds else (),
     )
 
 
 def count_losses(
-    evidence: EvidenceSpan,
-    hits: Iterable[ChunkKey],
-    chunks: RetrievedChunks,
-    read_chunks: ReadChunks,
+    evidence: EvidenceSpan, hits: Iterable[ChunkKey], read_chunks: ReadChunks
 ) -> Counter[Loss]:
     """Count the characters of an evidence span missing from the hits, by location."""
+    chunks = read_chunks.chunks
     spans = [chunks.spans[hit] for hit in hits if hit.document == evidence.document]
-    coverage = divide_span(evidence.span, [span for span in spans if span])
-    unread_spans = read_chunks.unread.get(evidence.document, ())
-    unread = sum(divide_span(span, unread_spans).covered for span in coverage.outside)
-    if coverage.inside:
+    is_missing = ~find_covered(evidence.span, [span for span in spans if span])
+    is_unread = read_chunks.find_unread(evidence.document, evidence.span)
+    unread = int((is_missing & is_unread).sum())
+    if not is_missing.all():
         loss = Loss.CUT
     elif None in spans:
         loss = Loss.NOT_LOCATED
@@ -541,4 +529,4 @@ def count_losses(
         loss = Loss.NOT_RETURNED
     else:
         loss = Loss.OTHER_CHUNK
-    return Counter({Loss.NOT_READ: unread, loss: coverage.missing - unread})
+    return Counter({Loss.NOT_READ: unread, loss: int(is_missing.sum()) - unread})

@@ -43,11 +43,10 @@ class RetrieverQuery:
     embed: QueryEmbedder | None
 
     @property
-    def vector(self) -> list[float]:
-        """The query embedding, shape (dimensions,)."""
+    def vector(self) -> Any:
+        """The query embedding as a list of floats, shape (dimensions,)."""
         assert self.embed is not None
-        vector: list[float] = self.embed(self.text).tolist()
-        return vector
+        return self.embed(self.text).tolist()
 
 
 class System(NamedTuple):
@@ -75,11 +74,6 @@ def with_k(retriever: Any, k: int) -> Any:
     return retriever_copy
 
 
-def search_engine(engine: Any, query: RetrieverQuery) -> Any:
-    """Search with a query engine's retriever, without its language model."""
-    return with_k(engine.retriever, query.k).retrieve(query.text)
-
-
 def search_chroma(collection: Any, query: RetrieverQuery) -> Any:
     """Search a collection with the embedder, or with the collection's own embedding function."""
     if query.embed is None:
@@ -93,33 +87,36 @@ def search_lancedb(table: Any, query: RetrieverQuery) -> Any:
     return table.search(value).limit(query.k).to_list()
 
 
-def choose_collection(client: Any, names: Sequence[str]) -> str:
-    """Choose the only collection of a client; raise PosirError if there is none or several."""
+def choose_collection(target: Any, list_names: Callable[[Any], Sequence[str]]) -> tuple[Any, str]:
+    """Return the client and the collection of a pair, or a client and its only collection; raise
+    PosirError if there is none or several.
+    """
+    if isinstance(target, tuple):
+        client, name = target
+        return client, name
+    names = list_names(target)
     if len(names) == 1:
-        return names[0]
+        return target, names[0]
     listing = ", ".join(map(sanitize, names)) or "none"
     raise PosirError(
-        f"{type(client).__name__} has {pluralize(len(names), 'collection')}: {listing}. Name one: "
+        f"{type(target).__name__} has {pluralize(len(names), 'collection')}: {listing}. Name one: "
         "`retriever = (client, 'NAME')`."
     )
 
 
 def search_qdrant(target: Any, query: RetrieverQuery) -> Any:
     """Search a collection of a client."""
-    client, collection = target if isinstance(target, tuple) else (target, None)
-    if collection is None:
-        names = [collection.name for collection in client.get_collections().collections]
-        collection = choose_collection(client, names)
-    return client.query_points(collection, query.vector, limit=query.k)
+    client, name = choose_collection(
+        target, lambda client: [item.name for item in client.get_collections().collections]
+    )
+    return client.query_points(name, query.vector, limit=query.k)
 
 
 def search_milvus(target: Any, query: RetrieverQuery) -> Any:
     """Search a collection of a client, and return all fields."""
-    client, collection = target if isinstance(target, tuple) else (target, None)
-    if collection is None:
-        collection = choose_collection(client, client.list_collections())
+    client, name = choose_collection(target, lambda client: client.list_collections())
     fields = {"limit": query.k, "output_fields": ["*"]}
-    return client.search(collection, data=[query.vector], **fields)[0]
+    return client.search(name, data=[query.vector], **fields)[0]
 
 
 def search_milvus_collection(collection: Any, query: RetrieverQuery) -> Any:
@@ -201,7 +198,13 @@ SYSTEMS = (
         "as_retriever(similarity_top_k=k).retrieve(query)",
         lambda index, query: index.as_retriever(similarity_top_k=query.k).retrieve(query.text),
     ),
-    System("a LlamaIndex query engine", "synthesize", "retriever.retrieve(query)", search_engine),
+    # The retriever of an engine is searched without its language model.
+    System(
+        "a LlamaIndex query engine",
+        "synthesize",
+        "retriever.retrieve(query)",
+        lambda engine, query: with_k(engine.retriever, query.k).retrieve(query.text),
+    ),
     System(
         "a LlamaIndex retriever",
         "aretrieve",
@@ -303,13 +306,13 @@ def open_retriever(retriever: Any, *, has_embedder: bool) -> Any:
         name = retriever.name
         target = retriever.target
     if inspect.isroutine(target) and _list_parameters(target) == []:
-        name = name or f"{target.__module__}-{target.__qualname__}"
+        name = name or name_retriever(target)
         target = target()
     system = find_system(target)
     if system is None and callable(target):
         return adapt_function(target)
     first = target[0] if isinstance(target, tuple) and target else target
-    kind = f"{type(first).__module__}-{type(first).__qualname__}"
+    kind = name_retriever(first)
     name = name or kind
     if system is None:
         names = ", ".join(dict.fromkeys(system.name for system in SYSTEMS))
@@ -320,6 +323,15 @@ def open_retriever(retriever: Any, *, has_embedder: bool) -> Any:
     if system.needs_embedder and not has_embedder:
         raise missing_embedder(f"{name}: {system.name}")
     return SystemRetriever(target, system, name)
+
+
+def name_retriever(search: Callable[..., Any]) -> str:
+    """Name a retriever after its module and its function or class, without outer functions."""
+    if isinstance(search, SystemRetriever):
+        return search.name
+    named = search if hasattr(search, "__qualname__") else type(search)
+    name = named.__qualname__.rpartition("<locals>.")[2].replace("<lambda>", "lambda")
+    return f"{named.__module__}-{name}".removeprefix("__main__-")
 
 
 def describe_call(retriever: Any) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -65,6 +66,7 @@ FIELDS = {
     "rank": ("rank",),
     "distance": DISTANCES,
 }
+FIELD_NAMES = frozenset(chain(*FIELDS.values()))
 #: Fields that contain a list of hits.
 LISTS = frozenset(chain(*COLUMNS.values(), ANSWERS, TEXTS_WITHOUT_IDS)) - {"value", "hits/hits"}
 TREC_COLUMNS = ("query", "Q0", "document", "rank", "score", "tag")
@@ -248,7 +250,6 @@ class RankingBuilder:
 
 
 def _describe_row(location: str, value: object, *ids: str) -> str:
-    """Describe a row by its location, its invalid value, and its query and document ids."""
     try:
         quotation = repr(str(value)[:40])
     except ValueError:  # an integer with thousands of digits
@@ -293,7 +294,9 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
         for subset, by_query in run.by_subset.items():
             merged = by_subset.setdefault(subset, {})
             for query, hits in by_query.items():
-                other_hits = merged.get(query, [])
+                other_hits = merged.setdefault(query, hits)
+                if other_hits is hits:
+                    continue
                 # Ranks from different files cannot be compared.
                 if other_hits and hits and origins not in (["score"], ["distance"]):
                     raise DataError(
@@ -360,8 +363,8 @@ def _read_object(file: Path, name: str, content: Any, order: Order | None) -> Ru
         return replace(read_rankings(str(file), by_query, order), name=name)
     meta = content[MODEL_KEY]
     model = meta.get("model_name") if isinstance(meta, dict) else None
-    by_subset: dict[str, HitsByQuery] = {}
-    splits = set[str]()
+    by_subset = {}
+    splits: set[str] = set()
     for subset, by_split in content.items():
         if subset == MODEL_KEY:
             continue
@@ -437,13 +440,13 @@ def _name_third_column(
         DataError: The values of each query are 0 or 1 to k, and neither rise nor fall from row to
             row.
     """
-    by_query: dict[str, list[int]] = {}
+    by_query = defaultdict(list)
     for _, cells in rows:
         if len(cells) == MIN_COLUMNS:
             rank = read_rank(cells[2])
             if rank is None:
                 return "score"
-            by_query.setdefault(str(cells[0]), []).append(rank)
+            by_query[str(cells[0])].append(rank)
     columns = [*by_query.values()]
     if not columns:
         return "score"
@@ -525,14 +528,13 @@ def _read_cells(file: Path, delimiter: str, order: Order | None) -> Rows:
     delimiter = ";" if heading.count(";") > heading.count(delimiter) else delimiter
     _, first = next(_split_lines(heading, delimiter), ("", []))
     has_number = any(NUMBER.fullmatch(cell) for cell in first[2:])
-    if has_number and not set(first) & {*chain(*FIELDS.values())}:
+    if has_number and FIELD_NAMES.isdisjoint(first):
         yield from label_columns(file, _split_lines(text, delimiter), order)
         return
     headings, rows = parse_table(text, file, delimiter=delimiter)
-    columns = _choose_columns(file, headings)
+    _check_columns(file, headings)
     for number, row in rows:
-        cells = zip(headings, row, strict=True)
-        yield f"line {number}", {name: cell for name, cell in cells if name in columns}
+        yield f"line {number}", dict(zip(headings, row, strict=True))
 
 
 def _read_parquet(file: Path) -> Rows:
@@ -546,7 +548,9 @@ def _read_parquet(file: Path) -> Rows:
         check_readable(file)
         headings = pq.read_schema(file).names
         require_distinct(headings, file)
-        batches = iterate_batches(file, _choose_columns(file, headings))
+        _check_columns(file, headings)
+        columns = [name for name in headings if name in FIELD_NAMES | LISTS]
+        batches = iterate_batches(file, columns)
         for number, row in enumerate((row for batch in batches for row in batch.to_pylist()), 1):
             yield f"row {number}", row
     except ArrowException as error:
@@ -555,25 +559,20 @@ def _read_parquet(file: Path) -> Rows:
         ) from error
 
 
-def _choose_columns(file: Path, headings: Sequence[str]) -> list[str]:
-    """Choose the columns for query, document, score, rank and distance, or for lists of hits.
-
-    Raises:
-        DataError: A required column is missing.
+def _check_columns(file: Path, headings: Collection[str]) -> None:
+    """Raise DataError unless there are columns for query, document and score, rank or distance, or
+    for the query and lists of hits.
     """
-    columns = {}
-    for kind, names in FIELDS.items():
-        columns[kind] = next((name for name in names if name in headings), None)
-    lists = [name for name in headings if name in LISTS]
-    required = ["query"] if lists else ["query", "document"]
-    if not (lists or columns["rank"] or columns["distance"]):
+    has_lists = not LISTS.isdisjoint(headings)
+    fields = {kind for kind, names in FIELDS.items() if not set(names).isdisjoint(headings)}
+    required = ["query"] if has_lists else ["query", "document"]
+    if not has_lists and fields.isdisjoint(("rank", "distance")):
         required.append("score")
     for kind in required:
-        if columns[kind] is None:
-            source = ", as in the table of queries" if lists else ""
+        if kind not in fields:
+            source = ", as in the table of queries" if has_lists else ""
             raise DataError(
                 f"{file}: has no {kind} column; its columns are "
                 f"{sanitize(', '.join(headings), 300) or 'none'}. Name one "
                 f"{' or '.join(FIELDS[kind][:3])}{source}."
             )
-    return [name for name in headings if name in lists or name in columns.values()]

@@ -44,7 +44,7 @@ class ScoredData:
     main_score: str
     languages: Mapping[str, Sequence[str]]
     """Language codes by subset."""
-    subsets: tuple[SubsetQueries, ...]
+    subsets: Sequence[SubsetQueries]
     positions: Mapping[str, PositionData]
     """Documents, queries and evidence by subset, including queries with several evidence spans."""
     clusters: str = DOCUMENT
@@ -60,11 +60,13 @@ class ScoredData:
     @cached_property
     def audit(self) -> JudgmentAudit:
         """Inconsistencies in the qrels: documents, texts and grades."""
-        audit = JudgmentAudit()
-        for subset in self.subsets:
-            documents = subset.documents if subset.has_corpus else None
-            audit += JudgmentAudit.from_judgments(subset.judgments, documents)
-        return audit
+        audits = (
+            JudgmentAudit.from_judgments(
+                subset.judgments, subset.documents if subset.has_corpus else None
+            )
+            for subset in self.subsets
+        )
+        return sum(audits, JudgmentAudit())
 
     @cached_property
     def evidence(self) -> EvidenceData:
@@ -106,7 +108,7 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
     revision = opened.find_revision()
     has_qrels = any(subset.read_judgments for subset in opened.subsets)
     opened = opened if has_qrels else question_data
-    languages: dict[str, Sequence[str]] = {}
+    languages = {}
     for name, codes in opened.find_languages().items():
         # A task has one version of its data.
         if opened.kind in (TASK, JUDGED_TASK):
@@ -116,8 +118,8 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
     for subset in opened.subsets:
         # Fails early if the column is missing.
         cluster_queries(subset.judgments, clusters)
-    positions: dict[str, PositionData] = {}
-    subsets: list[SubsetQueries] = []
+    positions = {}
+    subsets = []
     for name, subset in zip(languages, opened.subsets, strict=True):
         data = positions[name] = replace(subset.read(), revision=revision)
         subset_queries = _build_subset(name, data.drop_unpositioned(), subset.judgments)
@@ -141,7 +143,7 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
         scorer=SubsetScorer(opened.scheme, k_values),
         main_score=opened.rules.main_score,
         languages=languages,
-        subsets=tuple(subsets),
+        subsets=subsets,
         positions=positions,
         clusters=clusters,
         is_plain=is_plain,
@@ -150,7 +152,7 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
     )
 
 
-def _choose_cutoffs(opened: Dataset) -> tuple[int, tuple[int, ...]]:
+def _choose_cutoffs(opened: Dataset) -> tuple[int, Sequence[int]]:
     """Choose the number of documents per query and the cut-offs that the main score needs.
 
     Raises:
@@ -159,7 +161,7 @@ def _choose_cutoffs(opened: Dataset) -> tuple[int, tuple[int, ...]]:
     rules = opened.rules
     main_cutoffs = (k for k in rules.k_values if rules.main_score.endswith(f"_at_{k}"))
     depth = max((DEPTH, *main_cutoffs))
-    k_values = tuple(sorted({*K_VALUES, *(k for k in rules.k_values if k <= depth)}))
+    k_values = sorted({*K_VALUES, *(k for k in rules.k_values if k <= depth)})
     if rules.main_score not in list_score_names(k_values):
         raise PosirError(
             f"{opened.name}: only mteb computes its main score, {rules.main_score}. Run `mteb run "
@@ -177,10 +179,10 @@ def _open_task(name: str) -> ScoredData:
     assert isinstance(task, PositionTask)
     task.load_data()
     positions = {name: task.read_subset(name) for name in task.hf_subsets}
-    subsets = tuple(
+    subsets = [
         _build_subset(name, data, Judgments.from_positions(data))
         for name, data in positions.items()
-    )
+    ]
     meta = task.metadata
     return ScoredData(
         name=meta.name,
@@ -196,7 +198,7 @@ def _open_task(name: str) -> ScoredData:
 def _merge_copies(data: ScoredData) -> ScoredData:
     """Merge documents with the same text, and mark the data revision."""
     positions = dict(data.positions)
-    subsets: list[SubsetQueries] = []
+    subsets = []
     for subset in data.subsets:
         merged_data, judgments, copies = merge_copies(positions[subset.name], subset.judgments)
         if copies:
@@ -211,7 +213,7 @@ def _merge_copies(data: ScoredData) -> ScoredData:
     return replace(
         data,
         revision=revision,
-        subsets=tuple(subsets),
+        subsets=subsets,
         positions={name: replace(part, revision=revision) for name, part in positions.items()},
         is_plain=_is_plain(subsets),
     )

@@ -193,7 +193,6 @@ def _tabulate(title: str, records: Sequence[Mapping[str, Any]], columns: Columns
 
 
 def _tabulate_lengths(title: str, records: Sequence[Mapping[str, Any]], unit: str) -> Table:
-    """Tabulate the length statistics of all documents and queries."""
     rows = []
     for record in records:
         for name, texts in (("document", "documents"), ("query", "queries")):
@@ -205,7 +204,6 @@ def _tabulate_lengths(title: str, records: Sequence[Mapping[str, Any]], unit: st
 
 
 def _tabulate_positions(title: str, total: Statistics) -> Table:
-    """Tabulate the histogram of evidence positions, with a column per nonempty length bucket."""
     columns = {
         name: counts for name, counts in total.histogram().items() if name == ALL or any(counts)
     }

@@ -128,7 +128,7 @@ def test_tydi_qa(tmp_path):
     assert list(data.documents.values()) == [TELUGU] * 2
     assert read(file, language="ara-Arab")[0] == {"8": ["ببطولتين"]}
     excerpts = read_evidence_data(open_data(file, language="tel-Telu"))
-    texts = [*excerpts.documents.values()]
+    texts = excerpts.documents
     located = [
         [row.span.of(texts[row.document]) for row in several] for _, several in excerpts.questions
     ]

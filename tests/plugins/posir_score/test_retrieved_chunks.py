@@ -11,7 +11,13 @@ from mteb.types import PromptType
 
 from posir_score.alignment import AlignedRun
 from posir_score.chunk_scoring import score_splitters
-from posir_score.evidence_spans import EvidenceData, EvidenceSpan, divide_span, read_evidence_data
+from posir_score.evidence_spans import (
+    EvidenceData,
+    EvidenceSpan,
+    find_covered,
+    lacks_words,
+    read_evidence_data,
+)
 from posir_score.hits import Hit
 from posir_score.retrieved_chunks import Loss, ReadChunks, RetrievedChunks, score_chunks
 from posir_tasks.datasets.opening import open_data
@@ -37,9 +43,8 @@ ASKED: dict[str, tuple[tuple[str, int, int], list[tuple[str, int, int]]]] = {
 
 
 def build_data(*extra: EvidenceSpan) -> EvidenceData:
-    numbers = {"a": 0, "b": 1}
     questions = [
-        (query, (EvidenceSpan(numbers[name], Span(*span)),))
+        (query, (EvidenceSpan(f"s/{name}", Span(*span)),))
         for query, ((name, *span), _) in ASKED.items()
     ]
     questions += [("extra", (excerpt,)) for excerpt in extra]
@@ -48,7 +53,7 @@ def build_data(*extra: EvidenceSpan) -> EvidenceData:
         "data",
         {f"s/{name}": text for name, text in TEXT.items()},
         tuple(questions),
-        np.arange(2),
+        {"s/a": 0, "s/b": 1},
         0,
         ids,
     )
@@ -71,9 +76,9 @@ def test_recall_and_losses_are_those_counted_by_hand(stated: str):
         {query: [build(*chunk) for chunk in retrieved] for query, (_, retrieved) in ASKED.items()},
         build_data(),
     )
-    scores = score_chunks("run", chunks, ReadChunks.measure(chunks, UNKNOWN))
+    scores = score_chunks("run", ReadChunks.measure(chunks, UNKNOWN))
     first, third = scores.depths
-    assert (first.k, third.k, scores.k, scores.chunks, scores.not_located) == (1, 3, 3, 5, ())
+    assert (first.k, third.k, scores.k, scores.chunks, scores.not_located) == (1, 3, 3, 5, [])
     # 10 of 20 characters, and of the 40 of its chunk; nothing; nothing; nothing.
     assert first.evidence_recall.value == pytest.approx((10 / 20 + 0 + 0 + 0) / 4)
     assert first.iou.value == pytest.approx(10 / (40 + 10) / 4)
@@ -106,11 +111,11 @@ def test_a_chunk_that_is_not_in_its_document_is_named():
         for query in ASKED
     }
     chunks = locate(hits, build_data())
-    scores = score_chunks("run", chunks, ReadChunks.measure(chunks, UNKNOWN))
-    assert scores.not_located == (
+    scores = score_chunks("run", ReadChunks.measure(chunks, UNKNOWN))
+    assert scores.not_located == [
         "a: Quite another text. (19 characters)",
         "b: Quite another text. (19 characters)",
-    )
+    ]
     assert (
         scores.depths[0].evidence_recall.value,
         scores.chunks,
@@ -133,14 +138,14 @@ def test_what_is_no_chunk_is_named():
         "absent": [Hit("b", 1.0, None, "b?" * 40), Hit("b", 1.0, None, "absent")],
     }
     chunks = locate(hits, build_data())
-    scores = score_chunks("run", chunks, ReadChunks.measure(chunks, UNKNOWN))
+    scores = score_chunks("run", ReadChunks.measure(chunks, UNKNOWN))
     named = {"a: characters 1,000,000 to 1,002,000 of 100", f"b: {'b?' * 28}b... (80 characters)"}
     assert named < {*scores.not_located}
     assert [
         scores.lost[loss].value for loss in (Loss.NOT_RETURNED, Loss.NOT_LOCATED, Loss.OTHER_CHUNK)
     ] == [0.25, 0.5, 0]
     warning = "1 hit contains the text of the query. Return the text of the chunk."
-    assert scores.suspects == (warning,)
+    assert scores.suspects == [warning]
 
 
 def test_a_repeated_text_is_where_its_number_says():
@@ -148,8 +153,8 @@ def test_a_repeated_text_is_where_its_number_says():
     data = EvidenceData(
         "data",
         {"s/a": text},
-        (("q", (EvidenceSpan(0, Span(25, 39)),)),),
-        np.arange(1),
+        (("q", (EvidenceSpan("s/a", Span(25, 39)),)),),
+        {"s/a": 0},
         0,
         (("s", "q"),),
     )
@@ -173,7 +178,7 @@ def test_a_repeated_text_is_where_its_number_says():
 
 
 def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
-    data = build_data(EvidenceSpan(0, Span(15, 35)))
+    data = build_data(EvidenceSpan("s/a", Span(15, 35)))
     hits = {
         query: [Hit("a", 1.0, None, TEXT["a"])]
         for query in ("cut", "other chunk", "whole", "extra")
@@ -183,7 +188,12 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     read = ReadChunks.measure(chunks, ReadPart.first(14, KnownBy.GIVEN))
     assert (read.read.part, read.read.tokens, read.truncated_chunks) == (Part.CHUNKS, 14, 1)
     limit = int(EstimatedTokenizer().find_tokens([TEXT["a"]])[0][13, 1])
-    assert read.unread == {0: [(limit, 100)], 1: []}
+    assert [
+        read.find_unread(name, Span(0, 100)).nonzero()[0].tolist() for name in ("s/a", "s/b")
+    ] == [
+        [*range(limit, 100)],
+        [],
+    ]
     assert 50 <= limit < 80
     evidence = Evidence(
         [query for _, query in data.ids],
@@ -209,7 +219,7 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
         Part.CHUNKS,
         [],
     )
-    said = " ".join(score_chunks("run", part, read).describe_chunks())
+    said = " ".join(score_chunks("run", read).describe_chunks())
     assert all(
         words in said
         for words in ("1 of 5 evidence spans", "unknown", "estimated; 1 is read in part")
@@ -224,9 +234,7 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
         "extra": hits["extra"]
     }
     chunks = locate(none, data)
-    scores = score_chunks(
-        "run", chunks, ReadChunks.measure(chunks, ReadPart.first(14, KnownBy.GIVEN))
-    )
+    scores = score_chunks("run", ReadChunks.measure(chunks, ReadPart.first(14, KnownBy.GIVEN)))
     lost = {loss: share.value for loss, share in scores.lost.items() if share.value}
     assert lost == {Loss.NOT_READ: 2 / 5, Loss.NOT_RETRIEVED: 1 / 5}
     # All chunks fit.
@@ -234,7 +242,7 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     assert (read.read, read.truncated_chunks, read.tokens) == (
         ReadPart.all(KnownBy.MEASURED),
         0,
-        (10, 25),
+        [10, 25],
     )
 
 
@@ -263,7 +271,7 @@ def test_the_same_chunks_have_the_scores_of_their_splitter(tmp_path: Path):
         ]
     chunks = RetrievedChunks.locate(data, AlignedRun(hits={"all": hits}))
     assert chunks
-    ours = score_chunks("run", chunks, ReadChunks.measure(chunks, UNKNOWN))
+    ours = score_chunks("run", ReadChunks.measure(chunks, UNKNOWN))
     for row in ours.depths:
         scored = score_splitters(
             encoder, EstimatedTokenizer(), read_evidence_data(opened), [splitter], row.k
@@ -281,10 +289,11 @@ def test_the_same_chunks_have_the_scores_of_their_splitter(tmp_path: Path):
 
 
 def test_a_span_is_divided_into_what_ranges_have_and_lack():
-    found = divide_span(Span(3, 20), [(8, 10), (0, 5), (30, 40)])
-    assert (found.inside, found.outside) == ([(3, 5), (8, 10)], [(5, 8), (10, 20)])
-    assert (found.covered, found.missing) == (4, 13)
-    assert divide_span(Span(3, 20), []) == ([], [(3, 20)])
-    assert divide_span(Span(3, 20), [(0, 25)]) == ([(3, 20)], [])
-    assert not divide_span(Span(0, 5), [(0, 2), (3, 5)]).lacks_words("ab cd")
-    assert divide_span(Span(0, 5), [(0, 1), (3, 5)]).lacks_words("ab cd")
+    def list_covered(chunks: list[tuple[int, int]]) -> list[int]:
+        return (3 + np.flatnonzero(find_covered(Span(3, 20), chunks))).tolist()
+
+    assert list_covered([(8, 10), (0, 5), (30, 40), (0, 2)]) == [3, 4, 8, 9]
+    assert list_covered([]) == []
+    assert list_covered([(0, 25), (4, 6)]) == [*range(3, 20)]
+    assert not lacks_words(Span(0, 5), [(0, 2), (3, 5)], "ab cd")
+    assert lacks_words(Span(0, 5), [(0, 1), (3, 5)], "ab cd")

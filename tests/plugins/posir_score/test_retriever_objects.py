@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from posir_score.alignment import AlignmentRules
-from posir_score.api import name_retriever
 from posir_score.collecting import CollectionSettings, Journal, PendingQuery, QueryAnswers
 from posir_score.hits import RawHit, read_hits
 from posir_score.retriever_objects import (
@@ -21,6 +20,7 @@ from posir_score.retriever_objects import (
     SystemRetriever,
     describe_call,
     load_retriever,
+    name_retriever,
     open_retriever,
 )
 from posir_tasks.base.errors import PosirError

@@ -20,7 +20,7 @@ from scipy import stats
 from sklearn.metrics import ndcg_score
 
 import posir
-from posir_score.api import name_retriever
+from posir_score.retriever_objects import name_retriever
 from posir_significance.decision import decide_result
 from posir_significance.findings import Quantity, State
 from posir_tasks.base.errors import PosirError
@@ -356,7 +356,7 @@ def test_judgments_without_any_position_are_scored(tmp_path: Path):
     scored = posir.score(
         RUN, data=write_beir_folder(tmp_path / "beir", **plain), output=tmp_path / "results"
     )
-    assert (scored.results, scored.runs[0].counts.with_position) == ((), 0)
+    assert (scored.results, scored.runs[0].counts.with_position) == ([], 0)
     assert scored.runs[0].mrr_at_10 == pytest.approx(1 / 2)
     with pytest.raises(PosirError, match="all results are of queries without positions"):
         read_results(tmp_path / "results")

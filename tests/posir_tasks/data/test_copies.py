@@ -158,7 +158,7 @@ def test_excerpts_of_copies_are_in_one_document(tmp_path: Path):
         read_evidence_data(open_data(folder), is_merged=is_merged) for is_merged in (False, True)
     )
     assert ([*kept.documents], [*merged.documents]) == ([*TEXTS], ["m", "a1", "b"])
-    texts = [*merged.documents.values()]
+    texts = merged.documents
     assert [excerpt.span.of(texts[excerpt.document]) for _, (excerpt,) in merged.questions] == [
         "in 1901",
         "in 1887",
