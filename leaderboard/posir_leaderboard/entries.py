@@ -359,7 +359,7 @@ def check_revision(revision: object, recorded: object, pinned: str) -> str | Non
         The problem, or None.
     """
     is_fixed = COMMIT.fullmatch(pinned) or pinned.isdigit()
-    is_valid = revision == pinned if is_fixed else _is_commit(revision)
+    is_valid = revision == pinned if is_fixed else COMMIT.fullmatch(str(revision))
     if not is_valid:
         allowed = pinned if is_fixed else "a commit of the dataset on the Hub"
         return (
@@ -369,7 +369,3 @@ def check_revision(revision: object, recorded: object, pinned: str) -> str | Non
     if recorded not in (pinned, revision):
         return f"is {sanitize(revision)}, but the file's dataset_revision is {sanitize(recorded)}"
     return None
-
-
-def _is_commit(revision: object) -> bool:
-    return isinstance(revision, str) and COMMIT.fullmatch(revision) is not None
