@@ -60,7 +60,6 @@ from posir_tasks.values.result_schema import (
     DECIMALS,
     DIGEST_KEY,
     KEYS_KEY,
-    PROFILE_KEY,
     RANKS_KEY,
     READ_RANKS_KEY,
     REFERENCE_KEY,
@@ -152,10 +151,6 @@ def _subset_problems(
     pinned = task.metadata.dataset["revision"]
     if check_revision(revision, entry.data.get("dataset_revision"), pinned):
         return  # already reported by `origin_problems`
-    axes = task.scheme.axes
-    if result.profile.axes.to_json() != axes.to_json():
-        yield f"{PROFILE_KEY}.axes", f"differ from the axes of the scheme {axes.scheme}"
-        return
     # Only the corpus shows which queries were dropped for missing documents.
     with_corpus = MISSING_DOCUMENTS in result.run.get(TOLERATED_KEY, ())
     try:
@@ -424,12 +419,12 @@ def subset_facts(
     Args:
         task: The task.
         subset: The subset.
-        revision: A commit on the Hub, or the version of packaged data; ignored for data in a folder
+        revision: A commit on the Hub; ignored for packaged data, and for data in a folder
             `POSIR_DATA`.
         with_corpus: Also read PosIR's corpora, which are gigabytes of text.
 
     Raises:
-        DataError: The data cannot be read, or this version of posir packages another revision.
+        DataError: The data cannot be read.
     """
     from posir_tasks.tasks.nano import NanoTask
     from posir_tasks.tasks.posir import PosirTask
@@ -445,11 +440,6 @@ def subset_facts(
         data = task().read_subset(subset, repository)
     else:
         data = task().read_subset(subset)
-        if data.revision != revision:
-            raise DataError(
-                f"{task.metadata.name}: this version of posir has revision {data.revision}, not "
-                f"{revision}."
-            )
     return SubsetFacts(
         data.evidence,
         data.tolerated,
