@@ -144,11 +144,13 @@ def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Resul
         location = f"{file}: {pluralize(len(pins), 'task')} pinned"
         if source_results.repository:
             title = f"Pin the data of {', '.join(names)}"
-            content = {PINS: file.read_bytes()}
-            commit = Commit("dataset", source, content, title, title, source_results.commit)
+            commit = Commit(
+                "dataset", source, {PINS: file.read_bytes()}, title, title, source_results.commit
+            )
             location = upload(commit, HuggingFaceHub(direct=True)).location
-    rows = [{"task": task, "results": source} for task in names]
-    return Result(title="Pins", rows=rows, footer=(location,))
+    return Result(
+        title="Pins", rows=[{"task": task, "results": source} for task in names], footer=(location,)
+    )
 
 
 @public()
@@ -285,8 +287,7 @@ def submit(
         uploads.append((build_eval_results(entries, hub.url(submission)), HuggingFaceHub()))
     if dry_run:
         lines = [line for commit, hub in uploads for line in _describe_commit(commit, hub)]
-        warnings = [counts, "nothing was sent (--dry-run)"]
-        return Result(title=title, footer=lines, warnings=warnings)
+        return Result(title=title, footer=lines, warnings=[counts, "nothing was sent (--dry-run)"])
     lines = []
     for commit, hub in uploads:
         try:
@@ -351,7 +352,6 @@ def find_entries(folders: Iterable[Path]) -> tuple[list[Entry], list[EntryProble
 
 
 def _validate(entries: Sequence[Entry]) -> Iterator[EntryProblem]:
-    """Yield problems with the data, scores and models of entries."""
     if not entries:
         return
     # Tasks import mteb, which takes seconds.

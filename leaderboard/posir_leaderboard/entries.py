@@ -255,8 +255,9 @@ def read_entry(file: Path) -> Entry | None:
         except ProfileError as error:
             field = error.field or PROFILE_KEY
             raise EntryError(file, sanitize(str(error), 500), subset, field) from error
-        run = score["position_run"]
-        subsets[subset] = SubsetResult(model, revision, task, subset, values, run, file)
+        subsets[subset] = SubsetResult(
+            model, revision, task, subset, values, score["position_run"], file
+        )
     return Entry(model, revision, task, file, list(subsets.values()), data, meta)
 
 
@@ -320,11 +321,11 @@ def future_problems(entry: Entry) -> Iterator[EntryProblem]:
     """Yield a problem if the date of a result is in the future."""
     date = entry.data.get("date")
     if isinstance(date, int | float) and date > time.time() + CLOCK_SKEW:
-        message = (
+        yield entry.problem(
             f"is {sanitize(date)}, which is in the future. Run the task again on a computer "
-            "whose clock is correct"
+            "whose clock is correct",
+            "date",
         )
-        yield entry.problem(message, "date")
 
 
 def _protocol_problems(entry: Entry) -> Iterator[EntryProblem]:

@@ -325,7 +325,6 @@ def open_results(results: str, patterns: list[str] = FILES) -> Iterator[OpenResu
 
 
 def _copy_repository(name: str, patterns: list[str], folder: Path) -> str | None:
-    """Copy the matching files of a dataset repository to an empty folder; return the commit."""
     hub = HuggingFaceHub()
     try:
         with hub.translate_errors("dataset", name):

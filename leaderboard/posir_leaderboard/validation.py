@@ -146,7 +146,6 @@ def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProb
 def _subset_problems(
     entry: Entry, task: type[PositionTask], result: SubsetResult, scores: Scores
 ) -> Iterator[Problem]:
-    """Yield the problems with a subset."""
     revision = result.run.get(REVISION_KEY)
     pinned = task.metadata.dataset["revision"]
     if check_revision(revision, entry.data.get("dataset_revision"), pinned):
@@ -307,7 +306,6 @@ def _score_problems(
 
 
 def _nauc_problems(scores: Scores) -> Iterator[Problem]:
-    """Yield impossible nAUC values, and scores that differ from a synonym."""
     for name, value in scores.items():
         if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
             yield name, f"is {sanitize(value)}; nAUC is a number of at most 1, or NaN"

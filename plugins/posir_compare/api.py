@@ -299,5 +299,4 @@ def _choose_runs(
             for run in selected
         ]
     all_results = chain.from_iterable(by_source)
-    plain_tasks = {result.task for result in all_results if not is_comparable(result)}
-    return selected, sorted(plain_tasks)
+    return selected, sorted({result.task for result in all_results if not is_comparable(result)})

@@ -387,7 +387,6 @@ def _count_sides(rows: Sequence[ChangeRow], limits: Iterable[Limit]) -> int:
 
 
 def _tabulate_gate(limits: Sequence[TestedLimit], title: str, level: float, command: str) -> Table:
-    """Tabulate the tested limits, titled by the verdict."""
     rows = [
         {
             "Verdict": Label(limit.verdict.value, TONES[limit.verdict]),

@@ -83,8 +83,11 @@ def build_latex_tables(
         task_rows = [row for row in rows if row.task == task and row.queries]
         if task_rows:
             data = f"{task}, data revision {', '.join(sorted(task_revisions))}"
-            title = f"nDCG@10 (x 100) and position effect on {data}."
-            yield replace(_tabulate_models(task_rows), title=title, notes=(LATEX_NOTE,))
+            yield replace(
+                _tabulate_models(task_rows),
+                title=f"nDCG@10 (x 100) and position effect on {data}.",
+                notes=(LATEX_NOTE,),
+            )
 
 
 def _tabulate_models(rows: Sequence[ReportRow]) -> Table:
