@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +19,7 @@ from posir_tasks.display.presentation import Result
 
 if TYPE_CHECKING:
     from posir_leaderboard.entries import Entry, EntryProblem
-    from posir_leaderboard.submission import Commit
+    from posir_leaderboard.submission import Commit, HuggingFaceHub
 
 #: Default folder of the site.
 SITE = Path("leaderboard-site")
@@ -56,18 +57,19 @@ def leaderboard_build(
         >>> import posir
         >>> print(posir.leaderboard_build(results="results"))  # doctest: +SKIP
     """
-    from posir_leaderboard.submission import is_repository, open_results
+    from posir_leaderboard.submission import open_results
 
     source = str(results)
-    site = Path(output)
     with open_results(source) as source_results:
         from posir_leaderboard.board.build import build_site
         from posir_tasks.base.files import cache_folder
 
-        repository = source if is_repository(source) else None
-        statistics = [Path(file) for file in to_list(stats)]
+        repository = source_results.repository
+        statistics = map(Path, to_list(stats))
         cache = cache_folder() / "board"
-        outcome = build_site(source_results.folder, site, cache, repository, url, statistics)
+        outcome = build_site(
+            source_results.folder, Path(output), cache, repository, url, statistics
+        )
     remarks = {
         "excluded": [source_results.rename(str(problem)) for problem in outcome.problems],
         "model not looked up": outcome.unchecked,
@@ -88,9 +90,9 @@ def leaderboard_build(
             f"{shlex.quote(source)}"
         )
     summary = (
-        f"{site}: {pluralize(outcome.models, 'model')}; {pluralize(outcome.results, 'result')}, "
+        f"{output}: {pluralize(outcome.models, 'model')}; {pluralize(outcome.results, 'result')}, "
         f"{outcome.scored:,} of them newly scored; {pluralize(outcome.changed_files, 'file')} "
-        f"changed. View it: posir leaderboard serve --site {site}"
+        f"changed. View it: posir leaderboard serve --site {output}"
     )
     return Result(
         title=summary,
@@ -127,7 +129,6 @@ def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Resul
     from posir_leaderboard.submission import (
         Commit,
         HuggingFaceHub,
-        is_repository,
         open_results,
         upload,
     )
@@ -136,21 +137,20 @@ def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Resul
     source = str(results)
     names = to_list(tasks)
     with open_results(source, [PINS]) as source_results:
-        is_remote = is_repository(source)
-        pins = dict(read_pins(source_results.folder, source if is_remote else None) or {})
-        for task in names:
-            pins[task] = compute_pin(task)
-        if is_remote:
+        file = source_results.folder / PINS
+        pins = read_pins(source_results.folder, source_results.repository) or {}
+        pins |= {task: compute_pin(task) for task in names}
+        write_text(file, format_pins(pins))
+        location = f"{file}: {pluralize(len(pins), 'task')} pinned"
+        if source_results.repository:
             title = f"Pin the data of {', '.join(names)}"
-            content = {PINS: format_pins(pins).encode()}
-            commit = Commit("dataset", source, content, title, title, source_results.commit)
+            commit = Commit(
+                "dataset", source, {PINS: file.read_bytes()}, title, title, source_results.commit
+            )
             location = upload(commit, HuggingFaceHub(direct=True)).location
-        else:
-            file = source_results.folder / PINS
-            write_text(file, format_pins(pins))
-            location = f"{file}: {pluralize(len(pins), 'task')} pinned"
-    rows = [{"task": task, "results": source} for task in names]
-    return Result(title="Pins", rows=rows, footer=(location,))
+    return Result(
+        title="Pins", rows=[{"task": task, "results": source} for task in names], footer=(location,)
+    )
 
 
 @public()
@@ -253,8 +253,9 @@ def submit(
             "--repo is missing. Give the leaderboard's dataset repository, owner/name; or only "
             "check with --dry-run, or write a --model-card."
         )
-    read_entries = check if repo or dry_run else find_entries
-    entries, problems = read_entries([Path(folder) for folder in to_list(results)])
+    entries, problems = find_entries(map(Path, to_list(results)))
+    if repo or dry_run:
+        problems += _validate(entries)
     if problems and not dry_run:
         lines = [*map(str, problems), f"Problems: {len(problems)}; nothing was sent."]
         raise PosirError("\n".join(lines))
@@ -284,27 +285,21 @@ def submit(
     uploads = [(submission, hub)]
     if eval_results:
         uploads.append((build_eval_results(entries, hub.url(submission)), HuggingFaceHub()))
+    if dry_run:
+        lines = [line for commit, hub in uploads for line in _describe_commit(commit, hub)]
+        return Result(title=title, footer=lines, warnings=[counts, "nothing was sent (--dry-run)"])
     lines = []
     for commit, hub in uploads:
-        if dry_run:
-            lines += _describe_commit(commit, direct=hub.direct)
-            continue
         try:
-            result = upload(commit, hub, report=_report)
+            lines.append(upload(commit, hub, report=_report).describe(commit))
         except PosirError as error:
             # Also report the commits that were already sent.
             raise PosirError("\n".join([*lines, str(error)])) from error
-        outcome = "nothing was sent, the files are already there"
-        if result.sent:
-            outcome = f"sent {pluralize(len(commit.files), 'file')}"
-        lines.append(f"{commit.repository}: {outcome}: {result.location}")
-    warnings = [counts, "nothing was sent (--dry-run)"] if dry_run else []
-    return Result(title=title, footer=lines, warnings=warnings)
+    return Result(title=title, footer=lines)
 
 
-def _describe_commit(commit: Commit, *, direct: bool) -> Iterator[str]:
-    """Describe a commit and its files for a dry run."""
-    method = "one commit to the main branch" if direct else "one commit in one pull request"
+def _describe_commit(commit: Commit, hub: HuggingFaceHub) -> Iterator[str]:
+    method = "one commit to the main branch" if hub.direct else "one commit in one pull request"
     yield f"{commit.repository}, {method}: {commit.title}"
     for path, body in commit.files.items():
         yield f"  {path}  {len(body):,} bytes"
@@ -328,60 +323,52 @@ def _report(text: str) -> None:
     print(sanitize(text, None), file=sys.stderr)
 
 
-def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
-    """Read and check all entries below folders; return entries and problems."""
-    entries, unreadable = find_entries(folders)
-    return entries, [*unreadable, *_validate(entries)]
-
-
-def find_entries(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
+def find_entries(folders: Iterable[Path]) -> tuple[list[Entry], list[EntryProblem]]:
     """Read every file below folders once; return the entries, and the problems with other files."""
     from posir_leaderboard.entries import entry_files, read_entries
 
     entries: dict[Path, Entry] = {}
-    # Dictionaries are ordered sets here.
-    problems: dict[EntryProblem, None] = {}
-    experiments: dict[Path, None] = {}
+    problems: list[EntryProblem] = []
+    experiments: list[Path] = []
     explanation = (
         "results with settings that are neither the model's own nor a protocol (in `experiments`) "
         "cannot be submitted"
     )
     for folder in folders:
         folder_entries, folder_problems = read_entries(folder)
-        folder_experiments = dict.fromkeys(entry_files(folder, experiments=True))
+        folder_experiments = list(entry_files(folder, experiments=True))
         if not (folder_entries or folder_problems):
             missing = "no result with a position profile below it"
             reason = explanation if folder_experiments else missing
             raise PosirError(f"{folder}: {reason}. Give the --output-folder of `mteb run`.")
         entries |= {entry.file: entry for entry in folder_entries}
-        problems |= dict.fromkeys(folder_problems)
-        experiments |= folder_experiments
+        problems += folder_problems
+        experiments += folder_experiments
     if experiments:
-        first = sanitize(str(next(iter(experiments))), 300)
-        _report(f"skipped: {pluralize(len(experiments), 'result')}, first {first}: {explanation}")
-    return list(entries.values()), list(problems)
+        count = pluralize(len(set(experiments)), "result")
+        _report(f"skipped: {count}, first {sanitize(str(experiments[0]), 300)}: {explanation}")
+    # Folders may overlap.
+    return list(entries.values()), list(dict.fromkeys(problems))
 
 
 def _validate(entries: Sequence[Entry]) -> Iterator[EntryProblem]:
-    """Yield problems with the data, scores and models of entries."""
     if not entries:
         return
     # Tasks import mteb, which takes seconds.
     with track("Loading mteb", delay=BRIEF_SECONDS):
-        from posir_leaderboard.identity import identify_models
+        from posir_leaderboard.identity import identify_models, list_unchecked
         from posir_leaderboard.validation import validate_entry
         from posir_tasks.base.files import cache_folder
         from posir_tasks.models.references import model_origin
 
     # Sorted by task, so that each dataset is read once.
-    for entry in sorted(entries, key=lambda entry: entry.task):
+    for entry in sorted(entries, key=attrgetter("task")):
         yield from validate_entry(entry)
     public = [entry for entry in entries if not model_origin(entry.model)]
     models = [(entry.model, entry.revision) for entry in public]
     identities = identify_models(models, cache_folder() / "board" / "models")
-    for (name, revision), identity in identities.items():
-        if identity.unchecked:
-            _report(f"model not looked up: {name}, {revision}: {identity.unchecked}")
+    for line in list_unchecked(identities):
+        _report(f"model not looked up: {line}")
     for entry in public:
         if problem := identities[entry.model, entry.revision].problem:
             yield entry.problem(f"{entry.model} {problem}", "name")

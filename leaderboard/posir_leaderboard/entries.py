@@ -6,7 +6,8 @@ that leaves its folder or impersonates another model. `validation` checks the sc
 
 import re
 import time
-from collections.abc import Hashable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -137,7 +138,7 @@ class Entry:
     revision: str
     task: str
     file: Path
-    subsets: tuple[SubsetResult, ...]
+    subsets: Sequence[SubsetResult]
     """At least one result, in the order of the file, without duplicate subsets."""
     data: Mapping[str, Any]
     """The content of the file, unchecked except for the fields above."""
@@ -201,17 +202,16 @@ def entry_files(folder: Path, *, experiments: bool = False) -> Iterator[Path]:
     root = folder.resolve()
     for file in sorted(skip_clone(root, root.rglob("*.json"))):
         is_placed = "__" in file.parent.parent.name or file.with_name(META_FILE).exists()
-        if file.name != META_FILE and is_placed:
-            is_experiment = find_experiment(file) is not None and find_paper(file) is None
-            if is_experiment == experiments:
-                yield file
+        is_experiment = find_experiment(file) is not None and find_paper(file) is None
+        if file.name != META_FILE and is_placed and is_experiment == experiments:
+            yield file
 
 
 def find_duplicates(keys: Mapping[Path, Hashable]) -> list[list[Path]]:
     """Group files that share a key with another file."""
-    files: dict[Hashable, list[Path]] = {}
+    files = defaultdict[Hashable, list[Path]](list)
     for file, key in keys.items():
-        files.setdefault(key, []).append(file)
+        files[key].append(file)
     return [same for same in files.values() if len(same) > 1]
 
 
@@ -255,9 +255,10 @@ def read_entry(file: Path) -> Entry | None:
         except ProfileError as error:
             field = error.field or PROFILE_KEY
             raise EntryError(file, sanitize(str(error), 500), subset, field) from error
-        run = score["position_run"]
-        subsets[subset] = SubsetResult(model, revision, task, subset, values, run, file)
-    return Entry(model, revision, task, file, tuple(subsets.values()), data, meta)
+        subsets[subset] = SubsetResult(
+            model, revision, task, subset, values, score["position_run"], file
+        )
+    return Entry(model, revision, task, file, list(subsets.values()), data, meta)
 
 
 def _read_shape(shape: type[JsonShape], file: Path) -> Any:
@@ -303,7 +304,7 @@ def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
     task = find_task(entry.task)
     recorded = entry.data.get("dataset_revision")
     for result in entry.subsets:
-        if not all(DIGEST.fullmatch(part) for part in (result.data.corpus, result.data.queries)):
+        if not (DIGEST.fullmatch(result.data.corpus) and DIGEST.fullmatch(result.data.queries)):
             message = (
                 "must have the digests 'corpus' and 'queries' of 16 hexadecimal digits each; run "
                 "the task again"
@@ -320,11 +321,11 @@ def future_problems(entry: Entry) -> Iterator[EntryProblem]:
     """Yield a problem if the date of a result is in the future."""
     date = entry.data.get("date")
     if isinstance(date, int | float) and date > time.time() + CLOCK_SKEW:
-        message = (
+        yield entry.problem(
             f"is {sanitize(date)}, which is in the future. Run the task again on a computer "
-            "whose clock is correct"
+            "whose clock is correct",
+            "date",
         )
-        yield entry.problem(message, "date")
 
 
 def _protocol_problems(entry: Entry) -> Iterator[EntryProblem]:
@@ -359,7 +360,7 @@ def check_revision(revision: object, recorded: object, pinned: str) -> str | Non
         The problem, or None.
     """
     is_fixed = COMMIT.fullmatch(pinned) or pinned.isdigit()
-    is_valid = revision == pinned if is_fixed else _is_commit(revision)
+    is_valid = revision == pinned if is_fixed else COMMIT.fullmatch(str(revision))
     if not is_valid:
         allowed = pinned if is_fixed else "a commit of the dataset on the Hub"
         return (
@@ -369,7 +370,3 @@ def check_revision(revision: object, recorded: object, pinned: str) -> str | Non
     if recorded not in (pinned, revision):
         return f"is {sanitize(revision)}, but the file's dataset_revision is {sanitize(recorded)}"
     return None
-
-
-def _is_commit(revision: object) -> bool:
-    return isinstance(revision, str) and COMMIT.fullmatch(revision) is not None

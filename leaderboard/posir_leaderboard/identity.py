@@ -27,6 +27,8 @@ from posir_tasks.base.wording import sanitize
 from posir_tasks.models.hub import TIMEOUT, find_hub_problem, is_downloaded
 from posir_tasks.models.registry import plugin_resolvers
 
+#: Identities by name and revision of the model.
+Identities = Mapping[tuple[str, str], "Identity"]
 #: Fields of a description.
 FIELDS = (
     "model_type",
@@ -51,9 +53,16 @@ class Identity:
     """Description in the form of mteb's `model_meta.json`; empty if unknown."""
 
 
-def identify_models(
-    models: Iterable[tuple[str, str]], cache: Path
-) -> dict[tuple[str, str], Identity]:
+def list_unchecked(identities: Identities) -> list[str]:
+    """List the models that could not be looked up, with the reason."""
+    return [
+        f"{name}, {revision}: {identity.unchecked}"
+        for (name, revision), identity in identities.items()
+        if identity.unchecked
+    ]
+
+
+def identify_models(models: Iterable[tuple[str, str]], cache: Path) -> Identities:
     """Look up models by name and revision.
 
     The Hub's answers are cached permanently, since a commit does not change. If the Hub cannot be
@@ -65,7 +74,7 @@ def identify_models(
     """
     registered = MODEL_REGISTRY.resolve()
     spellings = {name.casefold(): name for name in registered}
-    identities: dict[tuple[str, str], Identity] = {}
+    identities = {}
     find_problem = lru_cache(find_hub_problem)
     for name, revision in dict.fromkeys(models):
         identity = None

@@ -26,7 +26,7 @@ from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.repository import check_repository_name
 from posir_tasks.models.connection import read_retry_after
-from posir_tasks.results import EXPERIMENTS, META_FILE, NAN_PREFIX
+from posir_tasks.results import META_FILE, NAN_PREFIX
 from posir_tasks.tasks.catalog import find_task
 from posir_tasks.values.profile import pool
 from posir_tasks.values.result_schema import REFERENCE_KEY, RUN_KEY, round_floats
@@ -68,7 +68,7 @@ ADVICE = {
     413: "The files exceed the Hub's limit for one commit.",
 }
 #: Format string for the command that creates a results repository.
-CREATION = "A new leaderboard starts with: hf repos create %s --type dataset"
+CREATION = " A new leaderboard starts with: hf repos create %s --type dataset"
 
 
 class HubError(PosirError):
@@ -99,11 +99,6 @@ class Commit:
     """If given, a direct commit is refused unless this is the latest commit of the repository."""
 
     @property
-    def dataset(self) -> str:
-        """Name of a dataset repository; empty for a model's repository."""
-        return self.name if self.kind == "dataset" else ""
-
-    @property
     def repository(self) -> str:
         """Kind and name of the repository for messages."""
         return f"{self.kind} {self.name}"
@@ -125,6 +120,13 @@ class UploadResult:
     """True if this run sent the files, False if the repository already had them."""
     location: str
     """The pull request or commit with the files, and its address."""
+
+    def describe(self, commit: Commit) -> str:
+        """Describe what became of a commit."""
+        outcome = "nothing was sent, the files are already there"
+        if self.sent:
+            outcome = f"sent {pluralize(len(commit.files), 'file')}"
+        return f"{commit.repository}: {outcome}: {self.location}"
 
 
 class HuggingFaceHub:
@@ -153,7 +155,7 @@ class HuggingFaceHub:
     def send(self, commit: Commit) -> UploadResult:
         """Send a commit. A direct one fails with `RetryableError` after a concurrent commit."""
         if self.direct:
-            with self.translate_errors(commit.repository, commit.dataset):
+            with self.translate_errors(commit.kind, commit.name):
                 head = self.api.repo_info(commit.name, repo_type=commit.kind, revision=MAIN).sha
             if commit.parent not in (None, head):
                 raise HubError(
@@ -169,14 +171,14 @@ class HuggingFaceHub:
         oldest = min(self._find_oldest(commit) or request, request)
         if oldest != request:
             comment = f"The same as #{oldest[0]}, which was opened first."
-            with self.translate_errors(commit.repository):
+            with self.translate_errors(commit.kind, commit.name):
                 self.api.change_discussion_status(
                     commit.name, request[0], "closed", comment=comment, repo_type=commit.kind
                 )
         return UploadResult(oldest == request, PULL_REQUEST % oldest)
 
     def _contains(self, commit: Commit, revision: str) -> bool:
-        with self.translate_errors(commit.repository, commit.dataset):
+        with self.translate_errors(commit.kind, commit.name):
             infos = self.api.get_paths_info(
                 commit.name, list(commit.files), revision=revision, repo_type=commit.kind
             )
@@ -193,7 +195,7 @@ class HuggingFaceHub:
         """Return number and address of the oldest open pull request with a commit's title and
         files.
         """
-        with self.translate_errors(commit.repository, commit.dataset):
+        with self.translate_errors(commit.kind, commit.name):
             requests = list(
                 self.api.get_repo_discussions(
                     commit.name,
@@ -210,16 +212,14 @@ class HuggingFaceHub:
         return min(same, default=None)
 
     def _create_commit(self, commit: Commit, **options: Any) -> CommitInfo:
-        if self._token and any(
-            self._token.encode() in content for content in commit.files.values()
-        ):
+        if self._token and self._token.encode() in b"".join(commit.files.values()):
             raise HubError(
                 f"{commit.repository}: a file contains your token; nothing was sent. Remove the "
                 "token from the results."
             )
         # Operations cannot be reused, even after a failure.
         operations = [CommitOperationAdd(path, content) for path, content in commit.files.items()]
-        with self.translate_errors(commit.repository):
+        with self.translate_errors(commit.kind, commit.name):
             info: CommitInfo = self.api.create_commit(
                 commit.name,
                 operations,
@@ -236,12 +236,8 @@ class HuggingFaceHub:
         return f"{self.api.endpoint}/{folder}{commit.name}"
 
     @contextmanager
-    def translate_errors(self, repository: str, dataset: str = "") -> Iterator[None]:
-        """Translate huggingface_hub's errors.
-
-        Args:
-            repository: Name of the repository in messages, such as `dataset owner/name`.
-            dataset: Name of a dataset repository that the user may have to create.
+    def translate_errors(self, kind: str, name: str) -> Iterator[None]:
+        """Translate huggingface_hub's errors about a repository of a kind, such as `dataset`.
 
         Raises:
             HubError: The Hub refused the request, or huggingface_hub did not send it.
@@ -250,7 +246,7 @@ class HuggingFaceHub:
         try:
             yield
         except (OfflineModeIsEnabled, HFValidationError) as error:
-            raise HubError(f"{repository}: {sanitize(error, 300)}") from None
+            raise HubError(f"{kind} {name}: {sanitize(error, 300)}") from None
         except UNANSWERED as error:
             # A download error stores the response in its cause.
             refusal = error if isinstance(error, HfHubHTTPError) else error.__cause__
@@ -263,10 +259,10 @@ class HuggingFaceHub:
             if status in RETRYABLE_STATUSES or status >= 500:
                 wait = read_retry_after(refusal.response.headers)
                 raise RetryableError(message, wait) from None
-            steps = [f"{repository}: {message}.", ADVICE.get(status, "")]
-            if dataset and status in UNKNOWN_STATUSES:
-                steps.append(CREATION % dataset)
-            raise HubError(" ".join(filter(None, steps))) from None
+            advice = ADVICE.get(status, "")
+            if kind == "dataset" and status in UNKNOWN_STATUSES:
+                advice += CREATION % name
+            raise HubError(f"{kind} {name}: {message}. {advice}".rstrip()) from None
 
 
 def _hash_content(content: bytes) -> tuple[str, str]:
@@ -289,20 +285,18 @@ def is_repository(results: str) -> bool:
 class OpenResults:
     """A folder of results, or a copy of a dataset repository."""
 
-    source: str
-    """The user's folder or repository."""
     folder: Path
     """The folder, or the temporary copy of the repository."""
+    repository: str | None = None
+    """Name of the repository; None for a folder."""
     commit: str | None = None
     """Commit of the repository; None for a folder or an empty repository."""
 
     def rename(self, text: str) -> str:
         """Replace the path of the copy by the name of the repository in a message."""
-        if str(self.folder) == self.source:
+        if self.repository is None:
             return text
-        return text.replace(f"{self.folder.resolve()}/", f"{self.source}: ").replace(
-            f"{self.folder}/", f"{self.source}: "
-        )
+        return text.replace(f"{self.folder}/", f"{self.repository}: ")
 
 
 @contextmanager
@@ -322,20 +316,18 @@ def open_results(results: str, patterns: list[str] = FILES) -> Iterator[OpenResu
                 f"{results}: no such folder. Give the --output-folder of `mteb run`, or ORG/NAME "
                 "on the Hub."
             )
-        yield OpenResults(results, Path(results))
+        yield OpenResults(Path(results))
         return
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "results"
+        copy = Path(folder).resolve() / "results"
         copy.mkdir()
-        yield OpenResults(results, copy, _copy_repository(results, patterns, copy))
+        yield OpenResults(copy, results, _copy_repository(results, patterns, copy))
 
 
 def _copy_repository(name: str, patterns: list[str], folder: Path) -> str | None:
-    """Copy the matching files of a dataset repository to an empty folder; return the commit."""
     hub = HuggingFaceHub()
-    repository = f"dataset {name}"
     try:
-        with hub.translate_errors(repository, name):
+        with hub.translate_errors("dataset", name):
             head = hub.api.dataset_info(name, revision=MAIN)
             files = [file.rfilename for file in head.siblings or ()]
             # huggingface_hub creates no snapshot without files.
@@ -346,7 +338,7 @@ def _copy_repository(name: str, patterns: list[str], folder: Path) -> str | None
             )
     except RetryableError as error:
         raise HubError(
-            f"{repository}: the Hub did not answer ({error}). Run the same command later."
+            f"dataset {name}: the Hub did not answer ({error}). Run the same command later."
         ) from None
     # The Hub's cache consists of links, which are refused in untrusted results.
     shutil.copytree(str(snapshot), folder, dirs_exist_ok=True)
@@ -363,7 +355,7 @@ def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
         message = "A pull request contains one model and revision. Give one of these folders:"
         raise PosirError("\n".join([message, *folders]))
     first = entries[0]
-    files = sorted((entry.file for entry in entries), key=lambda file: file.stem)
+    files = sorted(entry.file for entry in entries)
     tasks = "\n".join(f"- {file.stem}" for file in files)
     return Commit(
         "dataset",
@@ -382,26 +374,19 @@ def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
 def _read_public(file: Path) -> bytes:
     """Read a file, removing the names of local folders and servers."""
     content = file.read_bytes()
-    if f'"{REFERENCE_KEY}"'.encode() not in content:
+    if file.name == META_FILE or f'"{REFERENCE_KEY}"'.encode() not in content:
         return content
     result = read_json(file, nan_prefix=NAN_PREFIX)
-    is_changed = False
-    for entries in result.get("scores", {}).values():
+    for entries in result["scores"].values():
         for scores in entries:
-            run = scores.get(RUN_KEY, {})
-            is_changed |= REFERENCE_KEY in run
-            run.pop(REFERENCE_KEY, None)
-    return json.dumps(result, indent=2).encode() if is_changed else content
+            scores.get(RUN_KEY, {}).pop(REFERENCE_KEY, None)
+    return json.dumps(result, indent=2).encode()
 
 
 def _path_in_repository(entry: Entry, name: str) -> str:
-    folder = entry.file.parent
-    model = folder.parent.name
-    experiment = ""
-    if entry.paper is not None:
-        model = folder.parents[2].name
-        experiment = f"{EXPERIMENTS}/{folder.name}/"
-    return f"results/{model}/{entry.revision}/{experiment}{name}"
+    # `MODEL/REVISION`, for a protocol with `experiments/PROTOCOL`.
+    depth = 3 if entry.paper is None else 5
+    return "/".join(["results", *entry.file.parts[-depth:-1], name])
 
 
 def upload(

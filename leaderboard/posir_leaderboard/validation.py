@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +60,6 @@ from posir_tasks.values.result_schema import (
     DECIMALS,
     DIGEST_KEY,
     KEYS_KEY,
-    PROFILE_KEY,
     RANKS_KEY,
     READ_RANKS_KEY,
     REFERENCE_KEY,
@@ -99,6 +98,7 @@ MAX_PROBLEMS = 20
 #: A field and a message.
 Problem = tuple[str, str]
 Scores = Mapping[str, Any]
+Counts = dict[str, int]
 
 
 def validate_entry(entry: Entry) -> list[EntryProblem]:
@@ -111,31 +111,29 @@ def validate_entry(entry: Entry) -> list[EntryProblem]:
         message = "is not a task of posir; `posir tasks` lists them"
         return [entry.problem(message, "task_name")]
     problems = [*origin_problems(entry), *_file_problems(entry, task)]
-    scores = [scores for split in entry.data["scores"].values() for scores in split]
-    subsets = list(zip(entry.subsets, scores, strict=True))
-    for result, subset_scores in progress(subsets, f"Checking {entry.model}, {entry.task}"):
+    subsets = list(zip(entry.subsets, chain(*entry.data["scores"].values()), strict=True))
+    for result, scores in progress(subsets, f"Checking {entry.model}, {entry.task}"):
         if result.subset in task.metadata.hf_subsets:
-            faults = islice(_subset_problems(entry, task, result, subset_scores), MAX_PROBLEMS)
+            faults = islice(_subset_problems(entry, task, result, scores), MAX_PROBLEMS)
             problems += [entry.problem(text, field, result.subset) for field, text in faults]
     return problems
 
 
 def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProblem]:
     """Yield wrong splits, fields that mteb does not write, and missing and unknown subsets."""
-    splits = list(entry.data["scores"])
-    expected_splits = task.metadata.eval_splits
-    if set(splits) != set(expected_splits):
+    splits = entry.data["scores"].keys()
+    if splits != {*task.metadata.eval_splits}:
         message = (
             f"has the splits {sanitize(', '.join(splits))}; {entry.task} has "
-            f"{', '.join(expected_splits)}"
+            f"{', '.join(task.metadata.eval_splits)}"
         )
         yield entry.problem(message, "scores")
     fields = TaskResult.model_fields
-    for name in sorted(entry.data.keys() - fields.keys()):
+    for name in sorted(entry.data.keys() - fields):
         message = f"is not a field of mteb's results; these are {', '.join(fields)}"
         yield entry.problem(message, name)
     submitted = {result.subset for result in entry.subsets}
-    expected = set(task.metadata.hf_subsets)
+    expected = {*task.metadata.hf_subsets}
     if missing := sorted(expected - submitted):
         yield entry.problem(
             f"is partial: {len(submitted)} of {len(expected)} subsets. Run the missing ones: "
@@ -148,18 +146,12 @@ def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProb
 def _subset_problems(
     entry: Entry, task: type[PositionTask], result: SubsetResult, scores: Scores
 ) -> Iterator[Problem]:
-    """Yield the problems with a subset."""
     revision = result.run.get(REVISION_KEY)
     pinned = task.metadata.dataset["revision"]
     if check_revision(revision, entry.data.get("dataset_revision"), pinned):
         return  # already reported by `origin_problems`
-    axes = task.scheme.axes
-    if result.profile.axes.to_json() != axes.to_json():
-        yield f"{PROFILE_KEY}.axes", f"differ from the axes of the scheme {axes.scheme}"
-        return
-    tolerated = result.run.get(TOLERATED_KEY)
     # Only the corpus shows which queries were dropped for missing documents.
-    with_corpus = isinstance(tolerated, dict) and bool(tolerated.get(MISSING_DOCUMENTS))
+    with_corpus = MISSING_DOCUMENTS in result.run.get(TOLERATED_KEY, ())
     try:
         facts = subset_facts(task, result.subset, str(revision), with_corpus=with_corpus)
     except DataError as error:
@@ -275,19 +267,18 @@ def _score_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, scores: Scores
 ) -> Iterator[Problem]:
     """Yield every score that is missing, unknown or contradicts the profile."""
-    low, high = retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
+    bounds = retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
     unchecked = {name for name in scores if NAUC.fullmatch(name)} | UNCHECKED
     expected = {
-        **{name: (low[name], high[name]) for name in low},
+        **bounds,
         "hf_subset": result.subset,
         "languages": task.metadata.hf_subsets_to_langscripts[result.subset],
-        "main_score": low[task.metadata.main_score],
+        "main_score": bounds[task.metadata.main_score][0],
         **result.values.to_json(),
     }
     # Values of packed columns are compared above; the packed bytes depend on the zlib version.
-    for key in PACKED:
-        if key in scores:
-            expected[key] = {**scores[key], "schema": SCHEMA}
+    for key in scores.keys() & PACKED:
+        expected[key] = {**scores[key], "schema": SCHEMA}
     added = score_result(result.values).to_json(
         result.profile.positions, reserved_keys={*unchecked, *expected, RUN_KEY}
     )
@@ -301,7 +292,7 @@ def _score_problems(
             "corpus": corpus if DIGEST.fullmatch(corpus) else "16 hexadecimal digits",
             **facts.digest,
         },
-        TOLERATED_KEY: expected_tolerated(facts, result.run.get(TOLERATED_KEY)),
+        TOLERATED_KEY: expected_tolerated(facts, result.run.get(TOLERATED_KEY, {})),
         "missing_subsets": [],
         "top_k": max(task.k_values),
         SCORE_NAMES_KEY: sorted(added),
@@ -315,7 +306,6 @@ def _score_problems(
 
 
 def _nauc_problems(scores: Scores) -> Iterator[Problem]:
-    """Yield impossible nAUC values, and scores that differ from a synonym."""
     for name, value in scores.items():
         if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
             yield name, f"is {sanitize(value)}; nAUC is a number of at most 1, or NaN"
@@ -331,21 +321,16 @@ def _nauc_problems(scores: Scores) -> Iterator[Problem]:
                     )
 
 
-def expected_tolerated(facts: SubsetFacts, submitted: object) -> dict[str, int]:
+def expected_tolerated(facts: SubsetFacts, submitted: Counts) -> Counts:
     """Return the expected numbers of tolerated rows; an unread corpus may have any number."""
-    if "corpus" in facts.digest or not isinstance(submitted, dict):
-        return dict(facts.tolerated)
-    plausible = {
-        key: count
-        for key, count in submitted.items()
-        if key in CORPUS_KEYS and type(count) is int and count > 0
-    }
-    return {**plausible, **facts.tolerated}
+    unread_keys = () if "corpus" in facts.digest else CORPUS_KEYS
+    plausible = {key: count for key, count in submitted.items() if key in unread_keys and count > 0}
+    return plausible | facts.tolerated
 
 
 def retrieval_bounds(
     profile: PositionProfile, recall_at_20: Any, k_values: tuple[int, ...]
-) -> tuple[dict[str, float], dict[str, float]]:
+) -> dict[str, tuple[float, float]]:
     """Return the minimum and maximum of each of mteb's retrieval scores.
 
     A profile counts ranks 11 to 100 together. Recall@20, if plausible, gives the number of ranks
@@ -355,22 +340,23 @@ def retrieval_bounds(
     up_to_10 = int(counts[:DEPTH].sum())
     from_11_to_100 = int(counts[DEPTH])
     from_11_to_20 = 0
-    if isinstance(recall_at_20, float | int) and math.isfinite(recall_at_20):
+    if _is_number(recall_at_20) and math.isfinite(recall_at_20):
         up_to_20 = round(recall_at_20 * profile.queries)
         from_11_to_20 = min(max(up_to_20 - up_to_10, 0), from_11_to_100)
+    from_21_to_100 = from_11_to_100 - from_11_to_20
+    queries = [*counts[:DEPTH], from_11_to_20, from_21_to_100, counts[-1]]
     bounds = []
     for rank_to_20, rank_to_100 in ((20, 100), (11, 21)):
         # Rank 0 means that the document was not retrieved.
         ranks = [*range(1, DEPTH + 1), rank_to_20, rank_to_100, 0]
-        from_21_to_100 = from_11_to_100 - from_11_to_20
-        queries = [*counts[:DEPTH], from_11_to_20, from_21_to_100, counts[-1]]
         ranked = RankedQueries(np.repeat(ranks, queries), confidence={})
         bounds.append(compute_retrieval_scores(ranked, k_values))
-    return bounds[0], bounds[1]
+    low, high = bounds
+    return {name: (low[name], high[name]) for name in low}
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, float | int) and not isinstance(value, bool)
+    return type(value) in (float, int)
 
 
 def _find_differences(expected: Any, actual: Any, field: str = "") -> Iterator[Problem]:
@@ -414,7 +400,7 @@ class SubsetFacts:
     """Facts derived from a subset's data."""
 
     evidence: Evidence
-    tolerated: Mapping[str, int]
+    tolerated: Counts
     """Number of tolerated rows by rule, including corpus rows if the corpus was read."""
     digest: Mapping[str, str]
     """Digests of `queries` and, if it was read, `corpus`."""
@@ -431,12 +417,12 @@ def subset_facts(
     Args:
         task: The task.
         subset: The subset.
-        revision: A commit on the Hub, or the version of packaged data; ignored for data in a folder
+        revision: A commit on the Hub; ignored for packaged data, and for data in a folder
             `POSIR_DATA`.
         with_corpus: Also read PosIR's corpora, which are gigabytes of text.
 
     Raises:
-        DataError: The data cannot be read, or this version of posir packages another revision.
+        DataError: The data cannot be read.
     """
     from posir_tasks.tasks.nano import NanoTask
     from posir_tasks.tasks.posir import PosirTask
@@ -444,20 +430,14 @@ def subset_facts(
 
     if issubclass(task, PosirTask | PosqTask):
         check_environment()
-        folder = data_folder()
         repository: Repository = HubRepository(task.repo_id, revision)
-        if folder is not None:
+        if folder := data_folder():
             repository = LocalRepository(folder / folder_name(task.repo_id))
         if issubclass(task, PosirTask) and not (issubclass(task, NanoTask) or with_corpus):
             return _posir_facts(repository, f"{task.language.code}/{subset}")
         data = task().read_subset(subset, repository)
     else:
         data = task().read_subset(subset)
-        if data.revision != revision:
-            raise DataError(
-                f"{task.metadata.name}: this version of posir has revision {data.revision}, not "
-                f"{revision}."
-            )
     return SubsetFacts(
         data.evidence,
         data.tolerated,

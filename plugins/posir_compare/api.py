@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -62,15 +62,7 @@ class Comparison(Result):
     """Changes of models from a baseline, by task, length and metric."""
 
     rows: Sequence[ChangeRow]
-    skipped: tuple[str, ...]
-    """Sentences about skipped pairs and subsets, and about unpaired results."""
-    gaps: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Reasons for missing or incomplete comparisons, by model and task."""
-
-    @property
-    def baseline(self) -> str:
-        """Name of the baseline model."""
-        return self.rows[0].subject.baseline
+    comparison: ModelComparison
 
     def check(
         self,
@@ -94,7 +86,12 @@ class Comparison(Result):
             PosirError: A limit is malformed.
         """
         return check_limits(
-            self.rows, limits, lengths, strict=strict, gaps=self.gaps, notes=self.skipped
+            self.rows,
+            limits,
+            lengths,
+            strict=strict,
+            gaps=self.comparison.gaps,
+            notes=self.comparison.notes,
         )
 
     def records(self) -> list[dict[str, Any]]:
@@ -111,8 +108,7 @@ def _present(comparison: ModelComparison, *, full: bool, hint: str = "") -> Comp
     return Comparison(
         title=title,
         rows=comparison.rows,
-        skipped=comparison.notes,
-        gaps=comparison.gaps,
+        comparison=comparison,
         values=lambda: {
             "baseline": comparison.rows[0].subject.baseline,
             "comparisons": [list_columns(row) for row in comparison.rows],
@@ -303,5 +299,4 @@ def _choose_runs(
             for run in selected
         ]
     all_results = chain.from_iterable(by_source)
-    plain_tasks = {result.task for result in all_results if not is_comparable(result)}
-    return selected, sorted(plain_tasks)
+    return selected, sorted({result.task for result in all_results if not is_comparable(result)})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from posir_compare.pairing import CommonResults, Pair, find_common_judged, find_common_results
+from posir_compare.pairing import CommonResults, Pair, find_common_results
 from posir_significance.analysis import GroupAnalysis, analyze, analyze_places
 from posir_significance.changes import compare_groups, compare_judged
 from posir_significance.decision import DEFAULT_MARGINS, Margins, compute_length_level, decide
@@ -62,16 +62,19 @@ def list_columns(row: ChangeRow) -> dict[str, Any]:
     }
 
 
+#: Reasons for missing or incomplete comparisons, by model and task.
+Gaps = dict[tuple[str, str], str]
+
+
 @dataclass(frozen=True)
 class ModelComparison:
     """The rows of all pairs, with notes."""
 
-    rows: tuple[ChangeRow, ...]
-    notes: tuple[str, ...]
+    rows: Sequence[ChangeRow]
+    notes: Sequence[str]
     """Sentences about skipped pairs and subsets, and about unpaired results."""
-    gaps: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Reasons for missing or incomplete comparisons, by model and task."""
-    common: tuple[tuple[Pair, CommonResults], ...] = field(default=(), repr=False, compare=False)
+    gaps: Gaps = field(default_factory=dict)
+    common: Sequence[tuple[Pair, CommonResults]] = ()
     """Pairs with common queries and their results on them."""
 
 
@@ -92,9 +95,9 @@ def compare_pairs(
     """
     rows: list[ChangeRow] = []
     judged_rows: list[ChangeRow] = []
-    common: list[tuple[Pair, CommonResults]] = []
+    common = []
     notes: list[str] = []
-    gaps: dict[tuple[str, str], str] = {}
+    gaps = Gaps()
     for pair in progress(pairs, "Comparing"):
         key = (pair.b.label, pair.task)
         try:
@@ -115,26 +118,22 @@ def compare_pairs(
     rows += judged_rows
     if not rows:
         raise PosirError("There is nothing to compare. " + " ".join(notes))
-    rows = _select_lengths(rows, lengths)
-    return ModelComparison(tuple(rows), tuple(notes), gaps, tuple(common))
+    return ModelComparison(_select_lengths(rows, lengths), notes, gaps, common)
 
 
 def _select_lengths(rows: Sequence[ChangeRow], lengths: Collection[str]) -> list[ChangeRow]:
     """Select the rows of lengths, by default all; raise PosirError for a length without rows."""
     available = {row.subject.length.casefold(): row.subject.length for row in rows}
     names = {name.casefold(): name for name in lengths}
-    for key, name in names.items():
-        if key not in available:
-            raise PosirError(
-                f"--lengths {name}: no queries of this length. Choose from "
-                f"{', '.join(available.values())}."
-            )
+    for key in names.keys() - available:
+        raise PosirError(
+            f"--lengths {names[key]}: no queries of this length. Choose from "
+            f"{', '.join(available.values())}."
+        )
     return [row for row in rows if not names or row.subject.length.casefold() in names]
 
 
-def _note_missing_tasks(
-    pairs: Sequence[Pair], notes: list[str], gaps: dict[tuple[str, str], str]
-) -> None:
+def _note_missing_tasks(pairs: Sequence[Pair], notes: list[str], gaps: Gaps) -> None:
     """Add a note for each run without results on the other run's tasks, and a gap for each task
     without results of a model.
     """
@@ -149,16 +148,20 @@ def _note_missing_tasks(
 
 
 def _compare_judged_pair(
-    pair: Pair, margins: Margins, notes: list[str], gaps: dict[tuple[str, str], str]
+    pair: Pair, margins: Margins, notes: list[str], gaps: Gaps
 ) -> list[ChangeRow]:
     """Compare a pair on all judged queries in common subsets, with a row per metric; note all other
     subsets.
     """
     first = pair.a.judged(pair.task)
     second = pair.b.judged(pair.task)
-    common_subsets = find_common_judged(pair)
-    skipped_subsets = sorted((first.keys() | second.keys()) - {*common_subsets})
-    if skipped_subsets:
+    common_subsets = [
+        subset
+        for subset in sorted(first.keys() & second.keys())
+        if first[subset].values.digests == second[subset].values.digests
+        and not first[subset].data.differing_parts(second[subset].data)
+    ]
+    if skipped_subsets := sorted((first.keys() | second.keys()).difference(common_subsets)):
         note = (
             f"{pair}, judged queries: skipped subsets that only one has, or whose corpus, "
             f"judgments or clusters differ: {', '.join(skipped_subsets)}."
@@ -180,12 +183,15 @@ def _compare_judged_pair(
         method=f"judged queries, paired by {a.clusters}",
         is_judged=True,
     )
-    rows = []
-    for metric, change in compare_judged(a, b, margins).items():
-        first_mean = estimate_judged(a, metric.key)
-        second_mean = estimate_judged(b, metric.key)
-        rows.append(replace(change, a=first_mean, b=second_mean, subject=subject))
-    return rows
+    return [
+        replace(
+            change,
+            a=estimate_judged(a, metric.key),
+            b=estimate_judged(b, metric.key),
+            subject=subject,
+        )
+        for metric, change in compare_judged(a, b, margins).items()
+    ]
 
 
 def compare_pair(
@@ -204,10 +210,9 @@ def compare_pair(
     axes = common.a.profile.axes
     titles = dict(zip(axes.lengths, axes.length_titles, strict=True))
     # A single length bucket has no group.
-    names = (ALL, *axes.lengths)[: len(first.groups)]
     groups = {
         name: (a, b)
-        for name, a, b in zip(names, first.groups, second.groups, strict=True)
+        for name, a, b in zip((ALL, *axes.lengths), first.groups, second.groups, strict=False)
         if a.queries
     }
     selected = {name.casefold() for name in lengths or groups} - {ALL}

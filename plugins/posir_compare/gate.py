@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from posir_compare.comparison import FORMATS
@@ -53,6 +54,13 @@ LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+(\.\d
 EXAMPLE = "'ndcg_at_10 < -1' or 'position_effect > 5'"
 #: Metrics that a limit can name, by key.
 LIMITED_METRICS = {metric.key: metric for metric in (*POSITION_METRICS, *JUDGED_METRICS)}
+#: Note on the table of a gate, by command.
+NOTES = {
+    "compare": "Change: model minus baseline, with its {level} interval. Two equal models fail in "
+    "at most 5% of all cases.",
+    "report": "Score: with its {level} interval. A model whose true scores are at their limits "
+    "fails in at most 5% of all cases.",
+}
 logger = logging.getLogger(__name__)
 
 
@@ -153,8 +161,7 @@ def _build_mean_row(metric: Metric, subject: ChangeSubject, mean: MeanEstimate |
 
 
 def _build_row(metric: Metric, subject: ChangeSubject, score: Difference | None) -> ChangeRow:
-    is_few = subject.documents < MIN_DOCUMENTS
-    reason = Reason.FEW_DOCUMENTS if is_few else None
+    reason = Reason.FEW_DOCUMENTS if subject.documents < MIN_DOCUMENTS else None
     return ChangeRow(metric, None, estimate=score, reason=reason, subject=subject)
 
 
@@ -192,22 +199,17 @@ class Limit:
         interval = estimate.interval_at(level) if estimate and estimate.interval_at else None
         verdict, reason = self.judge(row, interval, strict=strict)
         score = Estimate(estimate.value, interval) if estimate else None
-        result = self.report(verdict, describe_limit(reason, row), row.subject)
-        result = replace(result, queries=row.subject.queries)
-        if not row.subject.baseline:
-            return replace(result, b=score)
-        return replace(
-            result,
-            a=row.a,
-            b=row.b,
-            change=score,
-            state=row.state,
-            compared=format_change(row),
-            answer=describe_change(row),
-        )
+        subject = row.subject
+        numbers: dict[str, Any] = {"queries": subject.queries, "b": score}
+        if subject.baseline:
+            numbers |= {"a": row.a, "b": row.b, "change": score, "state": row.state}
+            numbers |= {"compared": format_change(row), "answer": describe_change(row)}
+        return self.report(verdict, describe_limit(reason, row), subject, **numbers)
 
-    def report(self, verdict: GateVerdict, reason: str, subject: ChangeSubject) -> TestedLimit:
-        """Build a verdict on the limit without numbers."""
+    def report(
+        self, verdict: GateVerdict, reason: str, subject: ChangeSubject, **numbers: Any
+    ) -> TestedLimit:
+        """Build a verdict on the limit with the given numbers."""
         return TestedLimit(
             verdict,
             self.text,
@@ -217,6 +219,7 @@ class Limit:
             subject.baseline,
             subject.model,
             reason=reason,
+            **numbers,
         )
 
 
@@ -336,17 +339,16 @@ def check_limits(
         raise PosirError(f"There is no limit to test. Give one, such as {EXAMPLE}.")
     names = sorted({length.casefold() for length in lengths})
     by_subject = defaultdict[tuple[str, str, str], list[ChangeRow]](list)
-    systems: dict[tuple[str, str], None] = {}
     baseline = ""
     for row in rows:
         subject = row.subject
         by_subject[subject.model, subject.task, subject.length.casefold()].append(row)
-        systems[subject.model, subject.task] = None
         baseline = subject.baseline
+    systems = dict.fromkeys([*(key[:2] for key in by_subject), *gaps])
     tested_rows = [row for key, group in by_subject.items() if key[2] in names for row in group]
     level = max(LEVEL, 1 - 2 * ALPHA / max(1, _count_sides(tested_rows, tests)))
     results = []
-    for limit, (model, task), length in product(tests, systems | dict.fromkeys(gaps), names):
+    for limit, (model, task), length in product(tests, systems, names):
         group = by_subject[model, task, length]
         gap = gaps.get((model, task))
         metric_rows = [row for row in group if row.metric is limit.metric]
@@ -385,8 +387,6 @@ def _count_sides(rows: Sequence[ChangeRow], limits: Iterable[Limit]) -> int:
 
 
 def _tabulate_gate(limits: Sequence[TestedLimit], title: str, level: float, command: str) -> Table:
-    """Tabulate the tested limits, titled by the verdict."""
-    models = {limit.model for limit in limits}
     rows = [
         {
             "Verdict": Label(limit.verdict.value, TONES[limit.verdict]),
@@ -403,16 +403,7 @@ def _tabulate_gate(limits: Sequence[TestedLimit], title: str, level: float, comm
         }
         for limit in limits
     ]
-    interval = f"with its {format_level(level)} interval"
-    note = (
-        f"Change: model minus baseline, {interval}. Two equal models fail in at most 5% of all "
-        "cases."
-    )
-    if command == "report":
-        note = (
-            f"Score: {interval}. A model whose true scores are at their limits fails in at most 5% "
-            "of all cases."
-        )
+    note = NOTES[command].format(level=format_level(level))
     table = Table(
         build_columns(
             rows[0],
@@ -424,7 +415,7 @@ def _tabulate_gate(limits: Sequence[TestedLimit], title: str, level: float, comm
         notes=(note,),
         keys=2,
     )
-    if len(models) < 2:
+    if len({limit.model for limit in limits}) < 2:
         table = table.without_columns(["Model"])
     return table.without_empty_columns()
 

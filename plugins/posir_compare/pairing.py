@@ -62,8 +62,8 @@ class CommonResults:
 
     a: ResultValues
     b: ResultValues
-    subsets: tuple[str, ...]
-    notes: tuple[str, ...]
+    subsets: Sequence[str]
+    notes: Sequence[str]
     """Notes on skipped subsets and on missing pairing."""
 
     @property
@@ -99,10 +99,10 @@ def find_common_results(pair: Pair) -> CommonResults:
     elif unmatched_subsets := sorted(a.keys() ^ b.keys()):
         reasons.append(f"skipped subsets that only one of them has: {', '.join(unmatched_subsets)}")
     if data_mismatches:
-        files = " and ".join(_name_file(results, data_mismatches) for results in (a, b))
         reasons.append(
             f"skipped subsets whose data differ ({' and '.join(data_parts)}): "
-            f"{', '.join(data_mismatches)} in {files}"
+            f"{', '.join(data_mismatches)} in {_name_file(a, data_mismatches)} and "
+            f"{_name_file(b, data_mismatches)}"
         )
     if query_mismatches:
         names = ", ".join(query_mismatches)
@@ -120,21 +120,9 @@ def find_common_results(pair: Pair) -> CommonResults:
             f"{pair}: compared without pairing. The two results are on different queries or "
             "documents."
         )
-    return CommonResults(first, second, tuple(common_subsets), tuple(notes))
+    return CommonResults(first, second, common_subsets, notes)
 
 
 def _name_file(results: Mapping[str, SubsetResult], subsets: Collection[str]) -> str:
     revision = combine_revisions(results[subset].data.revision for subset in subsets)
     return f"{results[min(subsets)].file} (data revision {revision})"
-
-
-def find_common_judged(pair: Pair) -> tuple[str, ...]:
-    """Find the subsets of a task for which both runs have results on the same judgments."""
-    a = pair.a.judged(pair.task)
-    b = pair.b.judged(pair.task)
-    common_subsets = []
-    for subset in sorted(a.keys() & b.keys()):
-        same_digests = a[subset].values.digests == b[subset].values.digests
-        if same_digests and not a[subset].data.differing_parts(b[subset].data):
-            common_subsets.append(subset)
-    return tuple(common_subsets)

@@ -68,8 +68,8 @@ def collect_runs(sources: Sequence[Sequence[StoredResult]]) -> list[ModelRun]:
     names = Counter(run_results[0].model for run_results in runs.values())
     model_runs = []
     for run_results in runs.values():
-        name = run_results[0].model
-        label = name if names[name] == 1 else f"{name} ({run_results[0].file.parent})"
+        first = run_results[0]
+        label = f"{first.model} ({first.file.parent})" if names[first.model] > 1 else first.model
         model_runs.append(ModelRun(label, run_results))
     return model_runs
 

@@ -157,7 +157,6 @@ def list_undecided(rows: Iterable[ChangeRow]) -> list[str]:
 
 
 def _tabulate_task(rows: Sequence[ChangeRow]) -> Table:
-    """Tabulate the changes over all lengths."""
     subject = rows[0].subject
     if subject.is_judged:
         return tabulate_scores(rows)
@@ -215,7 +214,6 @@ def _draw_systems(comparison: ModelComparison, models: Sequence[str]) -> Iterato
 
 
 def _overlay_models(comparison: ModelComparison, models: Sequence[str]) -> Iterator[DisplaySection]:
-    """Yield a chart with all curves for each task; `models` are short names."""
     short = dict(zip(list_models(comparison.rows), models, strict=True))
     by_task = defaultdict[str, dict[str, ResultValues]](dict)
     for pair, common in comparison.common:

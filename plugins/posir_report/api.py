@@ -141,7 +141,6 @@ def report(
 
 
 def _tabulate_scores() -> Result:
-    """List the keys of `--columns`."""
     defaults = list_default_columns()
     rows = []
     lines = []

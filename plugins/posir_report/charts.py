@@ -108,6 +108,10 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     return _add_frame(chart, summary, HEAT_MAP_MARKS, alt_text)
 
 
+#: Functions that draw a model's figures on a task.
+DRAW = {"curves": draw_curves, "heat-map": draw_heat_map}
+
+
 def _add_frame(
     chart: charts.LayeredChart, summary: TaskSummary, explanation: str, alt_text: str
 ) -> alt.VConcatChart:

@@ -126,7 +126,6 @@ def _identify(row: ReportRow | TaskSummary) -> Run:
 
 
 def _show_answer(title: str, row: ReportRow) -> DisplaySection:
-    """Show a model's answer on a task and the next commands, in text only."""
     commands = build_commands(row.findings, row.reference) if row.findings else ()
     answer = describe_answer(row.findings, row.task)
     return DisplaySection(title, (answer,), code="\n".join(commands), only=Medium.TEXT)

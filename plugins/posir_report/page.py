@@ -34,6 +34,8 @@ LATEX_NOTE = (
     "its document minus the same evidence in the last, moved by rotating the document; within the "
     "window: the same in texts that the model reads whole. Truncated: share of the evidence."
 )
+#: Titles of a model's figures on a task, drawn by `charts.DRAW`.
+FIGURES = {"curves": "Figures of {}", "heat-map": "{} by length and position"}
 #: Heading, key and format of scores over all lengths.
 LATEX_SCORES = (
     ("Position effect", "position_effect", format_points),
@@ -44,30 +46,18 @@ LATEX_SCORES = (
 
 def build_figure_sections(summary: TaskSummary, name: str) -> Iterator[DisplaySection]:
     """Yield a folded section for each of a model's figures on a task."""
-    if summary.profile.queries:
-        for title, draw in (
-            (f"Figures of {name}", _draw_curves),
-            (f"{name} by length and position", _draw_heat_map),
-        ):
-            deferred = partial(draw, summary, name)
-            yield DisplaySection(title, draw=deferred, folded=True, only=Medium.PAGE)
+    for figure, title in FIGURES.items() if summary.profile.queries else ():
+        draw = partial(_draw, figure, summary, name)
+        yield DisplaySection(title.format(name), draw=draw, folded=True, only=Medium.PAGE)
 
 
-def _draw_curves(summary: TaskSummary, label: str) -> Sequence[Figure]:
+def _draw(figure: str, summary: TaskSummary, label: str) -> Sequence[Figure]:
     # Altair takes a second to import.
-    from posir_report.charts import draw_curves
+    from posir_report.charts import DRAW
     from posir_tasks.display.figures import Figure
 
-    chart = draw_curves(summary, build_curve_cells(summary.values))
-    return [Figure("curves", summary.task, label, chart)]
-
-
-def _draw_heat_map(summary: TaskSummary, label: str) -> Sequence[Figure]:
-    from posir_report.charts import draw_heat_map
-    from posir_tasks.display.figures import Figure
-
-    chart = draw_heat_map(summary, build_curve_cells(summary.values))
-    return [Figure("heat-map", summary.task, label, chart)]
+    chart = DRAW[figure](summary, build_curve_cells(summary.values))
+    return [Figure(figure, summary.task, label, chart)]
 
 
 def describe_saved(file: Path) -> Iterator[str]:
@@ -93,8 +83,11 @@ def build_latex_tables(
         task_rows = [row for row in rows if row.task == task and row.queries]
         if task_rows:
             data = f"{task}, data revision {', '.join(sorted(task_revisions))}"
-            title = f"nDCG@10 (x 100) and position effect on {data}."
-            yield replace(_tabulate_models(task_rows), title=title, notes=(LATEX_NOTE,))
+            yield replace(
+                _tabulate_models(task_rows),
+                title=f"nDCG@10 (x 100) and position effect on {data}.",
+                notes=(LATEX_NOTE,),
+            )
 
 
 def _tabulate_models(rows: Sequence[ReportRow]) -> Table:

@@ -182,11 +182,9 @@ class Results(Result, Sequence[SubsetResult]):
 
     @cached_property
     def _files(self) -> dict[tuple[str, str], Path]:
-        """A result file of each model and revision."""
         return {identify_run(result)[:2]: result.file for result in self.subset_results}
 
     def _build_sections(self) -> Iterator[DisplaySection]:
-        """Yield the answers, every length with `full`, then judged queries."""
         if self.summaries:
             yield DisplaySection(title_findings(self.overall))
             rows = [*self.total_rows, *self.place_rows]
@@ -201,8 +199,9 @@ class Results(Result, Sequence[SubsetResult]):
         if self.full and self.summaries:
             rows = [replace(row, length=row.length_title or row.length) for row in self.length_rows]
             rows += average_languages(self.length_rows)
-            table = tables.build_length_table(rows, self.columns, curves=True)
-            yield DisplaySection(tables=(table,))
+            yield DisplaySection(
+                tables=(tables.build_length_table(rows, self.columns, curves=True),)
+            )
         if self.judged:
             yield DisplaySection(tables=(build_judged_table(self.judged_summaries),))
 
@@ -211,18 +210,15 @@ class Results(Result, Sequence[SubsetResult]):
             yield from build_latex_tables(self.summaries, self.length_rows)
             return
         table = tables.build_length_table(self.length_rows, self.columns)
-        notes = (NOTE, tables.build_legend(self.columns))
-        yield replace(table, title=self.title, notes=notes)
+        yield replace(table, title=self.title, notes=(NOTE, tables.build_legend(self.columns)))
 
     def _describe_size(self) -> str:
-        """Write the number of models and tasks in words."""
         results = (*self.subset_results, *self.judged)
         models = {(result.model, result.experiment) for result in results}
         tasks = {result.task for result in results}
         return f"{pluralize(len(models), 'model')} on {pluralize(len(tasks), 'task')}"
 
     def _describe_data(self) -> str:
-        """List the tasks with their data revisions."""
         revisions: dict[tuple[str, str, str], list[str]] = {}
         for result in self.subset_results:
             revisions.setdefault(identify_run(result), []).append(result.data.revision)
@@ -233,7 +229,6 @@ class Results(Result, Sequence[SubsetResult]):
         return ", ".join(dict.fromkeys(tasks))
 
     def _write_notes(self) -> Iterator[str]:
-        """Yield explanations of the numbers."""
         if self.subset_results:
             strips = [row.strip for row in self.overall if row.strip]
             brief = f"{explain_sketches(strips)}\n{BRIEF}" if strips else BRIEF
@@ -244,7 +239,6 @@ class Results(Result, Sequence[SubsetResult]):
         yield from self._describe_training()
 
     def _describe_training(self) -> Iterator[str]:
-        """Yield a note on training data for each task with known sources."""
         tasks: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
         for summary, label in zip(self.summaries, short_labels(self.summaries), strict=True):
             tasks[summary.task].append((label, self._find_overlap(summary)))
@@ -308,8 +302,7 @@ class Results(Result, Sequence[SubsetResult]):
             rows += [replace(build_length_row(summary, 0), position=ALL), *build_bin_rows(summary)]
         result = self._tabulate(rows, columns)
         notes = [*result.notes, *tables.write_cut_ranking_notes(full_labels(summaries), summaries)]
-        records = [select_columns(row, columns) for row in rows]
-        return replace(result, rows=records, notes=notes)
+        return replace(result, rows=[select_columns(row, columns) for row in rows], notes=notes)
 
     def with_published(self) -> Result:
         """Show a row for each model, task and length, including the published results."""

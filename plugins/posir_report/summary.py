@@ -76,7 +76,6 @@ def short_labels(runs: Iterable[Any]) -> list[str]:
     return drop_organizations(full_labels(runs))
 
 
-Value = TypeVar("Value")
 Summary = TypeVar("Summary", bound="RunSummary")
 #: With more results, counts of states replace a sentence for each.
 MAX_SENTENCES = 6
@@ -247,15 +246,11 @@ class ReportRow:
             return Estimate(value)
         return value if isinstance(value, Estimate) else None
 
-    def get(self, key: str, kind: type[Value]) -> Value | None:
-        """Return a score of the given type, or None."""
-        value = self.scores.get(key)
-        return value if isinstance(value, kind) else None
-
     @property
     def queries(self) -> int | None:
         """Number of queries."""
-        return self.get("queries", int)
+        queries = self.scores.get("queries")
+        return queries if isinstance(queries, int) else None
 
     @property
     def ndcg_at_10(self) -> Estimate | None:
@@ -276,11 +271,6 @@ class ReportRow:
     def start_minus_end(self) -> Estimate | None:
         """Difference between early and late evidence in the data, in nDCG@10."""
         return self.estimate("start_minus_end")
-
-    @property
-    def psi_as_published(self) -> float | None:
-        """PSI as the papers compute it."""
-        return self.get("psi_as_published", float)
 
 
 def summarize(
@@ -372,9 +362,9 @@ def _have_same_data(first: RunSummary, second: RunSummary) -> bool:
     """Return True if shared subsets have the same data; sets of subsets may differ only if one
     result is partial.
     """
-    may_differ = first.missing or second.missing
-    has_same_subsets = may_differ or first.data.keys() == second.data.keys()
-    return bool(has_same_subsets) and share_data(first.data, second.data)
+    is_partial = bool(first.missing or second.missing)
+    has_same_subsets = is_partial or first.data.keys() == second.data.keys()
+    return has_same_subsets and share_data(first.data, second.data)
 
 
 def build_row(summary: TaskSummary, **fields: Any) -> ReportRow:
@@ -448,9 +438,9 @@ def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:
     rows = list(rows)
     psi: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for row in rows:
-        value = row.psi_as_published
-        if row.length == ALL and row.task in TWO_DATASETS and value is not None:
-            psi[row.model, row.revision][row.task] = value
+        estimate = row.estimate("psi_as_published")
+        if row.length == ALL and row.task in TWO_DATASETS and estimate:
+            psi[row.model, row.revision][row.task] = estimate.value
     marked_rows = []
     for row in rows:
         mark = find_notable_bias(psi[row.model, row.revision]).get(row.task)

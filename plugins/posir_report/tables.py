@@ -214,8 +214,7 @@ def write_truncation_notes(
         if summary.values.read.kind is ReadKind.UNKNOWN:
             unknown.append(label)
         elif summary.profile.queries:
-            counted_with = summary.values.ranks.counted_with
-            yield from describe_counting(label, summary.findings, counted_with)
+            yield from describe_counting(label, summary.findings, summary.values.ranks.counted_with)
     if unknown:
         yield UNKNOWN_WINDOWS.format(models=", ".join(unknown))
 

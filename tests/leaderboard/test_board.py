@@ -121,7 +121,7 @@ def results(tmp_path_factory) -> Path:
 def built(results, tmp_path_factory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("built")
     outcome = building.build_site(results, folder / "site", folder / "cache")
-    assert (outcome.results, outcome.scored, outcome.problems) == (3, 3, ())
+    assert (outcome.results, outcome.scored, outcome.problems) == (3, 3, [])
     return folder / "site", folder / "cache"
 
 
@@ -304,7 +304,7 @@ def test_errors_of_independent_tasks_add_in_quadrature(ends):
 def test_an_average_lacks_what_a_task_lacks():
     first, second = (fake_record(fake_model(0), "PosIR-English", seed).rows[0] for seed in (0, 1))
     shown = averages.average_rows([first.with_scores(psi_as_published=0.3)] * 4, "PosIR")
-    assert shown.psi_as_published == pytest.approx(0.3)
+    assert shown.scores["psi_as_published"] == pytest.approx(0.3)
     effect = second.position_effect.value
     shown = averages.average_rows(
         [first, second.with_scores(position_effect=Estimate(effect), queries=None)], "PosIR"

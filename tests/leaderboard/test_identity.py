@@ -128,7 +128,7 @@ def test_submitted_models_are_described_by_the_hub(tmp_path):
     write_guesses(tmp_path / REPRODUCED, [task], name="honest/one", revision=COMMIT)
     (tmp_path / "pins.json").write_text(format_pins({"PosIR-Mini": compute_pin("PosIR-Mini")}))
     built = build_site(tmp_path, tmp_path / "site", tmp_path / "cache")
-    assert (built.results, built.unchecked, built.unranked) == (1, (), ())
+    assert (built.results, built.unchecked, built.unranked) == (1, [], [])
     assert len(built.problems) == 3
     assert all(
         "honest__one" not in problem.file or OTHER in problem.file for problem in built.problems
@@ -153,8 +153,8 @@ def test_a_submitted_run_with_a_protocol_is_of_its_model(tmp_path):
         (experiment / file.name).write_text(json.dumps(data))
     (tmp_path / "pins.json").write_text(format_pins({"PosIR-Mini": compute_pin("PosIR-Mini")}))
     built = build_site(tmp_path, tmp_path / "site", tmp_path / "cache")
-    assert (built.results, built.problems, built.unchecked) == (2, (), ())
-    assert built.unranked == (f"{meta.name} (protocol posir), PosIR-Mini: protocol posir",)
+    assert (built.results, built.problems, built.unchecked) == (2, [], [])
+    assert built.unranked == [f"{meta.name} (protocol posir), PosIR-Mini: protocol posir"]
     models = contents(read_site(tmp_path / "site"))["board"]["models"]
     at = models["name"].index(f"{meta.name} (protocol posir)")
     assert models["window"][at] == meta.max_tokens

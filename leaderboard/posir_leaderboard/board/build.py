@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
@@ -37,7 +38,7 @@ from posir_leaderboard.entries import (
     entry_files,
     find_duplicates,
 )
-from posir_leaderboard.identity import Identity, identify_models
+from posir_leaderboard.identity import Identities, identify_models, list_unchecked
 from posir_tasks.base.digests import digest, digest_file
 from posir_tasks.base.files import atomic_write
 from posir_tasks.base.private_names import MODEL_REGISTRY
@@ -52,8 +53,6 @@ TOLERANCE = 0.002
 #: Part of the cache key. Raise it when records are computed differently.
 FORMAT_VERSION = 17
 JSON = TypeAdapter(BoardRecord)
-#: Identities by name and revision of the model.
-Identities = Mapping[tuple[str, str], Identity]
 
 
 @dataclass(frozen=True)
@@ -65,17 +64,17 @@ class BuildSummary:
     scored: int
     """Number of results that were not cached."""
     changed_files: int
-    problems: tuple[EntryProblem, ...]
+    problems: Sequence[EntryProblem]
     """One for each excluded file."""
-    unranked: tuple[str, ...]
+    unranked: Sequence[str]
     """Model, task and reason of each result that is on the page without a rank."""
-    unchecked: tuple[str, ...]
+    unchecked: Sequence[str]
     """Models that could not be looked up, with the reason."""
-    separate: tuple[str, ...]
+    separate: Sequence[str]
     """Names of the separate tables for results on other data."""
-    unpinned: tuple[str, ...]
+    unpinned: Sequence[str]
     """Tasks with submitted results whose data are not pinned."""
-    kept: tuple[str, ...]
+    kept: Sequence[str]
     """Files of the earlier site that someone edited; they are not deleted."""
 
 
@@ -85,7 +84,7 @@ def build_site(
     cache: Path,
     repository: str | None = None,
     url: str = "",
-    statistics: Sequence[Path] = (),
+    statistics: Iterable[Path] = (),
 ) -> BuildSummary:
     """Build the site from the results below a folder and the published results.
 
@@ -110,7 +109,7 @@ def build_site(
         is_reproduction = file.is_relative_to(reproduced_folder)
         (reproductions if is_reproduction else submissions).append(file)
     scored, problems, newly_scored = score_results(submissions, cache, submitted=submitted)
-    identities = {}
+    identities: Identities = {}
     if submitted:
         keys = [record.model.key for record in scored.values()]
         identities = identify_models(keys, cache / "models")
@@ -118,19 +117,19 @@ def build_site(
     records = list(scored.values())
     if submitted:
         reproduced, _, _ = score_results(reproductions, cache, submitted=False)
-        records = _describe_submitted(records, list(reproduced.values()), identities)
+        records = _describe_submitted(records, reproduced.values(), identities)
     separated = separate_data([*records, *published_records()], pins, submitted=submitted)
     records = [record for record in separated if not record.model.published]
     published = [record for record in separated if record.model.published]
     published = add_query_counts(published, collect_query_counts(records) | counts)
-    all_records = [*records, *published]
     libraries = {
         "datatables": bundle_table_library(),
         "vega": cached_chart_library(cache / "libraries"),
     }
     tasks = {record.base_task or record.task for record in records}
     groups = add_data_tables(builtin_groups(tasks), records)
-    change = write_site(render_site(all_records, groups, libraries, repository, url), output)
+    site = render_site([*records, *published], groups, libraries, repository, url)
+    change = write_site(site, output)
     unranked = []
     unpinned = set()
     for record in records:
@@ -141,25 +140,21 @@ def build_site(
             reason = exclusion.label if exclusion else record.partial
             unranked.append(f"{record.model.label}, {record.task}: {reason}")
     return BuildSummary(
-        models=len({record.model.id for record in all_records}),
+        models=len({record.model.id for record in separated}),
         results=len(records),
         scored=newly_scored,
         changed_files=change.changed_files,
-        problems=tuple(problems),
-        unranked=tuple(sorted(unranked)),
-        unchecked=tuple(
-            f"{name}, {revision}: {identity.unchecked}"
-            for (name, revision), identity in identities.items()
-            if identity.unchecked
-        ),
-        separate=tuple(sorted({record.task for record in records if record.base_task})),
-        unpinned=tuple(sorted(unpinned - pins.keys())),
+        problems=problems,
+        unranked=sorted(unranked),
+        unchecked=list_unchecked(identities),
+        separate=sorted({record.task for record in records if record.base_task}),
+        unpinned=sorted(unpinned - pins.keys()),
         kept=change.kept,
     )
 
 
 def _describe_submitted(
-    records: Sequence[BoardRecord], reproduced: Sequence[BoardRecord], identities: Identities
+    records: Iterable[BoardRecord], reproduced: Iterable[BoardRecord], identities: Identities
 ) -> list[BoardRecord]:
     """Take model descriptions from the registry or the Hub, and mark results whose nDCG@10 is
     confirmed by the maintainers' own run within `TOLERANCE`.
@@ -195,30 +190,26 @@ def score_results(
         were not cached.
     """
     paths = {file: _find_cached(cache / "records", file, submitted=submitted) for file in files}
-    outcomes: dict[Path, BoardRecord | EntryProblem | None] = {}
+    cached = {}
     for file, path in paths.items():
-        outcomes[file] = None
         if path and path.is_file():
-            try:
-                outcomes[file] = JSON.validate_json(path.read_bytes())
-            except ValidationError:
-                continue  # damaged
-    uncached = [file for file in files if outcomes[file] is None]
-    new_outcomes = _score_files(uncached, submitted)
-    newly_scored = 0
-    for file, outcome in zip(progress(uncached, "Scoring"), new_outcomes, strict=True):
-        outcomes[file] = outcome
-        path = paths[file]
-        if isinstance(outcome, BoardRecord):
-            newly_scored += 1
-            if path:
+            # A damaged record is computed again.
+            with suppress(ValidationError):
+                cached[file] = JSON.validate_json(path.read_bytes())
+    uncached = [file for file in files if file not in cached]
+    newly_scored = {}
+    problems = []
+    outcomes = _score_files(uncached, submitted)
+    for file, outcome in zip(progress(uncached, "Scoring"), outcomes, strict=True):
+        if isinstance(outcome, EntryProblem):
+            problems.append(outcome)
+        elif outcome:
+            newly_scored[file] = outcome
+            if path := paths[file]:
                 with atomic_write(path) as temporary:
                     temporary.write_bytes(JSON.dump_json(outcome))
-    records = {
-        file: outcome for file, outcome in outcomes.items() if isinstance(outcome, BoardRecord)
-    }
-    problems = [outcome for outcome in outcomes.values() if isinstance(outcome, EntryProblem)]
-    return records, problems, newly_scored
+    scored = cached | newly_scored
+    return {file: scored[file] for file in files if file in scored}, problems, len(newly_scored)
 
 
 def exclude_results(
@@ -232,33 +223,30 @@ def exclude_results(
     for file, record in list(records.items()):
         identity = identities.get(record.model.key)
         if identity and identity.problem:
-            message = f"{record.model.name} {identity.problem}"
-            yield _remove(records, file, message, "name")
+            del records[file]
+            yield EntryProblem(str(file), f"{record.model.name} {identity.problem}", field="name")
     keys = {file: (record.model.id, record.task) for file, record in records.items()}
     for same in find_duplicates(keys):
-        correct = []
         registered = MODEL_REGISTRY.resolve()
+        correct = []
         for file in same:
-            name, revision = records[file].model.key
-            identity = identities.get((name, revision))
-            if name in registered or (identity and identity.meta):
+            model = records[file].model
+            identity = identities.get(model.key)
+            if model.name in registered or (identity and identity.meta):
                 correct.append(file)
         for file in same:
-            other = correct[0] if len(correct) == 1 else same[1 if file == same[0] else 0]
-            message = f"has the same model and task as {other} (ignoring case)"
+            if correct == [file]:
+                continue
+            field = "name"
+            others = correct
+            reason = ", which has the correct spelling"
             if len(correct) != 1:
-                message += "; both are excluded until one is removed"
-                yield _remove(records, file, message)
-            elif file not in correct:
-                message += ", which has the correct spelling"
-                yield _remove(records, file, message, "name")
-
-
-def _remove(
-    records: dict[Path, BoardRecord], file: Path, message: str, field: str | None = None
-) -> EntryProblem:
-    del records[file]
-    return EntryProblem(str(file), message, field=field)
+                field = None
+                others = [other for other in same if other != file]
+                reason = "; both are excluded until one is removed"
+            del records[file]
+            message = f"has the same model and task as {others[0]} (ignoring case){reason}"
+            yield EntryProblem(str(file), message, field=field)
 
 
 def _score_files(

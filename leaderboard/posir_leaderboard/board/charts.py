@@ -190,7 +190,6 @@ def draw_heat_map() -> charts.LayeredChart:
 
 
 def _draw_subsets() -> charts.LayeredChart:
-    """Draw nDCG@10 of every subset, a point per model, with its interval."""
     base = alt.Chart(ROWS).encode(
         y=alt.Y(
             "subset:N",

@@ -87,7 +87,6 @@ def _read_file(folder: Path, path: str) -> bytes | None:
 
 
 def _read_folder_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a folder, or an empty one."""
     file = folder / MANIFEST
     if not file.is_file() or has_link(folder, MANIFEST):
         return Manifest()

@@ -120,7 +120,6 @@ def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRo
 def _build_detail(
     rows: Sequence[PublishedRow], bins: Sequence[Sequence[PublishedBin]]
 ) -> dict[str, Any]:
-    """Build the detail of a published result from its rows and each row's position bins."""
     axes = RelativePositions().axes
     task = rows[0].task.removesuffix(TINY)
     first = next(filter(None, bins), [])

@@ -206,7 +206,6 @@ def _describe_record(record: BoardRecord) -> dict[str, Any]:
 def _build_index(
     models: Sequence[BoardModel], groups: Sequence[Group], views: Mapping[str, Sequence[View]]
 ) -> dict[str, Any]:
-    """Build the data that the page loads first: declared scores, models, and groups of views."""
     names = [model.label for model in models]
     revisions = Counter(model.label for model in models if not model.published)
     labels = []

@@ -257,8 +257,7 @@ class View:
             paired=not runners_up or bool(differences.paired[first, runners_up[0]]),
         )
         if self.has_evaluations and runners_up:
-            models = f"{len(scores)} models"
-            heading = BOARD["models"].format(models=models) + heading
+            heading = BOARD["models"].format(models=f"{len(scores)} models") + heading
         lead = ""
         if runners_up:
             second = runners_up[0]

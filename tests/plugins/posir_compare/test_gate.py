@@ -149,7 +149,7 @@ def test_a_model_passes_against_itself_and_fails_if_worse(
         comparison.check(["ndcg_at_10 < -99"], lengths=["all", "Q4"], strict=True).verdict is PASSES
     )
     with pytest.raises(PosirError, match="There is no limit"):
-        check(comparison, [])
+        comparison.check([])
 
 
 def test_scores_are_limited_without_a_baseline(folder, tmp_path):

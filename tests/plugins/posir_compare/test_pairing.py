@@ -33,7 +33,7 @@ def test_queries_are_paired_without_per_query_ranks(tmp_path):
     for model, seed in (("org/a", 1), ("org/b", 5)):
         write_run(tmp_path, model, seed)
     results = find_common_results(only_pair(tmp_path))
-    assert results.notes == ()
+    assert results.notes == []
     assert results.are_paired
     a, b = (Observations.from_ranks(values.ranks) for values in (results.a, results.b))
     np.testing.assert_array_equal(a.clusters, b.clusters)
@@ -82,7 +82,7 @@ def test_only_common_subsets_with_the_same_queries_are_compared(tmp_path, domain
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/b", 1, domains)
     results = find_common_results(only_pair(tmp_path))
-    assert (results.subsets, results.a.profile.queries) == (("sports",), 200)
+    assert (results.subsets, results.a.profile.queries) == (["sports"], 200)
     assert note in results.notes[0]
 
 
@@ -115,7 +115,7 @@ def test_one_model_with_other_settings_is_paired(tmp_path):
     for seed, experiment in enumerate((None, "dim_64", "dim_32")):
         write_run(tmp_path, "org/a", seed, experiment=experiment)
     results = [find_common_results(pair) for pair in pair_runs(tmp_path)]
-    assert [(common.are_paired, common.notes) for common in results] == [(True, ())] * 2
+    assert [(common.are_paired, common.notes) for common in results] == [(True, [])] * 2
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_the_same_content_is_compared_whatever_its_revision(tmp_path):
     for model, revision in (("org/a", "c" * 40), ("org/b", "local-1")):
         write_run(tmp_path, model, 1, position_run=describe_run(revision))
     common = find_common_results(only_pair(tmp_path))
-    assert common.subsets == ("game", "sports")
+    assert common.subsets == ["game", "sports"]
     assert common.are_paired
-    assert common.notes == ()
+    assert common.notes == []
 
 
 def test_only_subsets_on_other_data_are_skipped(tmp_path):
@@ -155,7 +155,7 @@ def test_only_subsets_on_other_data_are_skipped(tmp_path):
     written["scores"]["test"][0]["position_run"] = describe_run("local-2", corpus="c1")
     file.write_text(json.dumps(written))
     common = find_common_results(only_pair(tmp_path))
-    assert common.subsets == ("sports",)
+    assert common.subsets == ["sports"]
     assert common.are_paired
     assert "skipped subsets whose data differ (corpus): game in" in common.notes[0]
 
