@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from posir_inspect.model_window import UnreadShare
@@ -138,8 +138,9 @@ class PositionScores:
 
     def to_json(self) -> dict[str, object]:
         """Convert to JSON, without the analysis."""
+        values = dict(vars(self))
+        del values["group"]
         groups = {name: findings.to_json() for name, findings in self.groups.items()}
-        values = {name: value for name, value in vars(self).items() if name != "group"}
         return values | {"groups": groups}
 
 
@@ -288,20 +289,17 @@ def _build_rows(inspection: Inspection) -> Iterator[dict[str, object]]:
 
 def _build_document(inspection: Inspection) -> dict[str, object]:
     """Convert all fields to JSON; `window` has the same keys as `posir window`."""
-    excluded_names = {item.name for item in fields(Result)} | {"snippets"}
-    values = {name: value for name, value in vars(inspection).items() if name not in excluded_names}
-    paraphrased: dict[str, object] = {"other_words": None, "chunks_in_other_words": None}
-    if inspection.other_words:
-        result = dict(vars(inspection.other_words))
-        chunks = result.pop("chunks")
-        paraphrased["other_words"] = result
-        paraphrased["chunks_in_other_words"] = chunks and chunks.document()
+    values = inspection.own_fields()
+    del values["snippets"]
+    other_words = dict(vars(inspection.other_words)) if inspection.other_words else {}
+    chunks = other_words.pop("chunks", None)
     return values | {
         "window": inspection.window.document(),
         "read": inspection.window.read_part.to_json(),
         "fading": [scores.to_json() for scores in inspection.fading or ()],
         "chunks": inspection.chunks and inspection.chunks.document(),
-        **paraphrased,
+        "other_words": other_words or None,
+        "chunks_in_other_words": chunks and chunks.document(),
         "rows": tuple(_build_rows(inspection)),
     }
 
