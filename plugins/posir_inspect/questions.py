@@ -187,15 +187,13 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
     names = [text.id for text in collection.texts]
     if len({*names} - {""}) < len(names):
         names = [f"d{number}" for number in range(len(names))]
-    documents: dict[str, str] = {}
-    languages: dict[str, str] = {}
-    sentences: dict[str, list[Span]] = {}
-    occurrences = Counter[str]()
-    for name, text in zip(names, collection.texts, strict=True):
-        documents[name] = text.text
-        languages[name] = text.language
-        sentences[name] = list(find_sentences(text.text, text.language))
-        occurrences.update(normalize(span.of(text.text)) for span in sentences[name])
+    texts = dict(zip(names, collection.texts, strict=True))
+    documents = {name: text.text for name, text in texts.items()}
+    languages = {name: text.language for name, text in texts.items()}
+    sentences = {name: find_sentences(text.text, text.language) for name, text in texts.items()}
+    occurrences = Counter(
+        normalize(span.of(documents[name])) for name, spans in sentences.items() for span in spans
+    )
     frequencies = count_texts(documents.values())
     questions = []
     for number, (name, content) in enumerate(documents.items()):
@@ -258,22 +256,16 @@ def build_question_task(
         wording: The wording.
     """
     name = f"Inspect-{to_file_name(source)}-{wording}"
-    contents: list[str] = []
-    for question in questions.with_wording(wording):
-        contents += [question.id, question.wordings[wording]]
+    data = questions.build_data(wording)
     metadata = build_metadata(
         name,
         dataset=source,
-        revision=f"{LOCAL}-{digest(*questions.documents.values(), *contents).hex()}",
+        revision=f"{LOCAL}-{digest(*digest_data(data).values()).hex()}",
         languages=[next(iter(suggest_codes(language)), PIVOT.code)],
         description="Pseudo-questions: sentences of texts, to be found by position (Lee et al. "
         "2019, arXiv 1906.00300).",
     )
-    attributes: dict[str, Any] = {
-        "metadata": metadata,
-        "data": questions.build_data(wording),
-        "__module__": __name__,
-    }
+    attributes: dict[str, Any] = {"metadata": metadata, "data": data, "__module__": __name__}
     task: PseudoQuestionTask = type(name, (PseudoQuestionTask,), attributes)()
     return task
 

@@ -102,7 +102,7 @@ def advise(*means: float, documents: int = 60, noise: float = 0.05) -> ChunkComp
 def test_the_cheapest_chunks_that_beat_whole_texts_are_advised():
     assert (advise(0.4, 0.695, 0.7).row.size, advise(0.695, 0.7, 0.7).row.size) == (512, None)
     clear = advise(0.4, 0.5, 0.7)
-    assert (clear.chunked_model, clear.change.state, clear.is_decided) == (
+    assert (clear.chunked_model, clear.row.state, clear.is_decided) == (
         "m+chunks(512)",
         ChangeState.BETTER,
         True,
@@ -110,7 +110,7 @@ def test_the_cheapest_chunks_that_beat_whole_texts_are_advised():
     assert clear.row.cost == 2
     assert clear.tabulate().recommended == 1
     few = advise(0.4, 0.5, 0.7, documents=8)
-    assert (few.is_decided, few.change.reason) == (False, Reason.FEW_DOCUMENTS)
+    assert (few.is_decided, few.row.change.reason) == (False, Reason.FEW_DOCUMENTS)
     assert few.tabulate().recommended is None
     doubtful = advise(0.4, 0.67, 0.7, documents=12, noise=0.3)
     assert doubtful.row.size == 512
