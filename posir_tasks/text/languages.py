@@ -342,8 +342,7 @@ def _load_detector() -> Any:
 
 def detect_language(text: str) -> tuple[str, float]:
     """Detect the language of a text: a code such as `en`, and a confidence in [0, 1]."""
-    scores = _score_languages(text, 1)
-    return max(scores.items(), key=lambda item: item[1], default=("en", 0.0))
+    return next(iter(_score_languages(text, 1).items()), ("en", 0.0))
 
 
 def _score_languages(text: str, count: int) -> dict[str, float]:

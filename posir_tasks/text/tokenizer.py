@@ -151,20 +151,12 @@ def _load_vocabulary(file: str) -> PreTrainedTokenizerBase:
     from transformers import PreTrainedTokenizerFast
     from transformers.convert_slow_tokenizer import TikTokenConverter
 
-    # Both classes lack annotations.
-    tokenizer_class: Any = PreTrainedTokenizerFast
-    converter_class: Any = TikTokenConverter
-    ranks = {}
-    for line in Path(file).read_bytes().splitlines():
-        token, rank = line.split()
-        ranks[base64.b64decode(token, validate=True)] = int(rank)
-    converter = converter_class(file)
+    rows = map(bytes.split, Path(file).read_bytes().splitlines())
+    ranks = {base64.b64decode(token, validate=True): int(rank) for token, rank in rows}
+    converter: Any = TikTokenConverter(file)  # type: ignore[no-untyped-call]
     # The converter's own reader requires the tiktoken package.
     converter.load_tiktoken_bpe = lambda _: ranks
-    tokenizer: PreTrainedTokenizerBase = tokenizer_class(
-        tokenizer_object=converter.converted(), name_or_path=file
-    )
-    return tokenizer
+    return PreTrainedTokenizerFast(tokenizer_object=converter.converted(), name_or_path=file)  # type: ignore[no-untyped-call]
 
 
 def find_tokenizer(model: Any) -> ModelTokenizer | None:
