@@ -133,7 +133,7 @@ class SplitterDivision:
         texts = list(sample.documents.values())
         divided_texts = dict(zip(texts, splitter.divide_all(texts), strict=True))
         self._divide = cache(lambda text: divided_texts.get(text) or splitter.divide(text))
-        self._ratio = self.count(sample).tokens / max(sum(sample.tokens.values()), 1)
+        self._ratio = self.count(sample).tokens / max(sum(sample.lengths), 1)
 
     def estimate_tokens(self, length: int) -> int:
         """Estimate the number of tokens in all chunks of a text with `length` tokens."""

@@ -131,3 +131,14 @@ def test_tokens_of_chunks_are_counted_within_the_window():
         PosirError, match=r"characters:400: .* chunks are longer than the 50 tokens that"
     ):
         SplitterDivision(splitter, questions, EstimatedTokenizer(), 50, refuses=True)
+
+
+def test_tokens_are_estimated_from_the_texts_of_the_sample():
+    questions = ask_questions(collect(*invent_texts(6, 15)), [150] * 6)
+    splitter = cut_at(400, 400)
+    estimates = [
+        SplitterDivision(splitter, sample, EstimatedTokenizer(), None, refuses=False)
+        for sample in (questions, questions.first(2))
+    ]
+    whole, first = (division.estimate_tokens(10_000) for division in estimates)
+    assert first == pytest.approx(whole, rel=0.05)
