@@ -462,8 +462,7 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     ]
     strips = _build_strips(inspection)
     if strips:
-        finding = (strips[0].finding,)
-        yield DisplaySection(sentences=finding, strips=strips, only=Medium.TEXT)
+        yield DisplaySection(sentences=(strips[0].finding,), strips=strips, only=Medium.TEXT)
         yield DisplaySection(strips=strips, only=Medium.PAGE)
     tables = (_tabulate(inspection),) if recall else ()
     if not recall:

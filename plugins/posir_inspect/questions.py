@@ -111,8 +111,11 @@ class QuestionSet:
     def first(self, texts: int) -> QuestionSet:
         """Return the first texts and their questions."""
         documents = dict(islice(self.documents.items(), texts))
-        questions = tuple(item for item in self.questions if item.document in documents)
-        return replace(self, documents=documents, questions=questions)
+        return replace(
+            self,
+            documents=documents,
+            questions=tuple(item for item in self.questions if item.document in documents),
+        )
 
     def select(self, ids: Collection[str]) -> QuestionSet:
         """Return all texts and the questions with the given ids."""
@@ -201,8 +204,10 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
         suitable = defaultdict[int, list[Span]](list)
         for span in sentences[name]:
             sentence = span.of(content)
-            words = len(find_terms(sentence))
-            if occurrences[normalize(sentence)] == 1 and MIN_WORDS <= words <= MAX_WORDS:
+            if (
+                occurrences[normalize(sentence)] == 1
+                and MIN_WORDS <= len(find_terms(sentence)) <= MAX_WORDS
+            ):
                 # Tenths are closed on the right, like position bins.
                 part = max(0, math.ceil(span.middle / len(content) * PARTS) - 1)
                 suitable[part].append(span)

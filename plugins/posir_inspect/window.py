@@ -164,8 +164,7 @@ class WindowReading(Result):
         text = _describe_bounds(Bounds(self.tokens.low - added, self.tokens.high - added))
         parts = [f"{text} are text"]
         if self.special_tokens:
-            special = pluralize(self.special_tokens, "is a special token", "are special tokens")
-            parts.append(special)
+            parts.append(pluralize(self.special_tokens, "is a special token", "are special tokens"))
         if self.prompt_tokens:
             prompt = "the question" if self.is_reranker else "the prompt"
             parts.append(f"{pluralize(self.prompt_tokens, 'is', 'are')} from {prompt}")
@@ -300,13 +299,13 @@ def _describe_details(window: WindowReading) -> Iterator[str]:
     if reading.refusal:
         yield f"The error for longer texts: {reading.refusal.rstrip('.')}."
     elif reading.part in (Part.FIRST, Part.LAST):
-        words = round(window.text_tokens * 0.75, -1)
         yield ABOUT_ENGLISH.format(
-            part=reading.part, characters=window.characters_of_english, words=words
+            part=reading.part,
+            characters=window.characters_of_english,
+            words=round(window.text_tokens * 0.75, -1),
         )
     elif reading.part is not None:
-        output = "score" if window.is_reranker else "embedding"
-        yield NOT_READ.format(output=output)
+        yield NOT_READ.format(output="score" if window.is_reranker else "embedding")
     if window.required is not None:
         verb = "This may not be"
         if window.enough:

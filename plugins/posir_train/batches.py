@@ -195,8 +195,7 @@ class BatchPlan:
         balanced.
         """
         groups = list(self._group_by_article(rng.permutation(rows).tolist()))
-        order = rng.permutation(len(groups))
-        queue = deque(row for number in order for row in groups[number])
+        queue = deque(row for number in rng.permutation(len(groups)) for row in groups[number])
         counts: Counter[Position] = Counter()
         while queue:
             room = self.weights.allocate(counts, size)

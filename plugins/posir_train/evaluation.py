@@ -168,8 +168,8 @@ class PositionEvaluator(BaseEvaluator):
         from posir_train.measurement import build_request, rank_subset, wrap_model
 
         encoder = wrap_model(model)
-        in_training = steps >= 0
-        sample_size = self.rotated or (0 if in_training else read_sample_size())
+        # A step of -1 is outside training.
+        sample_size = self.rotated or (read_sample_size() if steps < 0 else 0)
         values = []
         for subset, data in self._data:
             request = build_request(self.dataset, subset, data, self.batch_size)

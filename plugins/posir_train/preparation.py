@@ -126,8 +126,7 @@ class ModelWindow:
                 "a fast tokenizer."
             )
         added_tokens = tokenizer.special_tokens
-        prompts = filter(None, map(model.prompts.get, DOCUMENT_PROMPTS))
-        prompt = next(prompts, None)
+        prompt = next(filter(None, map(model.prompts.get, DOCUMENT_PROMPTS)), None)
         if prompt:
             added_tokens += tokenizer.count(prompt)
         return cls(tokenizer, model.max_seq_length, added_tokens)

@@ -180,8 +180,7 @@ def _is_disk_full(error: Exception, checkpoints: Path) -> bool:
     match = re.search(r"(?:os error|code:) (\d+)", str(error))
     if number is None and match:
         number = int(match[1])
-    output = checkpoints.parents[1]
-    return number in DISK_FULL or shutil.disk_usage(output).free < ALMOST_FULL
+    return number in DISK_FULL or shutil.disk_usage(checkpoints.parents[1]).free < ALMOST_FULL
 
 
 #: Number of rotated documents per length bucket, for each checkpoint.
@@ -271,8 +270,11 @@ def _record_settings(settings: TrainingSettings, data: Examples) -> dict[str, An
     base = Path(settings.model).expanduser()
     weights = digest_folder(base) if is_model_folder(base) else None
     texts = open_data(settings.texts).find_revision() if settings.texts is not None else None
-    revisions = {"data_revision": data.revision, "texts_revision": texts, "model_digest": weights}
-    return settings.to_json() | revisions
+    return settings.to_json() | {
+        "data_revision": data.revision,
+        "texts_revision": texts,
+        "model_digest": weights,
+    }
 
 
 def _check_run(settings: TrainingSettings, output: Path, data: Examples, *, resume: bool) -> None:

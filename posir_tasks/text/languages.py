@@ -229,8 +229,7 @@ def find_two_letter_code(code: str) -> str:
 @cache
 def find_english_name(code: str) -> str:
     """Return the English name of a language such as `deu-Latn`, for prompts."""
-    languages = read_codes("639_3_to_language")
-    return str(languages.get(code.partition("-")[0], code))
+    return str(read_codes("639_3_to_language").get(code.partition("-")[0], code))
 
 
 @cache

@@ -90,8 +90,7 @@ def find_units(text: str, language: str, evidence: Sequence[Span]) -> list[Span]
 def _is_heading(unit: str) -> bool:
     """Return True if a unit is a line that looks like a heading."""
     line = unit.strip()
-    ends_line = "\n" in unit[len(unit.rstrip()) :]
-    if not ends_line or "\n" in line:
+    if "\n" not in unit[len(unit.rstrip()) :] or "\n" in line:
         return False
     if MARKDOWN_HEADING.match(line):
         return True

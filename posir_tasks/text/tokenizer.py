@@ -71,8 +71,7 @@ class EstimatedTokenizer(Tokenizer):
         spans = list[TokenSpans]()
         for text in texts:
             words = np.array(find_words(text), np.int64).reshape(-1, 2)
-            sizes = [len(piece.encode()) for piece in split_words(text)]
-            ends = np.cumsum(sizes, dtype=np.int64)
+            ends = np.cumsum([len(piece.encode()) for piece in split_words(text)], dtype=np.int64)
             tokens = np.arange(0, ends[-1] if len(words) else 0, BYTES_PER_TOKEN)
             first = np.searchsorted(ends, tokens, side="right")
             last = np.maximum(first, np.append(first[1:], len(words)) - 1)
