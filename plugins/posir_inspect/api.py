@@ -388,8 +388,10 @@ def window(
     reading = replace(reading, reference=reference)
     if splitter:
         fit = measure_fit(measured_model, reading.reading, splitter, contents)
-        reading = replace(reading, fit=replace(fit, required=require_fit))
-    return complete_reading(reading)
+        reading = replace(reading, fit=fit)
+    reading = complete_reading(reading)
+    is_unfit = require_fit and reading.fit and reading.fit.too_long
+    return replace(reading, exit_status=1) if is_unfit else reading
 
 
 def _describe(

@@ -159,19 +159,19 @@ def inspect_model(
     if chunks.is_advised and chunks.row.size and not chunks.row.chunker:
         chunking = Chunking(chunks.row.size)
         vectors_per_text = float(np.mean([len(chunking.group(length)) for length in tokens]))
-    similarity = model.mteb_model_meta.similarity_fn_name
-    distance = "DOT" if similarity is ScoringFunction.DOT_PRODUCT else "COSINE"
+    is_dot = model.mteb_model_meta.similarity_fn_name is ScoringFunction.DOT_PRODUCT
+    distance = "DOT" if is_dot else "COSINE"
     kinds: Sequence[SnippetKind] = get_args(SnippetKind) if tokenizer else UNCOUNTED
-    snippets = {
-        kind: write_snippet(kind, chunks, tokenizer, distance, request.texts, sum(tokens))
+    snippets = tuple(
+        write_snippet(kind, chunks, tokenizer, distance, request.texts, sum(tokens))
         for kind in kinds
-    }
+    )
     inspection = replace(
         inspection,
         encoded_tokens=encoded_tokens,
         vectors_per_text=vectors_per_text,
-        snippets=tuple(snippets.values()),
-        snippet=snippets[request.snippet] if request.snippet else None,
+        snippets=snippets,
+        snippet=next((item for item in snippets if item.kind == request.snippet), None),
     )
     inspection = complete_inspection(inspection)
     show(inspection)
@@ -309,12 +309,12 @@ class InspectionRun:
         max_texts = self.max_texts
         texts = max_texts if self.request.budget is None else min(MIN_TEXTS, max_texts)
         with track("Searching whole texts") as advance:
-            search = self._search(None, self.questions.first(texts), self.wordings)
-            advance()
-            while texts < max_texts and not _is_narrow(search):
-                texts = min(2 * texts, max_texts)
+            while True:
                 search = self._search(None, self.questions.first(texts), self.wordings)
                 advance()
+                if texts == max_texts or _is_narrow(search):
+                    break
+                texts = min(2 * texts, max_texts)
         searches = dict.fromkeys(self.wordings, search)
         other_words = None
         writer = self.request.writer
@@ -502,6 +502,6 @@ def _summarize_positions(
         wording=wording,
         ndcg_at_10_not_read=float(observations.gains[unread].mean()) if unread.any() else None,
         not_read_without_model=measure_unread_baseline(search.tasks[wording], values.read),
-        groups={ALL: overall, **groups},
+        groups={ALL: overall} | groups,
         group=group,
     )

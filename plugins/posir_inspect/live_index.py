@@ -13,7 +13,8 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +106,11 @@ class IndexQuestion:
     def key(self) -> tuple[str, str]:
         """Subset and id of the query. They identify the answer."""
         return self.query.subset, self.query.id
+
+    @property
+    def is_head(self) -> bool:
+        """True if the question is the opening words of the document."""
+        return self.query.subset == HEAD
 
 
 @dataclass(frozen=True)
@@ -255,14 +261,9 @@ class JudgedAnswers:
     """Warnings about unusable hits and misplaced chunks: a count and the first example each."""
 
     @property
-    def is_head(self) -> Booleans:
-        """True for the questions that are the opening words of a document, shape (n,)."""
-        return np.array([question.query.subset == HEAD for question in self.questions], np.bool_)
-
-    def list_documents(self, mask: Booleans) -> set[str]:
-        """List the documents retrieved by the questions in the mask."""
-        rows = np.flatnonzero(mask & self.success[DOCUMENT]).tolist()
-        return {self.questions[row].document for row in rows}
+    def returned(self) -> list[IndexQuestion]:
+        """The questions that retrieved their document."""
+        return list(compress(self.questions, self.success[DOCUMENT]))
 
 
 def judge_answers(
@@ -352,11 +353,10 @@ def summarize_recall(
     """
     rows: list[RecallRow] = []
     changes: list[ChangeRow] = []
-    is_head = judgments.is_head
-    findable = judgments.list_documents(is_head)
+    findable = {question.document for question in judgments.returned if question.is_head}
     by_wording = defaultdict[str, list[int]](list)
     for row, question in enumerate(judgments.questions):
-        if not is_head[row] and question.document in findable:
+        if not question.is_head and question.document in findable:
             by_wording[question.query.subset].append(row)
     for wording, chosen in by_wording.items():
         questions = [judgments.questions[row] for row in chosen]
@@ -368,15 +368,15 @@ def summarize_recall(
         pairs = [(THIRDS[0], THIRDS[-1])]
         if twelfths:
             positions = np.array([twelfths[question.query.id] for question in questions])
-            parts[READ] = positions < TWELFTHS
-            parts[NOT_READ] = ~parts[READ]
+            parts |= {READ: positions < TWELFTHS, NOT_READ: positions >= TWELFTHS}
             pairs.append((READ, NOT_READ))
         for unit, success in judgments.success.items():
             gains = success[chosen].astype(np.float64)
             for part, mask in parts.items():
-                recall = estimate_mean(gains[mask], documents[mask])
-                document_count = len(np.unique(documents[mask]))
-                rows.append(RecallRow(wording, unit, part, int(mask.sum()), document_count, recall))
+                clusters = documents[mask]
+                recall = estimate_mean(gains[mask], clusters)
+                counts = (len(clusters), len(np.unique(clusters)))
+                rows.append(RecallRow(wording, unit, part, *counts, recall))
             for first, last in pairs:
                 # Recall is compared within documents.
                 columns = np.stack([parts[first], parts[last]], axis=1).astype(np.float64)
@@ -451,7 +451,7 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
         more = f" and {others:,} more" if others > 0 else ""
         sentences.append(f"Not in the index, since no question finds them: {names}{more}.")
     yield DisplaySection("Which documents are in the index", (*sentences, inspection.skipped))
-    changes: dict[str, list[str]] = {THIRDS[0]: [], READ: []}
+    changes = defaultdict[str, list[str]](list)
     for change in inspection.changes:
         changes[change.subject.model].append(describe_recall_change(change))
     recall = [
@@ -461,13 +461,13 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     ]
     strips = _build_strips(inspection)
     if strips:
-        finding = (strips[0].finding,)
-        yield DisplaySection(sentences=finding, strips=strips, only=Medium.TEXT)
+        yield DisplaySection(sentences=(strips[0].finding,), strips=strips, only=Medium.TEXT)
         yield DisplaySection(strips=strips, only=Medium.PAGE)
     tables = (_tabulate(inspection),) if recall else ()
-    not_measured = "Not measured: there is no question about a sentence of a retrieved document."
+    if not recall:
+        recall = ["Not measured: there is no question about a sentence of a retrieved document."]
     # The first change is already shown above as the finding.
-    recall = [*(recall or [not_measured]), *changes[THIRDS[0]][1:]]
+    recall += changes[THIRDS[0]][1:]
     yield DisplaySection("Are document endings found?", tuple(recall), tables)
     if changes[READ]:
         window = f"The embedder reads {inspection.read.phrase} of each indexed text."
@@ -485,12 +485,8 @@ def _build_strips(inspection: IndexInspection) -> tuple[PositionChart, ...]:
         return ()
     change = inspection.changes[0]
     finding = describe_recall_change(change)
-    first = inspection.rows[0]
-    rows = [
-        row
-        for row in inspection.rows
-        if (row.wording, row.unit) == (first.wording, first.unit) and row.part in THIRDS
-    ]
+    # The rows of the first wording and unit.
+    rows = inspection.rows[: len(THIRDS)]
     present = inspection.documents - len(inspection.not_in_index)
     facts = (
         ("Documents in the index", f"{present:,} of {inspection.documents:,}"),
@@ -511,10 +507,10 @@ def _build_strips(inspection: IndexInspection) -> tuple[PositionChart, ...]:
 
 def _title_page(name: str, rows: Sequence[RecallRow]) -> str:
     """Return a title with recall in the first and last third, or the name if either is missing."""
-    recall = {row.part: row.recall for row in reversed(rows) if row.recall}
-    if not {THIRDS[0], THIRDS[-1]} <= recall.keys():
+    estimates = [row.recall for row in rows[: len(THIRDS) : 2] if row.recall]
+    if len(estimates) < 2:
         return name
-    first, last = (f"{recall[part].value:.0%}" for part in (THIRDS[0], THIRDS[-1]))
+    first, last = (f"{estimate.value:.0%}" for estimate in estimates)
     return RECALL_TITLE.format(name=name, first=first, last=last)
 
 
@@ -572,10 +568,9 @@ def inspect_index(
         is_finished = len(judgments.questions) == len(planned)
         if is_finished:
             journal.remove()
-    is_head = judgments.is_head
-    documents = [judgments.questions[row].document for row in np.flatnonzero(is_head).tolist()]
-    retrieved_ids = judgments.list_documents(np.ones_like(is_head))
-    returned = np.array([document in retrieved_ids for document in documents], np.float64)
+    documents = [question.document for question in judgments.questions if question.is_head]
+    returned_ids = {question.document for question in judgments.returned}
+    returned = np.array([document in returned_ids for document in documents], np.float64)
     rows, changes = summarize_recall(
         judgments, {} if judgments.has_chunks else texts.locate_in_read()
     )
@@ -591,7 +586,7 @@ def inspect_index(
         possible=len(all_questions),
         documents=len(documents),
         returned=estimate_mean(returned, np.arange(len(returned))),
-        not_in_index=tuple(document for document in documents if document not in retrieved_ids),
+        not_in_index=tuple(document for document in documents if document not in returned_ids),
         read=texts.read,
         rows=rows,
         changes=changes,
@@ -603,10 +598,8 @@ def inspect_index(
         details=EXPLANATION,
         footer=tuple(f"Questions with spans: {folder}" for folder in folders),
     )
-    base = {item.name for item in fields(Result)} - {"rows"}
-    values = {key: value for key, value in vars(inspection).items() if key not in base}
     return replace(
         inspection,
-        values=values | {"read": texts.read.to_json()},
+        values={"rows": rows, **inspection.own_fields(), "read": texts.read.to_json()},
         extra_sections=tuple(_build_sections(inspection)),
     )

@@ -111,8 +111,11 @@ class QuestionSet:
     def first(self, texts: int) -> QuestionSet:
         """Return the first texts and their questions."""
         documents = dict(islice(self.documents.items(), texts))
-        questions = tuple(item for item in self.questions if item.document in documents)
-        return replace(self, documents=documents, questions=questions)
+        return replace(
+            self,
+            documents=documents,
+            questions=tuple(item for item in self.questions if item.document in documents),
+        )
 
     def select(self, ids: Collection[str]) -> QuestionSet:
         """Return all texts and the questions with the given ids."""
@@ -187,15 +190,13 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
     names = [text.id for text in collection.texts]
     if len({*names} - {""}) < len(names):
         names = [f"d{number}" for number in range(len(names))]
-    documents: dict[str, str] = {}
-    languages: dict[str, str] = {}
-    sentences: dict[str, list[Span]] = {}
-    occurrences = Counter[str]()
-    for name, text in zip(names, collection.texts, strict=True):
-        documents[name] = text.text
-        languages[name] = text.language
-        sentences[name] = list(find_sentences(text.text, text.language))
-        occurrences.update(normalize(span.of(text.text)) for span in sentences[name])
+    texts = dict(zip(names, collection.texts, strict=True))
+    documents = {name: text.text for name, text in texts.items()}
+    languages = {name: text.language for name, text in texts.items()}
+    sentences = {name: find_sentences(text.text, text.language) for name, text in texts.items()}
+    occurrences = Counter(
+        normalize(span.of(documents[name])) for name, spans in sentences.items() for span in spans
+    )
     frequencies = count_texts(documents.values())
     questions = []
     for number, (name, content) in enumerate(documents.items()):
@@ -203,8 +204,10 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
         suitable = defaultdict[int, list[Span]](list)
         for span in sentences[name]:
             sentence = span.of(content)
-            words = len(find_terms(sentence))
-            if occurrences[normalize(sentence)] == 1 and MIN_WORDS <= words <= MAX_WORDS:
+            if (
+                occurrences[normalize(sentence)] == 1
+                and MIN_WORDS <= len(find_terms(sentence)) <= MAX_WORDS
+            ):
                 # Tenths are closed on the right, like position bins.
                 part = max(0, math.ceil(span.middle / len(content) * PARTS) - 1)
                 suitable[part].append(span)
@@ -258,22 +261,16 @@ def build_question_task(
         wording: The wording.
     """
     name = f"Inspect-{to_file_name(source)}-{wording}"
-    contents: list[str] = []
-    for question in questions.with_wording(wording):
-        contents += [question.id, question.wordings[wording]]
+    data = questions.build_data(wording)
     metadata = build_metadata(
         name,
         dataset=source,
-        revision=f"{LOCAL}-{digest(*questions.documents.values(), *contents).hex()}",
+        revision=f"{LOCAL}-{digest(*digest_data(data).values()).hex()}",
         languages=[next(iter(suggest_codes(language)), PIVOT.code)],
         description="Pseudo-questions: sentences of texts, to be found by position (Lee et al. "
         "2019, arXiv 1906.00300).",
     )
-    attributes: dict[str, Any] = {
-        "metadata": metadata,
-        "data": questions.build_data(wording),
-        "__module__": __name__,
-    }
+    attributes: dict[str, Any] = {"metadata": metadata, "data": data, "__module__": __name__}
     task: PseudoQuestionTask = type(name, (PseudoQuestionTask,), attributes)()
     return task
 

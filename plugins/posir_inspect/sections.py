@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from posir_inspect.model_window import UnreadShare
@@ -67,6 +67,7 @@ WINDOW_HEADING = "How far the model reads"
 SEARCH_HEADING = "How well it finds a sentence"
 ADVICE_HEADING = "What to do"
 PARAPHRASE_HEADING = "The same in other words"
+NO_QUESTIONS = "Not measured: no sentence of 5 to 80 words occurs exactly once."
 LEGEND = (
     "Brackets: 95% confidence intervals, widened where several are read together (rows by length; "
     f"changes: {format_level(CHANGE_LEVEL)})."
@@ -138,9 +139,10 @@ class PositionScores:
 
     def to_json(self) -> dict[str, object]:
         """Convert to JSON, without the analysis."""
-        groups = {name: findings.to_json() for name, findings in self.groups.items()}
-        values = {name: value for name, value in vars(self).items() if name != "group"}
-        return values | {"groups": groups}
+        values = dict(vars(self))
+        del values["group"]
+        values["groups"] = {name: group.to_json() for name, group in self.groups.items()}
+        return values
 
 
 @dataclass(frozen=True)
@@ -251,10 +253,7 @@ def complete_inspection(inspection: Inspection) -> Inspection:
     title = _title(inspection)
     revision = (inspection.revision or "unknown")[:12]
     texts = pluralize(inspection.texts, "text")
-    skip_note = describe_skipped(inspection.skipped, examples=1)
-    details = list(EXPLANATION)
-    if inspection.fading:
-        details.insert(0, _describe_averages(inspection.fading[-1]))
+    averages = map(_describe_averages, (inspection.fading or ())[-1:])
     return replace(
         inspection,
         title=title,
@@ -262,8 +261,8 @@ def complete_inspection(inspection: Inspection) -> Inspection:
         rows=tuple(_build_rows(inspection)),
         values=partial(_build_document, inspection),
         extra_sections=tuple(_build_sections(inspection, title)),
-        notes=(LEGEND, skip_note),
-        details=details,
+        notes=(LEGEND, describe_skipped(inspection.skipped, examples=1)),
+        details=(*averages, *EXPLANATION),
     )
 
 
@@ -288,20 +287,17 @@ def _build_rows(inspection: Inspection) -> Iterator[dict[str, object]]:
 
 def _build_document(inspection: Inspection) -> dict[str, object]:
     """Convert all fields to JSON; `window` has the same keys as `posir window`."""
-    excluded_names = {item.name for item in fields(Result)} | {"snippets"}
-    values = {name: value for name, value in vars(inspection).items() if name not in excluded_names}
-    paraphrased: dict[str, object] = {"other_words": None, "chunks_in_other_words": None}
-    if inspection.other_words:
-        result = dict(vars(inspection.other_words))
-        chunks = result.pop("chunks")
-        paraphrased["other_words"] = result
-        paraphrased["chunks_in_other_words"] = chunks and chunks.document()
+    values = inspection.own_fields()
+    del values["snippets"]
+    other_words = dict(vars(inspection.other_words)) if inspection.other_words else {}
+    chunks = other_words.pop("chunks", None)
     return values | {
         "window": inspection.window.document(),
         "read": inspection.window.read_part.to_json(),
         "fading": [scores.to_json() for scores in inspection.fading or ()],
         "chunks": inspection.chunks and inspection.chunks.document(),
-        **paraphrased,
+        "other_words": other_words or None,
+        "chunks_in_other_words": chunks and chunks.document(),
         "rows": tuple(_build_rows(inspection)),
     }
 
@@ -333,20 +329,22 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
     if scores is None:
         return
     if not scores:
-        reason = "Not measured: no sentence of 5 to 80 words occurs exactly once."
-        yield DisplaySection(SEARCH_HEADING, (reason,))
+        yield DisplaySection(SEARCH_HEADING, (NO_QUESTIONS,))
         return
     yield DisplaySection(SEARCH_HEADING, (strips[-1].finding,), strips=strips, only=Medium.TEXT)
-    facts = (f"{name}: {value}" for name, value in _list_facts(inspection, scores[-1]))
+    facts = (": ".join(fact) for fact in _list_facts(inspection, scores[-1]))
     paragraph = "\n".join(fact.replace("\n", ", ") for fact in facts)
     yield DisplaySection(sentences=(paragraph,), only=Medium.TEXT)
     if inspection.chunks:
         yield from _build_chunks(inspection, inspection.chunks)
         yield from _build_lengths(inspection, scores)
     if snippet := inspection.snippet:
-        heading = f"The chunks for {snippet.kind}"
         yield DisplaySection(
-            heading, (snippet.sentence,), code=snippet.code, is_command=False, only=Medium.TEXT
+            f"The chunks for {snippet.kind}",
+            (snippet.sentence,),
+            code=snippet.code,
+            is_command=False,
+            only=Medium.TEXT,
         )
 
 
@@ -385,15 +383,18 @@ def _build_chunks(inspection: Inspection, chunks: ChunkComparison) -> Iterator[D
         task = inspection.reference.data if inspection.is_task else MINI
         run = inspection.reference.write("mteb", "run", "-t", task, "-m", chunks.chunked_model)
         evaluation = f"# to evaluate these chunks on a task\n{run}"
-    commands = _build_next_commands(inspection)
-    yield DisplaySection(ADVICE_HEADING, (_advise(inspection),), code=commands, only=Medium.TEXT)
+    yield DisplaySection(
+        ADVICE_HEADING,
+        (_advise(inspection),),
+        code=_build_next_commands(inspection),
+        only=Medium.TEXT,
+    )
     is_compared = chunks.has_splitters or not chunks.has_few_texts
     if chunks.rows[1:] and (is_compared or inspection.full):
         sentences = [*chunks.sentences, *chunks.describe_counts()]
         if inspection.excerpt_tokens or inspection.chunk_texts < inspection.texts:
             sentences.append(_describe_sample(inspection.chunk_sample, inspection.texts))
-        tables = (chunks.tabulate(),)
-        yield DisplaySection(chunks.title, tuple(sentences), tables, code=evaluation)
+        yield DisplaySection(chunks.title, tuple(sentences), (chunks.tabulate(),), code=evaluation)
     if inspection.other_words:
         yield _build_other_words(chunks, inspection.other_words)
 
@@ -402,11 +403,10 @@ def _build_lengths(
     inspection: Inspection, scores: Sequence[PositionScores]
 ) -> Iterator[DisplaySection]:
     """Build the table of verdicts by wording and length, unless all rows have too few texts."""
+    overall, *lengths = scores[-1].groups.items()
     groups = {f"all, {item.wording.words}": item.findings for item in scores}
     if len(scores) == 1:
-        groups = {ALL: scores[0].findings}
-    lengths = dict(scores[-1].groups)
-    del lengths[ALL]
+        groups = dict([overall])
     if len(lengths) > 1:
         groups |= lengths
     is_tested = any(group.reason is not Reason.FEW_DOCUMENTS for group in groups.values())
@@ -415,9 +415,11 @@ def _build_lengths(
         if inspection.fading_texts < inspection.texts:
             sample = pluralize(inspection.fading_texts, "text")
             sentences = (_describe_sample(sample, inspection.texts),)
-        title = f"{SEARCH_HEADING}, by length of the text"
-        table = _tabulate_groups(groups, full=inspection.full)
-        yield DisplaySection(title, sentences, tables=(table,))
+        yield DisplaySection(
+            f"{SEARCH_HEADING}, by length of the text",
+            sentences,
+            (_tabulate_groups(groups, full=inspection.full),),
+        )
 
 
 def _advise(inspection: Inspection) -> str:
@@ -481,10 +483,10 @@ def _build_other_words(rarest: ChunkComparison, paraphrased: OtherWords) -> Disp
         return DisplaySection(PARAPHRASE_HEADING, tuple(sentences))
     sentences += chunks.sentences
     if rarest.is_decided and chunks.is_decided:
-        is_same = rarest.row.name == chunks.row.name
-        template = SAME_ADVICE if is_same else OTHER_ADVICE
-        sentences.append(template.format(chunks=rarest.row.name))
-    return DisplaySection(PARAPHRASE_HEADING, tuple(sentences), tables=(chunks.tabulate(),))
+        name = rarest.row.name
+        template = SAME_ADVICE if name == chunks.row.name else OTHER_ADVICE
+        sentences.append(template.format(chunks=name))
+    return DisplaySection(PARAPHRASE_HEADING, tuple(sentences), (chunks.tabulate(),))
 
 
 def _describe_sample(sample: str, total: int) -> str:
@@ -537,10 +539,13 @@ def _tabulate_groups(groups: Mapping[str, GroupFindings], *, full: bool) -> Tabl
             format_finding(findings.verdict, with_level=False),
         ]
         if full:
-            difference = findings[Quantity.START_MINUS_END].estimate
-            cells.append(format_estimate(difference, format_points))
-            cells.append(format_score(Unit.INDEX, findings[Quantity.PSI_AS_PUBLISHED].estimate))
-            cells.append(format_score(Unit.INDEX, findings[Quantity.PSI_BY_CHANCE].estimate))
+            cells.append(
+                format_estimate(findings[Quantity.START_MINUS_END].estimate, format_points)
+            )
+            cells += [
+                format_score(Unit.INDEX, findings[quantity].estimate)
+                for quantity in (Quantity.PSI_AS_PUBLISHED, Quantity.PSI_BY_CHANCE)
+            ]
         rows.append(tuple(cells))
     columns = build_columns(headings, {*headings[1:]} - {"State"}, drawn=[effect])
     return Table(columns, tuple(rows))

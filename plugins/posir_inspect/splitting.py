@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from posir_inspect.questions import WITHOUT_MODEL, QuestionSet, Wording
+from posir_inspect.questions import QuestionSet, Wording
 from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.changes import compare_groups
 from posir_significance.findings import ChangeRow, ChangeState, ChangeSubject, Metric, Reason
@@ -133,7 +133,7 @@ class SplitterDivision:
         texts = list(sample.documents.values())
         divided_texts = dict(zip(texts, splitter.divide_all(texts), strict=True))
         self._divide = cache(lambda text: divided_texts.get(text) or splitter.divide(text))
-        self._ratio = self.count(sample).tokens / max(sum(sample.tokens.values()), 1)
+        self._ratio = self.count(sample).tokens / max(sum(sample.lengths), 1)
 
     def estimate_tokens(self, length: int) -> int:
         """Estimate the number of tokens in all chunks of a text with `length` tokens."""
@@ -207,20 +207,18 @@ class Costs:
         whole = np.minimum(lengths, window or lengths)
         rows = {name: row for row, name in enumerate(questions.documents)}
         owners = [rows[question.document] for question in questions.questions]
-        question_tokens = {}
-        for wording in WITHOUT_MODEL:
-            counts = tokenizer.count_all(
-                [question.wordings[wording] for question in questions.questions]
-            )
-            question_tokens[wording] = np.bincount(owners, counts, len(rows)).astype(np.int64)
+        rarest, verbatim = (
+            tokenizer.count_all([question.wordings[wording] for question in questions.questions])
+            for wording in (Wording.RAREST_WORDS, Wording.VERBATIM)
+        )
+        question_tokens = np.bincount(owners, rarest, len(rows)).astype(np.int64)
+        whole_search = whole + _count_rotations(lengths, whole) + wordings * question_tokens
         chunks = [
             sum(division.estimate_tokens(length) for division in divisions)
             for length in lengths.tolist()
         ]
-        whole_search = whole + _count_rotations(lengths, whole)
-        whole_search += wordings * question_tokens[Wording.RAREST_WORDS]
-        total = whole_search.sum() + sum(chunks) + question_tokens[Wording.VERBATIM].sum()
-        return cls(whole, whole_search, np.array(chunks, np.int64), int(total))
+        total = int(whole_search.sum()) + sum(chunks) + sum(verbatim)
+        return cls(whole, whole_search, np.array(chunks, np.int64), total)
 
 
 def _count_rotations(lengths: Integers, whole: Integers) -> Integers:
@@ -228,18 +226,12 @@ def _count_rotations(lengths: Integers, whole: Integers) -> Integers:
 
     Only a sample of the texts in each length bucket is rotated.
     """
-    sample_size = read_sample_size()
-    bounds = RelativePositions().token_bounds
-    samples = Counter[int]()
-    tokens = np.zeros_like(lengths)
-    for row, length in enumerate(lengths.tolist()):
-        bucket = bisect_left(bounds, length)
-        samples[bucket] += 1
-        if samples[bucket] <= sample_size:
-            # A truncated text also has an excerpt within the window, with its own versions.
-            versions = VERSIONS - 1 + (VERSIONS if whole[row] < length else 0)
-            tokens[row] = versions * whole[row]
-    return tokens
+    buckets = np.searchsorted(RelativePositions().token_bounds, lengths)
+    counters = defaultdict[int, Iterator[int]](count)
+    order = np.array([next(counters[bucket]) for bucket in buckets.tolist()])
+    # A truncated text also has an excerpt within the window, with its own versions.
+    versions = VERSIONS - 1 + VERSIONS * (whole < lengths)
+    return np.where(order < read_sample_size(), versions * whole, 0)
 
 
 def count_fitting(costs: Integers, budget: float) -> int:
@@ -325,24 +317,21 @@ def compare_divisions(
         window: Number of tokens of a text that the model reads; None for all.
         unit: Noun for a whole text, `text` or `excerpt`.
     """
-    whole, *chunk_searches = searches
     tokens = sum(min(length, window or length) for length in questions.lengths)
-    group = analyze(whole.values[wording]).overall
-    rows = [ChunkRow(None, None, whole.vectors, ChunkCounts(tokens), group, None, unit)]
-    for search in chunk_searches:
+    rows: list[ChunkRow] = []
+    for search in searches:
         division = search.division
-        assert division is not None
         row = ChunkRow(
-            division.size,
-            division.chunker,
+            division.size if division else None,
+            division.chunker if division else None,
             search.vectors,
-            division.count(questions),
+            division.count(questions) if division else ChunkCounts(tokens),
             analyze(search.values[wording]).overall,
             change=None,
             unit=unit,
-            cost=search.vectors / whole.vectors,
+            cost=search.vectors / searches[0].vectors,
         )
-        rows.append(replace(row, change=_compare(rows[0], row)))
+        rows.append(replace(row, change=_compare(rows[0], row)) if rows else row)
     return rows
 
 
@@ -377,15 +366,9 @@ class ChunkComparison:
     def sentences(self) -> tuple[str, ...]:
         """Sentences about the gain and cost of the chosen row, and about its alternatives."""
         sentences = [WHOLE_SERVES.format(whole=self.row.name)]
-        if self.change is not None:
-            cost = CHUNK_COST.format(cost=self.row.cost)
-            sentences = [_describe(self.change), cost]
+        if self.row.change:
+            sentences = [_describe(self.row.change), CHUNK_COST.format(cost=self.row.cost)]
         return (*sentences, *map(_describe, self.other_changes))
-
-    @property
-    def change(self) -> ChangeRow | None:
-        """Change in nDCG@10 from whole texts to the chosen row; None if whole texts are chosen."""
-        return self.row.change
 
     @property
     def is_decided(self) -> bool:
@@ -395,7 +378,7 @@ class ChunkComparison:
     @property
     def is_advised(self) -> bool:
         """True if chunks are recommended."""
-        return self.change is not None and self.is_decided
+        return self.row.change is not None and self.is_decided
 
     @property
     def has_few_texts(self) -> bool:
@@ -444,17 +427,19 @@ class ChunkComparison:
         """
         if not self.row.size or not self.is_decided:
             return None
-        method = "context_chunks" if self.row.chunker else "chunks"
-        return f"{self.model}+{method}({self.row.size})"
+        return f"{self.model}+{'context_chunks' if self.row.chunker else 'chunks'}({self.row.size})"
 
     def describe_counts(self) -> Iterator[str]:
         """Yield sentences about chunks that exceed the window or are not in their text."""
         for row in self.rows:
-            chunks = f"of {pluralize(row.vectors, 'chunk')} are"
-            if row.counts.too_long:
-                yield f"{row.chunker}: {row.counts.too_long:,} {chunks} longer than the window."
-            if row.counts.unlocated:
-                yield f"{row.chunker}: {row.counts.unlocated:,} {chunks} not in their text."
+            counts = {
+                "longer than the window": row.counts.too_long,
+                "not in their text": row.counts.unlocated,
+            }
+            for problem, chunk_count in counts.items():
+                if chunk_count:
+                    chunks = pluralize(row.vectors, "chunk")
+                    yield f"{row.chunker}: {chunk_count:,} of {chunks} are {problem}."
 
     def tabulate(self) -> Table:
         """Build a table with a row for whole texts and for each division."""

@@ -58,8 +58,6 @@ class ChunkFit:
     """If false, `too_long` is a lower bound."""
     longest: str
     """Text of the longest chunk."""
-    required: bool = False
-    """If true, a chunk that exceeds the window fails the check."""
 
     @property
     def sentence(self) -> str:
@@ -111,17 +109,26 @@ class WindowReading(Result):
         """
         return self.count(self.reading.from_start) if self.reading.from_start else Bounds(0, 0)
 
+    @property
+    def is_counted(self) -> bool:
+        """True if the tokenizer is known, so that tokens are counted and not estimated."""
+        return self.special_tokens is not None
+
+    @property
+    def added_tokens(self) -> int:
+        """Number of special and prompt tokens per text."""
+        return (self.special_tokens or 0) + self.prompt_tokens
+
     def count(self, reading: ReadingLength) -> Bounds:
         """Convert a length to tokens, including special tokens and prompt."""
-        if reading.tokens is None or self.special_tokens is None:
+        if reading.tokens is None or not self.is_counted:
             return reading.estimated_tokens
-        added = self.special_tokens + self.prompt_tokens
-        return Bounds(reading.tokens.low + added, reading.tokens.high + added)
+        return reading.tokens + Bounds(self.added_tokens, self.added_tokens)
 
     @property
     def read_part(self) -> ReadPart:
         """The window as stored in results. A range is stored as its upper bound."""
-        return self.reading.read_part((self.special_tokens or 0) + self.prompt_tokens)
+        return self.reading.read_part(self.added_tokens)
 
     @property
     def text_tokens(self) -> int:
@@ -147,25 +154,20 @@ class WindowReading(Result):
     @property
     def sentence(self) -> str:
         """A sentence about the part that the model reads, compared with its claim."""
-        reading = self.reading
-        is_counted = self.special_tokens is not None
-        about = "" if is_counted else f" (about {_describe_bounds(self.tokens)} tokens)"
-        template = WINDOWS[_compare_claim(self)]
-        sentence = template.format(
-            length=f"{_describe_length(self)} {'tokens' if is_counted else reading.unit}",
+        about = "" if self.is_counted else f" (about {_describe_bounds(self.tokens)} tokens)"
+        sentence = WINDOWS[_compare_claim(self)].format(
+            length=_describe_length(self),
             about=about,
             claimant=self.claimed_by,
-            rest=REFUSES if reading.refusal else IGNORES,
+            rest=REFUSES if self.reading.refusal else IGNORES,
             claimed=f"{self.claimed_tokens or 0:,}",
         )
-        added = (self.special_tokens or 0) + self.prompt_tokens
-        if not is_counted or not added:
+        if not self.is_counted or not self.added_tokens:
             return sentence
-        text = _describe_bounds(Bounds(self.tokens.low - added, self.tokens.high - added))
-        parts = [f"{text} are text"]
+        text = self.reading.tokens or self.reading.estimated_tokens
+        parts = [f"{_describe_bounds(text)} are text"]
         if self.special_tokens:
-            special = pluralize(self.special_tokens, "is a special token", "are special tokens")
-            parts.append(special)
+            parts.append(pluralize(self.special_tokens, "is a special token", "are special tokens"))
         if self.prompt_tokens:
             prompt = "the question" if self.is_reranker else "the prompt"
             parts.append(f"{pluralize(self.prompt_tokens, 'is', 'are')} from {prompt}")
@@ -183,7 +185,7 @@ def complete_reading(window: WindowReading) -> WindowReading:
         "tokens": tokens.low,
         "tokens_high": None if reading.complete else tokens.high,
         "tokens_from_start": window.tokens_from_start.low,
-        "tokens_estimated": window.special_tokens is None,
+        "tokens_estimated": not window.is_counted,
         "special_tokens": window.special_tokens,
         "prompt_tokens": window.prompt_tokens,
         "content_tokens": window.text_tokens,
@@ -203,24 +205,22 @@ def complete_reading(window: WindowReading) -> WindowReading:
         "characters_read": reading.characters,
     }
     sentences = [window.sentence, *_describe_details(window)]
-    has_oversized_chunks = False
     if window.fit:
         row |= {"chunks": window.fit.chunks, "chunks_too_long": window.fit.too_long}
         sentences.append(window.fit.sentence)
-        has_oversized_chunks = window.fit.required and window.fit.too_long > 0
-    footer: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
+    footer: list[str] = []
+    commands: list[str] = []
     if window.reference.model and not window.is_reranker:
-        footer = (f"To inspect a task (replace {MINI} with a folder to inspect your own texts):",)
-        commands = (window.reference.write("posir", "inspect", window.reference.model, MINI),)
+        footer.append(
+            f"To inspect a task (replace {MINI} with a folder to inspect your own texts):"
+        )
+        commands.append(window.reference.write("posir", "inspect", window.reference.model, MINI))
     name = drop_organization(window.model)
-    unit = "tokens" if window.special_tokens is not None else reading.unit
-    length = _describe_length(window)
     strips = _draw_window(window, name, " ".join(sentences), commands)
     return replace(
         window,
         title=window.model,
-        page_title=WINDOW_TITLE.format(model=name, length=length, unit=unit),
+        page_title=WINDOW_TITLE.format(model=name, length=_describe_length(window)),
         data=f"{window.model}, revision {(window.revision or 'unknown')[:12]}",
         rows=(row,),
         values={**row, "sentence": window.sentence, "measured_on": measured_on},
@@ -232,7 +232,7 @@ def complete_reading(window: WindowReading) -> WindowReading:
         ),
         footer=footer,
         commands=commands,
-        exit_status=int(window.enough is False or has_oversized_chunks),
+        exit_status=int(window.enough is False),
     )
 
 
@@ -244,7 +244,7 @@ def _draw_window(
     if read_part.part not in DRAWN_PARTS:
         return ()
     parts, before = DRAWN_PARTS[read_part.part]
-    is_first = read_part.part is Part.FIRST and window.special_tokens is not None
+    is_first = read_part.part is Part.FIRST and window.is_counted
     steps = (("Measured", finding), ("Next", INSPECT_TEXTS.format(task=MINI))) if commands else ()
     strip = PositionChart(
         name,
@@ -270,7 +270,7 @@ def _compare_claim(window: WindowReading) -> str:
     if claimed is None:
         return "no_claim"
     factor = 1.0
-    if window.special_tokens is None:
+    if not window.is_counted:
         factor = SYNTHETIC_FACTOR if window.reading.synthetic else ESTIMATE_FACTOR
     if window.tokens.high * factor < claimed:
         return "less"
@@ -278,20 +278,22 @@ def _compare_claim(window: WindowReading) -> str:
 
 
 def _describe_length(window: WindowReading) -> str:
-    """Describe the part that is read, such as `the first 256`, without the unit."""
+    """Describe the part that is read, such as `the first 256 tokens`."""
     reading = window.reading
     start = reading.at_start
+    unit = "tokens"
     total = window.tokens
     head = window.count(start) if start and start.tokens else None
-    if window.special_tokens is None:
+    if not window.is_counted:
+        unit = reading.unit
         total = reading.bounds
-        head = start.in_unit(reading.unit) if start else None
+        head = start.in_unit(unit) if start else None
     if reading.part is Part.ENDS and head is not None:
         tail = Bounds(total.low - head.low, total.high - head.high)
-        return f"the first {_describe_bounds(head)} and the last {_describe_bounds(tail)}"
+        return f"the first {_describe_bounds(head)} and the last {_describe_bounds(tail)} {unit}"
     prefixes = {None: "at least", Part.SAMPLES: "samples of"}
     prefix = prefixes.get(reading.part, f"the {reading.part}")
-    return f"{prefix} {_describe_bounds(total)}"
+    return f"{prefix} {_describe_bounds(total)} {unit}"
 
 
 def _describe_details(window: WindowReading) -> Iterator[str]:
@@ -300,13 +302,13 @@ def _describe_details(window: WindowReading) -> Iterator[str]:
     if reading.refusal:
         yield f"The error for longer texts: {reading.refusal.rstrip('.')}."
     elif reading.part in (Part.FIRST, Part.LAST):
-        words = round(window.text_tokens * 0.75, -1)
         yield ABOUT_ENGLISH.format(
-            part=reading.part, characters=window.characters_of_english, words=words
+            part=reading.part,
+            characters=window.characters_of_english,
+            words=round(window.text_tokens * 0.75, -1),
         )
     elif reading.part is not None:
-        output = "score" if window.is_reranker else "embedding"
-        yield NOT_READ.format(output=output)
+        yield NOT_READ.format(output="score" if window.is_reranker else "embedding")
     if window.required is not None:
         verb = "This may not be"
         if window.enough:

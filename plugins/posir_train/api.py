@@ -222,5 +222,9 @@ def compose(
         lines.append(f"{target.folder}: {pluralize(len(examples), 'question')}")
     if skip_counts:
         lines.append(f"skipped: {pluralize(skip_counts.total(), 'question')} ({reasons})")
-    values = {"corpora": rows, "skipped": skip_counts}
-    return Result(title=f"Documents composed from {data}", rows=rows, values=values, footer=lines)
+    return Result(
+        title=f"Documents composed from {data}",
+        rows=rows,
+        values={"corpora": rows, "skipped": skip_counts},
+        footer=lines,
+    )

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import cycle, islice, zip_longest
+from itertools import chain, cycle, islice, zip_longest
 
 import numpy as np
 from datasets import Dataset
@@ -63,8 +63,8 @@ def sample_examples(
     """
     bins = np.searchsorted(CHARACTER_BOUNDS, lengths).tolist()
     rows: dict[int, ByPosition] = {length_bin: ([], [], []) for length_bin in sorted(set(bins))}
-    for row, (example, length_bin) in enumerate(zip(examples, bins, strict=True)):
-        rows[length_bin][example.position].append(row)
+    for row, length_bin in enumerate(bins):
+        rows[length_bin][examples[row].position].append(row)
     counts = Counter(example.position for example in examples)
     complete = {
         length_bin: cells
@@ -195,8 +195,7 @@ class BatchPlan:
         balanced.
         """
         groups = list(self._group_by_article(rng.permutation(rows).tolist()))
-        order = rng.permutation(len(groups))
-        queue = deque(row for number in order for row in groups[number])
+        queue = deque(row for number in rng.permutation(len(groups)) for row in groups[number])
         counts: Counter[Position] = Counter()
         while queue:
             room = self.weights.allocate(counts, size)
@@ -226,8 +225,8 @@ class BatchPlan:
             example = self.examples[row]
             articles[example.document.article][example.position].append(row)
         for cells in articles.values():
-            mixed_rows = [row for turn in zip_longest(*cells) for row in turn if row is not None]
-            yield from split_batches(mixed_rows, self.per_article)
+            turns = chain.from_iterable(zip_longest(*cells))
+            yield from split_batches([row for row in turns if row is not None], self.per_article)
 
 
 class PositionBatchSampler(DefaultBatchSampler):

@@ -25,7 +25,7 @@ from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer, TokenSpans
 from posir_tasks.text.words import find_words, is_unspaced
 from posir_train.examples import Example, TokenizedExample, TrainingDocument
-from posir_train.settings import ComposeSettings, Position, find_position
+from posir_train.settings import ComposeSettings, Position
 
 #: Maximum number of windows to try per question.
 MAX_TRIES = 20
@@ -45,6 +45,8 @@ NEEDLE_POSITIONS = 10
 
 #: Composes an example with the evidence at a position; raises CompositionError if it cannot.
 Composer: TypeAlias = Callable[[TokenizedExample, Position, random.Random], Example]
+#: Corpora, and the number of skipped questions by reason.
+Composition: TypeAlias = tuple[list[list[Example]], Counter[str]]
 
 
 class CompositionError(Exception):
@@ -68,10 +70,8 @@ def compose_window(
         if window is None:
             continue
         # Both the first and the last character of the evidence must be in the third.
-        characters = len(window.document.text)
-        first = find_position(window.start, window.start + 1, characters)
-        last = find_position(window.end - 1, window.end, characters)
-        if first == last == position:
+        ends = (replace(window, end=window.start + 1), replace(window, start=window.end - 1))
+        if all(end.position == position for end in ends):
             return window
     raise CompositionError(NO_ROOM)
 
@@ -195,30 +195,15 @@ def _insert(example: Example, passage: Span, fillers: Sequence[str], share: floa
 
 def compose_needles(
     sources: Sequence[TokenizedExample],
-    lengths: Sequence[int],
-    *,
+    settings: ComposeSettings,
     language: str,
     tokenizer: Tokenizer,
-    literal: bool,
-    seed: int,
-) -> tuple[list[list[Example]], Counter[str]]:
-    """Compose a corpus per length, with the evidence sentences between sentences of other articles
-    that contain no evidence.
+) -> Composition:
+    """Compose a corpus for each of `settings.lengths`, with the evidence sentences between
+    sentences of other articles that contain no evidence.
 
-    A question is at the same one of the `NEEDLE_POSITIONS` positions in every corpus. Longer
-    documents start with the fillers of shorter documents.
-
-    Args:
-        sources: The questions.
-        lengths: Tokens of the documents of each corpus.
-        language: Language code.
-        tokenizer: Counts the tokens.
-        literal: If true, the question is the evidence sentences themselves.
-        seed: Random seed.
-
-    Returns:
-        The corpora, and the number of skipped questions by reason; a question must fit every
-        length.
+    A question is at the same one of the `NEEDLE_POSITIONS` positions in every corpus; it is skipped
+    unless it fits every length. Longer documents start with the fillers of shorter documents.
     """
     documents = dict.fromkeys(source.example.document for source in sources)
     sentences = {document: find_sentences(document.text, language) for document in documents}
@@ -230,19 +215,21 @@ def compose_needles(
     texts = [span.of(document.text) for document, span in pairs]
     sizes = np.array(tokenizer.count_all(texts))
     articles = np.array([document.article for document, _ in pairs])
+    lengths = settings.domain_numbers
     corpora: list[list[Example]] = [[] for _ in lengths]
     skip_counts = Counter[str]()
     for source in progress(sources, "Composing"):
         example = source.example
-        span, _ = _split_sentences(example, sentences[example.document])
+        document = example.document
+        span, _ = _split_sentences(example, sentences[document])
         if span is None:
             skip_counts[NOT_MOVED] += 1
             continue
-        passage = span.of(example.document.text)
+        passage = span.of(document.text)
         room = np.array(lengths) - tokenizer.count(passage)
-        rng = random.Random(f"{seed}\0{example.document.id}\0{example.id}")
+        rng = random.Random(f"{settings.seed}\0{document.id}\0{example.id}")
         order = np.roll(np.arange(len(texts)), rng.randrange(len(texts)))
-        order = order[articles[order] != example.document.article]
+        order = order[articles[order] != document.article]
         filler_counts = np.searchsorted(sizes[order].cumsum(), room, "right")
         if room.min() < 0 or filler_counts.max() == len(order):
             skip_counts[LONG_NEEDLE if room.min() < 0 else FEW_TEXTS] += 1
@@ -250,9 +237,9 @@ def compose_needles(
         share = len(corpora[0]) % NEEDLE_POSITIONS / (NEEDLE_POSITIONS - 1)
         for corpus, length, filler_count in zip(corpora, lengths, filler_counts, strict=True):
             needle = _insert(example, span, [texts[row] for row in order[:filler_count]], share)
-            document = replace(needle.document, id=f"{example.id}:{length}", tokens=length)
-            question = passage if literal else example.question
-            corpus.append(replace(needle, question=question, document=document))
+            needle_document = replace(needle.document, id=f"{example.id}:{length}", tokens=length)
+            question = passage if settings.literal else example.question
+            corpus.append(replace(needle, question=question, document=needle_document))
     return corpora, skip_counts
 
 
@@ -265,7 +252,7 @@ def select_first_questions(sources: Sequence[TokenizedExample]) -> list[Tokenize
 
 
 def build_mosaic_composer(
-    sources: Sequence[TokenizedExample], tokens: int, groups: int, seed: int
+    sources: Sequence[TokenizedExample], settings: ComposeSettings
 ) -> Composer:
     """Divide the articles into groups and their documents into filler passages; return a composer
     of mosaics within groups.
@@ -274,13 +261,15 @@ def build_mosaic_composer(
     """
     documents = {source.example.document: source.tokens for source in sources}
     articles = sorted({document.article for document in documents})
-    random.Random(seed).shuffle(articles)
-    group_of = {article: f"group {number % groups + 1}" for number, article in enumerate(articles)}
+    random.Random(settings.seed).shuffle(articles)
+    group_of = {
+        article: f"group {number % settings.groups + 1}" for number, article in enumerate(articles)
+    }
     fillers = defaultdict[str, list[tuple[str, str]]](list)
     for document, spans in documents.items():
-        for text in _split_passages(document.text, spans, tokens // len(Position)):
+        for text in _split_passages(document.text, spans, settings.tokens // len(Position)):
             fillers[group_of[document.article]].append((document.article, text))
-    return partial(compose_mosaic, tokens=tokens, fillers=fillers, groups=group_of)
+    return partial(compose_mosaic, tokens=settings.tokens, fillers=fillers, groups=group_of)
 
 
 def _split_passages(text: str, tokens: TokenSpans, size: int) -> Iterator[str]:
@@ -299,29 +288,17 @@ def compose_corpora(
     settings: ComposeSettings,
     language: str,
     tokenizer: Tokenizer,
-) -> tuple[list[list[Example]], Counter[str]]:
-    """Compose the corpora for the settings; also count the skipped questions by reason."""
+) -> Composition:
+    """Compose the corpora for the settings."""
     if settings.kind == "needles":
-        return compose_needles(
-            sources,
-            settings.domain_numbers,
-            language=language,
-            tokenizer=tokenizer,
-            literal=settings.literal,
-            seed=settings.seed,
-        )
+        return compose_needles(sources, settings, language, tokenizer)
     selection = sources
-    composer: Composer
-    match settings.kind:
-        case "mosaics":
-            composer = build_mosaic_composer(
-                sources, settings.tokens, settings.groups, settings.seed
-            )
-        case "moved":
-            composer = partial(compose_moved, language=language)
-            selection = select_first_questions(sources)
-        case _:
-            composer = partial(compose_window, tokens=settings.tokens)
+    composer: Composer = partial(compose_window, tokens=settings.tokens)
+    if settings.kind == "mosaics":
+        composer = build_mosaic_composer(sources, settings)
+    elif settings.kind == "moved":
+        composer = partial(compose_moved, language=language)
+        selection = select_first_questions(sources)
     shares = settings.weights.shares if settings.weights else None
     corpora, skip_counts = compose_examples(selection, composer, settings.seed, shares)
     if len(selection) < len(sources):
@@ -334,16 +311,12 @@ def compose_examples(
     compose: Composer,
     seed: int,
     shares: Sequence[float] | None = None,
-) -> tuple[list[list[Example]], Counter[str]]:
+) -> Composition:
     """Compose every question once, at a position sampled by `shares`; without shares, once per
-    position.
+    position. A question is skipped if it cannot be composed at one of its positions.
 
     Without shares, the corpora form a Latin square: each corpus contains every question once and
     all positions equally often, and every question occurs at every position in one of the corpora.
-
-    Returns:
-        The corpora, and the number of skipped questions by reason; a question is skipped if it
-        cannot be composed at one of its positions.
     """
     corpora: list[list[Example]] = [[] for _ in range(1 if shares else len(Position))]
     skip_counts = Counter[str]()

@@ -7,7 +7,6 @@ created.
 
 from __future__ import annotations
 
-import logging
 import math
 from functools import cache
 from importlib import import_module
@@ -35,15 +34,12 @@ from posir_tasks.values.schemes import assign_thirds
 from posir_tasks.values.scores import ResultValues, flatten
 from posir_train.settings import Position
 
-logger = logging.getLogger(__name__)
-
 
 @cache
 def _derive(cls: type, base: type) -> type:
     if issubclass(cls, base):
         return cls
-    names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
-    return type(cls.__name__, (cls, base), names)
+    return type(cls.__name__, (cls, base), {})
 
 
 def _defer_base(reference: str) -> type:
@@ -172,16 +168,14 @@ class PositionEvaluator(BaseEvaluator):
         from posir_train.measurement import build_request, rank_subset, wrap_model
 
         encoder = wrap_model(model)
-        in_training = steps >= 0
-        sample_size = self.rotated or (0 if in_training else read_sample_size())
+        # A step of -1 is outside training.
+        sample_size = self.rotated or (read_sample_size() if steps < 0 else 0)
         values = []
         for subset, data in self._data:
             request = build_request(self.dataset, subset, data, self.batch_size)
             values.append(rank_subset(encoder, self.dataset, subset, data, request, sample_size))
         self.values[steps] = pool(values)
         scores = compute_scores(self.values[steps], self.baseline)
-        rounded_scores = {key: round(scores[key], 4) for key in ESTIMATES}
-        logger.info("Position evaluation on %s: %s", self.dataset.name, rounded_scores)
         if output_path is not None and self.write_csv:
             file = Path(output_path) / self.csv_file
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -192,10 +186,6 @@ class PositionEvaluator(BaseEvaluator):
         metrics: dict[str, float] = self.prefix_name_to_metrics(scores, self.name)
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)  # type: ignore[arg-type]
         return metrics
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """Return the settings for the model card."""
-        return {"data": self.dataset.name, "batch_size": self.batch_size}
 
 
 class PositionCurveCallback(TrainerCallback):

@@ -116,19 +116,16 @@ class Examples:
     revision: str
     examples: tuple[Example, ...]
     distractors: tuple[TrainingDocument, ...] = ()
-    """Documents of the corpus without a question in `examples`."""
+    """Other documents of the corpus. They may include documents of `examples`."""
 
     def select(self, examples: Iterable[Example]) -> Examples:
         """Return a subset of the examples with the complete corpus."""
-        subset = replace(self, examples=tuple(examples))
-        documents = set(subset.documents)
-        distractors = tuple(document for document in self.corpus if document not in documents)
-        return replace(subset, distractors=distractors)
+        return replace(self, examples=tuple(examples), distractors=self.corpus)
 
     @cached_property
     def corpus(self) -> tuple[TrainingDocument, ...]:
-        """All documents to search."""
-        return (*self.documents, *self.distractors)
+        """All documents to search, those of the examples first."""
+        return tuple(dict.fromkeys((*self.documents, *self.distractors)))
 
     @cached_property
     def documents(self) -> tuple[TrainingDocument, ...]:
@@ -236,8 +233,7 @@ def pool_corpora(data: Examples) -> Examples:
         )
         for example in data.examples
     ]
-    distractors = tuple(documents[document] for document in data.distractors)
-    return replace(data, examples=tuple(examples), distractors=distractors)
+    return replace(data, examples=tuple(examples), distractors=tuple(documents.values()))
 
 
 def split_by_article(data: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
@@ -260,11 +256,8 @@ def split_by_article(data: Examples, share: float, seed: int) -> tuple[Examples,
         return blake2b(f"{seed}\0{article}".encode("utf-8", "surrogatepass")).digest()
 
     held_out_articles = set(sorted(data.articles, key=hash_article)[:count])
-    training: list[Example] = []
-    held_out: list[Example] = []
-    for example in data.examples:
-        part = held_out if example.document.article in held_out_articles else training
-        part.append(example)
+    held_out = [item for item in data.examples if item.document.article in held_out_articles]
+    training = [item for item in data.examples if item.document.article not in held_out_articles]
     return data.select(training), data.select(held_out)
 
 
@@ -281,13 +274,7 @@ def write_examples(
     Raises:
         PosirError: The data is invalid, or the domain cannot be written.
     """
-    documents = list(dict.fromkeys(example.document for example in examples))
-    uncounted_documents = [document for document in documents if not document.tokens]
-    counts = tokenizer.count_all([document.text for document in uncounted_documents])
-    tokens = {document.id: document.tokens for document in documents}
-    tokens |= {
-        document.id: count for document, count in zip(uncounted_documents, counts, strict=True)
-    }
+    documents = dict.fromkeys(example.document for example in examples)
     data = PositionData.from_questions(
         {document.id: document.text for document in (*documents, *distractors)},
         {
@@ -295,7 +282,9 @@ def write_examples(
             for item in examples
         },
         titles={document.id: document.article for document in documents},
-        tokens=tokens,
+        tokens={
+            document.id: document.tokens or tokenizer.count(document.text) for document in documents
+        },
     )
     write_domain(data, target.folder)
 

@@ -126,8 +126,7 @@ class ModelWindow:
                 "a fast tokenizer."
             )
         added_tokens = tokenizer.special_tokens
-        prompts = filter(None, map(model.prompts.get, DOCUMENT_PROMPTS))
-        prompt = next(prompts, None)
+        prompt = next(filter(None, map(model.prompts.get, DOCUMENT_PROMPTS)), None)
         if prompt:
             added_tokens += tokenizer.count(prompt)
         return cls(tokenizer, model.max_seq_length, added_tokens)
@@ -173,13 +172,11 @@ def build_pairs(
 
     tokens = tokenizer.find_tokens(texts)
     pairs = [(sample(*text), sample(*text)) for text in zip(texts, tokens, strict=True)]
-    firsts = [first for first, _ in pairs]
-    seconds = [second for _, second in pairs]
+    firsts, seconds = zip(*pairs, strict=True)
     negative = 0 if objective == "pads-published" else -1
     labels = [1] * len(texts) + [negative] * len(texts)
-    next_seconds = [*seconds[1:], seconds[0]]
     return Dataset.from_dict(
-        {"first": firsts * 2, "second": seconds + next_seconds, "label": labels}
+        {"first": firsts * 2, "second": seconds + seconds[1:] + seconds[:1], "label": labels}
     )
 
 
@@ -200,8 +197,8 @@ class PadsLoss(torch.nn.Module):
         return loss
 
 
-def cut_negatives(example: Example) -> tuple[str, str] | None:
-    """Cut two passages without evidence out of a document; return None if the remaining text is
+def cut_negatives(example: Example) -> list[str]:
+    """Cut two passages without evidence out of a document; return none if the remaining text is
     too short.
 
     The passages are the other two thirds, by words. If the evidence spans several thirds, they are
@@ -218,7 +215,7 @@ def cut_negatives(example: Example) -> tuple[str, str] | None:
     if not _are_long(passages):
         longer = max(passages, key=len)
         passages = [span.of(longer) for span in find_parts(longer, 2)]
-    return (passages[0], passages[1]) if _are_long(passages) else None
+    return passages if _are_long(passages) else []
 
 
 def _are_long(texts: Sequence[str]) -> bool:
@@ -295,8 +292,8 @@ def prepare_data(settings: TrainingSettings, data: Examples, window: ModelWindow
         notes.append(f"left out: {questions} with a margin below {settings.margin:g}")
     negatives = {}
     if settings.hard_negatives:
-        passages = {example: cut_negatives(example) for example in examples}
-        negatives = {example: texts for example, texts in passages.items() if texts}
+        pairs = {example: cut_negatives(example) for example in examples}
+        negatives = {example: pair for example, pair in pairs.items() if pair}
         notes += _note_removal(examples, negatives, "whose document has no other parts")
         examples = list(negatives)
     # The loss takes the columns in this order.
@@ -304,9 +301,8 @@ def prepare_data(settings: TrainingSettings, data: Examples, window: ModelWindow
         "anchor": [example.question for example in examples],
         "positive": [example.document.text for example in examples],
     }
-    if negatives:
-        columns["negative_1"] = [first for first, _ in negatives.values()]
-        columns["negative_2"] = [second for _, second in negatives.values()]
+    for number, passages in enumerate(zip(*negatives.values(), strict=True), 1):
+        columns[f"negative_{number}"] = list(passages)
     lengths = list(map(len, columns["positive"]))
     rows = sample_examples(examples, lengths, settings.weights, settings.budget, settings.seed)
     sample = [examples[row] for bin_rows in rows.values() for row in bin_rows]

@@ -145,9 +145,12 @@ def compare_measurements(
     rise = after.unrelated_cosine - before.unrelated_cosine
     # NaN if the data has only one article.
     if np.isfinite(rise):
-        a = Estimate(before.unrelated_cosine)
-        b = Estimate(after.unrelated_cosine)
-        cosine = replace(cosine, a=a, b=b, estimate=Difference(rise))
+        cosine = replace(
+            cosine,
+            a=Estimate(before.unrelated_cosine),
+            b=Estimate(after.unrelated_cosine),
+            estimate=Difference(rise),
+        )
     return [ndcg, *thirds, *effects, cosine]
 
 
@@ -169,8 +172,7 @@ def to_record(change: ChangeRow) -> dict[str, Any]:
 def list_windows(before: Measurement, after: Measurement, labels: Sequence[str]) -> list[str]:
     """Describe the window of each model and the truncated evidence."""
     findings = [decide(analyze(measurement.values).overall) for measurement in (before, after)]
-    sentences = map(describe_model_window, labels, findings)
-    return [sentence for sentence in sentences if sentence]
+    return [*filter(None, map(describe_model_window, labels, findings))]
 
 
 def list_warnings(changes: Sequence[ChangeRow]) -> list[str]:
@@ -205,14 +207,15 @@ def build_table(changes: Sequence[ChangeRow], title: str) -> Table:
         if change.metric is Metric.UNRELATED_COSINE:
             format_score = format_psi
             format_difference = format_psi_difference
-        row = (
-            title_training(change),
-            format_estimate(change.a, format_score),
-            format_estimate(change.b, format_score),
-            format_estimate(change.estimate, format_difference),
-            label_change(change),
+        rows.append(
+            (
+                title_training(change),
+                format_estimate(change.a, format_score),
+                format_estimate(change.b, format_score),
+                format_estimate(change.estimate, format_difference),
+                label_change(change),
+            )
         )
-        rows.append(row)
     headings = ("Score", "Before", "After", "After - before", "Change")
     return Table(build_columns(headings, headings[1:4]), tuple(rows), title)
 
@@ -294,8 +297,8 @@ def _measure_queries(task: AbsTaskRetrieval, model: SentenceTransformer) -> dict
         for split, results in predictions[subset].items():
             relevant = task.dataset[subset][split]["relevant_docs"]
             scores = score_each_query(results, relevant, (1, 10))["ndcg_at_10"]
-            queries = [f"{subset}/{split}/{query}" for query in relevant]
-            gains.update(zip(queries, scores, strict=True))
+            for query, score in zip(relevant, scores, strict=True):
+                gains[f"{subset}/{split}/{query}"] = score
     return gains
 
 
@@ -303,10 +306,9 @@ def compare_queries(
     name: str, before: Mapping[str, float], after: Mapping[str, float]
 ) -> ChangeRow:
     """Compare nDCG@10 on a task, paired by query, with queries as independent observations."""
-    queries = sorted(before)
-    first = np.array([before[query] for query in queries])
-    second = np.array([after[query] for query in queries])
-    clusters = np.arange(len(queries))
+    first = np.array(list(before.values()))
+    second = np.array([after[query] for query in before])
+    clusters = np.arange(len(before))
     return replace(
         compare_gains(Metric.NDCG_AT_10, second - first, clusters),
         a=estimate_mean(first, clusters),
@@ -469,8 +471,9 @@ def compare_seeds(reports: Mapping[int, TrainingReport]) -> Result:
         values = [difference.value for difference in differences if difference]
         mean = None
         if len(values) == len(changes):
-            ends = t.interval(0.95, len(values) - 1, np.mean(values), sem(values))
-            mean = Estimate(float(np.mean(values)), (float(ends[0]), float(ends[1])))
+            center = float(np.mean(values))
+            low, high = t.interval(0.95, len(values) - 1, center, sem(values))
+            mean = Estimate(center, (float(low), float(high)))
         if mean and first.state:
             sentences.append(describe_mean_change(first, mean, len(values)))
         check = first.subject.task or None

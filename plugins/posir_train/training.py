@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from datasets import Dataset as PairDataset
 from datasets import disable_progress_bars
-from pydantic_core import to_jsonable_python
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer import losses
@@ -98,7 +97,7 @@ def _continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> Non
     if checkpoint is None:
         trainer.train()
         return
-    state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+    state = _read_state(checkpoint)
     if state.global_step < state.max_steps:
         trainer.train(resume_from_checkpoint=str(checkpoint))
         return
@@ -108,13 +107,9 @@ def _continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> Non
     trainer._load_from_checkpoint(best or str(checkpoint))
 
 
-def _read_step(checkpoint: Path | None) -> int:
-    """Return the step of a checkpoint, or 0 for None; raise OSError, ValueError or TypeError if the
-    checkpoint is incomplete.
-    """
-    if checkpoint is None:
-        return 0
-    return int(TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME)).global_step)
+def _read_state(checkpoint: Path) -> TrainerState:
+    """Read the state; raise OSError, ValueError or TypeError if the checkpoint is incomplete."""
+    return TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
 
 
 def find_checkpoint(folder: Path) -> Path | None:
@@ -128,7 +123,7 @@ def find_checkpoint(folder: Path) -> Path | None:
         if not step.isdecimal() or path.is_symlink() or not path.is_dir():
             continue
         try:
-            checkpoints[_read_step(path)] = path
+            checkpoints[int(_read_state(path).global_step)] = path
         except (OSError, ValueError, TypeError):
             shutil.rmtree(path, ignore_errors=True)
     return checkpoints[max(checkpoints)] if checkpoints else None
@@ -142,10 +137,9 @@ def _set_best_checkpoint(checkpoints: Path, parent: Path) -> None:
     the user's folders.
     """
     for file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINER_STATE_NAME}"):
-        state = TrainerState.load_from_json(str(file))
-        best = state.best_model_checkpoint
-        if best:
-            state.best_model_checkpoint = str(parent / Path(best).name)
+        state = _read_state(file.parent)
+        if state.best_model_checkpoint:
+            state.best_model_checkpoint = str(parent / Path(state.best_model_checkpoint).name)
             with atomic_write(file) as temporary:
                 state.save_to_json(str(temporary))
 
@@ -186,8 +180,7 @@ def _is_disk_full(error: Exception, checkpoints: Path) -> bool:
     match = re.search(r"(?:os error|code:) (\d+)", str(error))
     if number is None and match:
         number = int(match[1])
-    output = checkpoints.parents[1]
-    return number in DISK_FULL or shutil.disk_usage(output).free < ALMOST_FULL
+    return number in DISK_FULL or shutil.disk_usage(checkpoints.parents[1]).free < ALMOST_FULL
 
 
 #: Number of rotated documents per length bucket, for each checkpoint.
@@ -250,10 +243,11 @@ def train_model(
     )
     trainer = _build_trainer(settings, checkpoints, prepared_data, model, evaluator)
     checkpoint = find_checkpoint(checkpoints)
+    steps = _count_steps(settings, prepared_data)
+    if checkpoint:
+        steps -= _read_state(checkpoint).global_step
     with _explain_failures(checkpoints):
-        with track(
-            "Training", _count_steps(settings, prepared_data) - _read_step(checkpoint)
-        ) as advance:
+        with track("Training", steps) as advance:
             trainer.add_callback(
                 type("StepCounter", (TrainerCallback,), {"on_step_end": lambda *_, **__: advance()})
             )
@@ -276,9 +270,11 @@ def _record_settings(settings: TrainingSettings, data: Examples) -> dict[str, An
     base = Path(settings.model).expanduser()
     weights = digest_folder(base) if is_model_folder(base) else None
     texts = open_data(settings.texts).find_revision() if settings.texts is not None else None
-    revisions = {"data_revision": data.revision, "texts_revision": texts, "model_digest": weights}
-    record: dict[str, Any] = to_jsonable_python(settings.to_json() | revisions)
-    return record
+    return settings.to_json() | {
+        "data_revision": data.revision,
+        "texts_revision": texts,
+        "model_digest": weights,
+    }
 
 
 def _check_run(settings: TrainingSettings, output: Path, data: Examples, *, resume: bool) -> None:
@@ -349,7 +345,6 @@ def _build_trainer(
         save_total_limit=2,
         load_best_model_at_end=metric is not None,
         metric_for_best_model=metric and f"eval_{metric}",
-        greater_is_better=True if metric else None,
         report_to=list(settings.trackers),
         disable_tqdm=True,
         use_cpu=not torch.cuda.is_available(),

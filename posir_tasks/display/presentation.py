@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -132,6 +132,11 @@ class Result:
         if self.tables or self.draw:
             sections.append(DisplaySection(tables=tuple(self.tables), draw=self.draw))
         return (*sections, *(part for part in self.extra_sections if part.only in (None, medium)))
+
+    def own_fields(self) -> dict[str, object]:
+        """Return the fields that the subclass adds, by name."""
+        base = {item.name for item in fields(Result)}
+        return {name: value for name, value in vars(self).items() if name not in base}
 
     def records(self) -> Sequence[Any]:
         """Return the rows for the data frame and the CSV."""

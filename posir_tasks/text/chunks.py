@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import count
 from typing import Any, TypeAlias
 
 from posir_tasks.base.errors import PosirError, summarize_error
@@ -81,10 +82,6 @@ class TextSplitter:
     split: Callable[[str], Any]
     """Returns a list of texts, or of objects with an attribute `text`."""
 
-    def __call__(self, text: str) -> Any:
-        """Call the function."""
-        return self.split(text)
-
     def divide(self, text: str) -> DividedText:
         """Split a text; raise PosirError if the function fails or does not return texts."""
         try:
@@ -134,19 +131,20 @@ def name_splitters(splitters: Chunker | Iterable[Chunker] | None) -> list[TextSp
     if not isinstance(splitters, Iterable):
         splitters = [] if splitters is None else [splitters]
     for split in splitters:
-        if not callable(split):
-            raise PosirError(
-                f"chunkers: {type(split).__name__} is not callable. Give functions that split text."
-            )
-        # Methods and instances are named after their class.
-        owner = split if inspect.isfunction(split) else type(getattr(split, "__self__", split))
-        splitter = TextSplitter(owner.__name__, split)
-        if isinstance(split, TextSplitter):
-            splitter = split
+        splitter = split if isinstance(split, TextSplitter) else _wrap(split)
         name = splitter.name
-        number = 1
+        numbers = count(2)
         while name in by_name:
-            number += 1
-            name = f"{splitter.name}#{number}"
+            name = f"{splitter.name}#{next(numbers)}"
         by_name[name] = replace(splitter, name=name)
     return [*by_name.values()]
+
+
+def _wrap(split: object) -> TextSplitter:
+    """Wrap a function; a method or an instance is named after its class."""
+    if not callable(split):
+        raise PosirError(
+            f"chunkers: {type(split).__name__} is not callable. Give functions that split text."
+        )
+    owner = split if inspect.isfunction(split) else type(getattr(split, "__self__", split))
+    return TextSplitter(owner.__name__, split)

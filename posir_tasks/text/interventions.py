@@ -54,11 +54,9 @@ def reverse_parts(text: str, parts: int) -> str:
     White space between two parts stays between them, so reversing an odd number of parts twice
     restores the text.
     """
-    pieces = find_parts(text, parts)
-    if len(pieces) < 2:
+    borders = [border for piece in find_parts(text, parts) for border in piece]
+    if not borders:
         return text
-    gaps = [Span(before.end, after.start).of(text) for before, after in pairwise(pieces)]
-    result = text[: pieces[0].start]
-    for piece, gap in zip(reversed(pieces), [*reversed(gaps), ""], strict=True):
-        result += piece.of(text) + gap
-    return result + text[pieces[-1].end :]
+    # Parts alternate with the white space between them.
+    pieces = [text[start:end] for start, end in pairwise(borders)]
+    return text[: borders[0]] + "".join(reversed(pieces)) + text[borders[-1] :]

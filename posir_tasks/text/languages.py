@@ -105,9 +105,7 @@ MIN_SIMILARITY = 0.85
 
 def check_code(code: str) -> None:
     """Raise PosirError with suggestions unless a code names an individual language and a script."""
-    if code in _PUBLISHED:
-        return
-    problem = _find_problem(*code.partition("-")[::2])
+    problem = _find_problem(code)
     if problem:
         suggestions = suggest_codes(code)
         hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else "."
@@ -123,14 +121,14 @@ def read_codes(table: str) -> dict[str, str]:
 
 def is_valid(code: str) -> bool:
     """Return True if a code names an individual language and a script."""
-    try:
-        check_code(code)
-    except PosirError:
-        return False
-    return True
+    return _find_problem(code) is None
 
 
-def _find_problem(language: str, script: str) -> str | None:
+def _find_problem(code: str) -> str | None:
+    # The paper's languages do not need mteb's tables.
+    if code in _PUBLISHED:
+        return None
+    language, _, script = code.partition("-")
     languages = read_codes("639_3_to_language")
     scripts = read_codes("15924_to_script")
     if language in list_macrolanguages():
@@ -155,10 +153,9 @@ def suggest_codes(text: str) -> list[str]:
     code = LANGUAGE_ALPHA3.get(language.lower(), language.lower())
     code = code if code in languages else names.get(code, code)
     individual = languages.keys() - list_macrolanguages().keys() - NOT_A_LANGUAGE
+    members = list_macrolanguages().get(code, (code,) if code in individual else ())
     suggestions = [name for name in _PUBLISHED if name[:3] == code and script in (None, name[4:])]
-    if not suggestions:
-        members = list_macrolanguages().get(code, (code,) if code in individual else ())
-        suggestions = _add_scripts(members, script, code)
+    suggestions = suggestions or _add_scripts(members, script, code)
     if suggestions:
         return suggestions[:MAX_SUGGESTIONS]
     codes = [*_PUBLISHED, *_add_scripts(sorted(individual))]
@@ -229,8 +226,7 @@ def find_two_letter_code(code: str) -> str:
 @cache
 def find_english_name(code: str) -> str:
     """Return the English name of a language such as `deu-Latn`, for prompts."""
-    languages = read_codes("639_3_to_language")
-    return str(languages.get(code.partition("-")[0], code))
+    return str(read_codes("639_3_to_language").get(code.partition("-")[0], code))
 
 
 @cache
@@ -300,12 +296,11 @@ def find_language(name: str, list_codes: Callable[[], Iterable[str]]) -> Languag
     for published in LANGUAGES:
         if published.name == name:
             return published
-    word, _, script = name.partition("-")
-    for language, language_name in list_language_names().items():
-        if language_name != word:
-            continue
-        codes = [f"{language}-{script or find_default_script(language)}"]
-        if not script and find_default_script(language) is None:
+    word, _, suffix = name.partition("-")
+    for language in (code for code, english in list_language_names().items() if english == word):
+        script = suffix or find_default_script(language)
+        codes = [f"{language}-{script}"]
+        if not script:
             codes = [code for code in list_codes() if code[:3] == language]
         if len(codes) == 1 and codes[0] not in _PUBLISHED and is_valid(codes[0]):
             return Language(name, codes[0])
@@ -342,8 +337,7 @@ def _load_detector() -> Any:
 
 def detect_language(text: str) -> tuple[str, float]:
     """Detect the language of a text: a code such as `en`, and a confidence in [0, 1]."""
-    scores = _score_languages(text, 1)
-    return max(scores.items(), key=lambda item: item[1], default=("en", 0.0))
+    return next(iter(_score_languages(text, 1).items()), ("en", 0.0))
 
 
 def _score_languages(text: str, count: int) -> dict[str, float]:
@@ -373,7 +367,7 @@ def detect_other_language(text: str, code: str) -> str | None:
     similar = next((group for group in CONFUSED if expected_language in group), {expected_language})
     scores = _score_languages(text, 10)
     best = max(scores, key=scores.__getitem__, default=None)
-    if best is None or best in similar or similar.isdisjoint(_list_detectable()):
+    if best is None or similar.isdisjoint(_list_detectable()):
         return None
     probability = sum(scores.get(language, 0.0) for language in similar)
     is_other = scores[best] >= MIN_OTHER_PROBABILITY and probability <= MAX_EXPECTED_PROBABILITY

@@ -8,7 +8,6 @@ version.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -91,8 +90,7 @@ def find_units(text: str, language: str, evidence: Sequence[Span]) -> list[Span]
 def _is_heading(unit: str) -> bool:
     """Return True if a unit is a line that looks like a heading."""
     line = unit.strip()
-    ends_line = "\n" in unit[len(unit.rstrip()) :]
-    if not ends_line or "\n" in line:
+    if "\n" not in unit[len(unit.rstrip()) :] or "\n" in line:
         return False
     if MARKDOWN_HEADING.match(line):
         return True
@@ -143,26 +141,24 @@ def choose_excerpt(
         The excerpt; None if no unit fits.
     """
     ends = np.cumsum(sizes)
-    runs = list[Span]()
-    for first, unit in enumerate(units):
-        start = int(ends[first]) - sizes[first]
-        last = bisect_left(ends, start + room + 1) - 1
-        if last >= first:
-            runs.append(Span(unit.start, units[last].end))
-    if not runs:
-        return None
+    # For each unit, the index after the last unit of its run.
+    stops = np.searchsorted(ends, ends - sizes + room, side="right").tolist()
+    runs = [
+        Span(unit.start, units[stop - 1].end)
+        for first, (unit, stop) in enumerate(zip(units, stops, strict=True))
+        if stop > first
+    ]
     counts = [
         sum(run.start <= span.start and span.end <= run.end for span in evidence) for run in runs
     ]
     best = [run for run, count in zip(runs, counts, strict=True) if count == max(counts)]
-    return best[hash_text(text) % len(best)]
+    return best[hash_text(text) % len(best)] if best else None
 
 
 def count_units(text: str, units: Sequence[Span], tokenizer: Tokenizer) -> list[int]:
     """Count the tokens that begin in each unit of a text."""
     (tokens,) = tokenizer.find_tokens([text])
-    starts: Integers = tokens[:, 0]
-    bounds = np.searchsorted(starts, [unit.start for unit in units] + [len(text)])
+    bounds = np.searchsorted(tokens[:, 0], [*(unit.start for unit in units), len(text)])
     counts: list[int] = np.diff(bounds).tolist()
     return counts
 

@@ -71,8 +71,7 @@ class EstimatedTokenizer(Tokenizer):
         spans = list[TokenSpans]()
         for text in texts:
             words = np.array(find_words(text), np.int64).reshape(-1, 2)
-            sizes = [len(piece.encode()) for piece in split_words(text)]
-            ends = np.cumsum(sizes, dtype=np.int64)
+            ends = np.cumsum([len(piece.encode()) for piece in split_words(text)], dtype=np.int64)
             tokens = np.arange(0, ends[-1] if len(words) else 0, BYTES_PER_TOKEN)
             first = np.searchsorted(ends, tokens, side="right")
             last = np.maximum(first, np.append(first[1:], len(words)) - 1)
@@ -151,20 +150,12 @@ def _load_vocabulary(file: str) -> PreTrainedTokenizerBase:
     from transformers import PreTrainedTokenizerFast
     from transformers.convert_slow_tokenizer import TikTokenConverter
 
-    # Both classes lack annotations.
-    tokenizer_class: Any = PreTrainedTokenizerFast
-    converter_class: Any = TikTokenConverter
-    ranks = {}
-    for line in Path(file).read_bytes().splitlines():
-        token, rank = line.split()
-        ranks[base64.b64decode(token, validate=True)] = int(rank)
-    converter = converter_class(file)
+    rows = map(bytes.split, Path(file).read_bytes().splitlines())
+    ranks = {base64.b64decode(token, validate=True): int(rank) for token, rank in rows}
+    converter: Any = TikTokenConverter(file)  # type: ignore[no-untyped-call]
     # The converter's own reader requires the tiktoken package.
     converter.load_tiktoken_bpe = lambda _: ranks
-    tokenizer: PreTrainedTokenizerBase = tokenizer_class(
-        tokenizer_object=converter.converted(), name_or_path=file
-    )
-    return tokenizer
+    return PreTrainedTokenizerFast(tokenizer_object=converter.converted(), name_or_path=file)  # type: ignore[no-untyped-call]
 
 
 def find_tokenizer(model: Any) -> ModelTokenizer | None:

@@ -32,7 +32,7 @@ WINDOWS = {
     ),
     "as_claimed": "It reads {length} of a text{about}, as it claims, and {rest}.",
 }
-WINDOW_TITLE = "{model} reads {length} {unit} of a text"
+WINDOW_TITLE = "{model} reads {length} of a text"
 INSPECT_TEXTS = "see what your own texts lose: a task, or a folder instead of {task}"
 REFUSES = "refuses longer texts"
 IGNORES = "ignores the rest without an error"

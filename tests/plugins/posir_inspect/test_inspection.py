@@ -67,7 +67,7 @@ def test_a_model_that_reads_the_first_third_is_seen_through(cut):
         assert findings.read.part is Part.FIRST
         assert fading.ndcg_at_10_not_read < 0.4
     assert inspection.chunks.row.size in (64, 107)
-    assert inspection.chunks.change.state is ChangeState.BETTER
+    assert inspection.chunks.row.state is ChangeState.BETTER
     assert [row.size for row in inspection.chunks.rows] == [None, 107, 64]
     results = {result.task for result in read_results(folder)}
     assert results == {"Inspect-texts-rarest-words", "Inspect-texts-verbatim"}

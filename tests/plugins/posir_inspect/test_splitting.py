@@ -102,7 +102,7 @@ def advise(*means: float, documents: int = 60, noise: float = 0.05) -> ChunkComp
 def test_the_cheapest_chunks_that_beat_whole_texts_are_advised():
     assert (advise(0.4, 0.695, 0.7).row.size, advise(0.695, 0.7, 0.7).row.size) == (512, None)
     clear = advise(0.4, 0.5, 0.7)
-    assert (clear.chunked_model, clear.change.state, clear.is_decided) == (
+    assert (clear.chunked_model, clear.row.state, clear.is_decided) == (
         "m+chunks(512)",
         ChangeState.BETTER,
         True,
@@ -110,7 +110,7 @@ def test_the_cheapest_chunks_that_beat_whole_texts_are_advised():
     assert clear.row.cost == 2
     assert clear.tabulate().recommended == 1
     few = advise(0.4, 0.5, 0.7, documents=8)
-    assert (few.is_decided, few.change.reason) == (False, Reason.FEW_DOCUMENTS)
+    assert (few.is_decided, few.row.change.reason) == (False, Reason.FEW_DOCUMENTS)
     assert few.tabulate().recommended is None
     doubtful = advise(0.4, 0.67, 0.7, documents=12, noise=0.3)
     assert doubtful.row.size == 512
@@ -131,3 +131,14 @@ def test_tokens_of_chunks_are_counted_within_the_window():
         PosirError, match=r"characters:400: .* chunks are longer than the 50 tokens that"
     ):
         SplitterDivision(splitter, questions, EstimatedTokenizer(), 50, refuses=True)
+
+
+def test_tokens_are_estimated_from_the_texts_of_the_sample():
+    questions = ask_questions(collect(*invent_texts(6, 15)), [150] * 6)
+    splitter = cut_at(400, 400)
+    estimates = [
+        SplitterDivision(splitter, sample, EstimatedTokenizer(), None, refuses=False)
+        for sample in (questions, questions.first(2))
+    ]
+    whole, first = (division.estimate_tokens(10_000) for division in estimates)
+    assert first == pytest.approx(whole, rel=0.05)

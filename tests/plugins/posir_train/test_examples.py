@@ -29,7 +29,13 @@ from posir_train.examples import (
     tokenize_examples,
     write_examples,
 )
-from posir_train.settings import Position, PositionWeights, find_position, open_dataset
+from posir_train.settings import (
+    ComposeSettings,
+    Position,
+    PositionWeights,
+    find_position,
+    open_dataset,
+)
 from tests.plugins.posir_train.texts import build_examples, write_squad
 from tests.support.datasets import posir_tables, write_domain
 
@@ -121,6 +127,7 @@ def test_a_text_answers_if_it_has_the_passage_or_a_part(other, answered):
 
 
 TOKENS = EstimatedTokenizer()
+MOSAICS = ComposeSettings(kind="mosaics", tokens=90, groups=4, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +140,7 @@ def test_evidence_is_at_each_position_and_spans_are_true(sources, kind):
     composer = (
         partial(compose_window, tokens=90)
         if kind == "windows"
-        else build_mosaic_composer(sources, 90, 2, seed=1)
+        else build_mosaic_composer(sources, MOSAICS)
     )
     corpora, skipped = compose_examples(sources, composer, seed=1)
     original = {source.example.id: source.example for source in sources}
@@ -155,9 +162,8 @@ def test_evidence_is_at_each_position_and_spans_are_true(sources, kind):
 @pytest.mark.parametrize("literal", [False, True])
 def test_needles_are_at_ten_places_of_every_length(sources, literal):
     lengths = (60, 240, 480)
-    corpora, skipped = compose_needles(
-        sources, lengths, language="eng-Latn", tokenizer=TOKENS, literal=literal, seed=1
-    )
+    settings = ComposeSettings(kind="needles", lengths=lengths, literal=literal, seed=1)
+    corpora, skipped = compose_needles(sources, settings, "eng-Latn", TOKENS)
     original = {source.example.id: source.example for source in sources}
     assert len(corpora[0]) + skipped.total() == len(sources)
     assert len(corpora[0]) > 20
@@ -206,7 +212,7 @@ def test_moved_evidence_differs_in_position_alone(sources):
 
 
 def test_mosaics_have_passages_of_their_own_group_only(sources):
-    composer = build_mosaic_composer(sources, 90, 4, seed=1)
+    composer = build_mosaic_composer(sources, MOSAICS)
     corpora, _ = compose_examples(sources, composer, seed=1)
     for item in corpora[0]:
         members = [

@@ -172,11 +172,11 @@ def test_batches_that_cannot_be_filled_are_smaller():
 def test_negatives_are_the_other_parts_of_the_document():
     for example in build_examples().examples:
         parts = cut_negatives(example)
-        assert parts is not None
+        assert parts
         assert not any(example.is_answered_by(part) for part in parts)
         assert all(part in example.document.text for part in parts)
     (almost_all_evidence,) = build_examples(articles=1, questions=1, sentences=1).examples
-    assert cut_negatives(almost_all_evidence) is None
+    assert not cut_negatives(almost_all_evidence)
 
 
 class ThirdReranker:
