@@ -98,8 +98,6 @@ class ProbeData:
     """Tokenizer of the model, or an estimate."""
     cut_tokenizer: Tokenizer | None = None
     """Tokenizer for cutting, insertion and removal; None for the model's."""
-    preparation: str = ""
-    """How texts were cut and split, appended to the sample's description; starts with a comma."""
     room: int | None = None
     """Maximum number of tokens of a text that fits the window with the prompt; None if unknown."""
     encoder: Encoder | None = None
