@@ -30,7 +30,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import cycle, islice, product
 from typing import Any, NamedTuple, TypeAlias
 
@@ -142,7 +142,7 @@ class Perturbation(Probe):
                 versions.append(changed)
         skipped["only one sentence"] += len(documents) - len(names)
         texts = [documents[name] for name in names]
-        return plan_cosines(self.positions, names, texts, versions, +skipped)
+        return plan_cosines(self.positions, names, texts, versions, skipped)
 
 
 class NeedleInsertion(Perturbation):
@@ -337,9 +337,10 @@ class RegressionProbe(Probe):
                 text, *parts = vectors.select(split.texts)
                 if fit := fit_sentences(text, np.array(parts)):
                     fits.append((split, fit))
-            return replace(self.summarize(fits), skipped=skipped)
+            return self.summarize(fits)
 
-        return ProbePlan(summarize, [text for split in versions for text in split.texts])
+        texts = [text for split in versions for text in split.texts]
+        return ProbePlan(summarize, texts, skipped=skipped)
 
     def summarize(self, fits: Sequence[FittedText]) -> ProbeSums:
         """Sum the values of the texts."""

@@ -143,7 +143,7 @@ class EvidenceMovingRetrieval(EvidenceMoving):
             scores = search(embeddings, questions, corpus, versions)
             names = [question.document for question in questions]
             values = np.concatenate([unchanged, scores], axis=1)
-            return ProbeSums.from_means(self.positions, names, values, skipped)
+            return ProbeSums.from_means(self.positions, names, values)
 
         queries = [question.text for question in questions]
-        return ProbePlan(summarize, [*corpus.values(), *versions], queries)
+        return ProbePlan(summarize, [*corpus.values(), *versions], queries, skipped)

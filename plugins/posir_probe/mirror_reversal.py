@@ -159,7 +159,8 @@ class MirrorReversal(Probe):
                 scores = search(embeddings, questions, documents)
                 values[rows, 2 * np.array(groups, int) + order] = scores[:, 0]
             names = [question.document for question in questions]
-            return ProbeSums.from_means(self.positions, names, values, +skipped)
+            return ProbeSums.from_means(self.positions, names, values)
 
         queries = [question.text for question in questions]
-        return ProbePlan(summarize, [*corpus.values(), *reversed_corpus.values()], queries)
+        documents = [*corpus.values(), *reversed_corpus.values()]
+        return ProbePlan(summarize, documents, queries, skipped)

@@ -223,9 +223,9 @@ class ControlledPairs(Probe):
                     differences = ignore_rounding((query_vectors * contrasts).sum(axis=1))
                     values[rows, series, kinds] = differences
             by_position = values.reshape(len(names), len(self.positions))
-            return ProbeSums.from_means(self.positions, names, by_position, skipped, self.statistic)
+            return ProbeSums.from_means(self.positions, names, by_position, self.statistic)
 
-        return ProbePlan(summarize, first + second, queries)
+        return ProbePlan(summarize, first + second, queries, skipped)
 
 
 class ControlledPairsEffect(ControlledPairs):

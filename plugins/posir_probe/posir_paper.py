@@ -203,9 +203,9 @@ class GradientSaliency(Probe):
                     top = float(np.percentile(norms, self.percentile))
                     curves[row] = interpolate(norms, top)
             names = [question.document for question in questions]
-            return ProbeSums.from_means(self.positions, names, curves, skipped)
+            return ProbeSums.from_means(self.positions, names, curves)
 
-        return ProbePlan(summarize, [], [question.text for question in questions])
+        return ProbePlan(summarize, [], [question.text for question in questions], skipped)
 
 
 class GradientSaliencyMax(GradientSaliency):
@@ -278,7 +278,8 @@ class EvidenceLocation(Probe):
             for name, position in positions
         ]
         names = [name for name, _ in positions]
-        return ProbePlan(lambda _: ProbeSums.from_counts(self.positions, names, rows, skipped))
+        sums = ProbeSums.from_counts(self.positions, names, rows)
+        return ProbePlan(lambda _: sums, skipped=skipped)
 
 
 class EvidenceLocationStart(EvidenceLocation):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any
@@ -86,6 +87,8 @@ class ProbePlan:
     """Texts to encode as documents; duplicates are encoded once."""
     queries: Sequence[str] = ()
     """Texts to encode as queries."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of skipped texts or questions, by reason."""
 
 
 class Probe:
@@ -295,7 +298,7 @@ def run_plans(
         return np.concatenate(vectors)
 
     embeddings = encode_distinct(encode, documents, queries).normalize()
-    return [plan.summarize(embeddings) for plan in plans]
+    return [replace(plan.summarize(embeddings), skipped=+Counter(plan.skipped)) for plan in plans]
 
 
 def run_probe(probe: Probe, encoder: Encoder, data: ProbeData) -> ProbeSums:
@@ -328,11 +331,11 @@ def plan_cosines(
         vectors = embeddings.select(all_versions)
         by_text = vectors.reshape(len(texts), len(positions), vectors.shape[-1])
         cosines = np.einsum("nd,nkd->nk", embeddings.select(texts, prompt_type), by_text)
-        return ProbeSums.from_means(positions, names, cosines.astype(float), skipped)
+        return ProbeSums.from_means(positions, names, cosines.astype(float))
 
     if prompt_type is PromptType.query:
-        return ProbePlan(summarize, all_versions, texts)
-    return ProbePlan(summarize, [*texts, *all_versions])
+        return ProbePlan(summarize, all_versions, texts, skipped)
+    return ProbePlan(summarize, [*texts, *all_versions], skipped=skipped)
 
 
 def ignore_rounding(differences: Floats) -> Floats:

@@ -14,7 +14,7 @@ import statistics
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import add
 from pathlib import Path
@@ -64,8 +64,6 @@ def subtract(first: Compute, second: Compute) -> Compute:
     return lambda values: first(values) - second(values)
 
 
-#: Nothing is skipped.
-NO_SKIPS: Mapping[str, int] = {}
 #: Number of sums per position, by statistic: n, x and x squared for `mean` and `effect_size`; n, x,
 #: y, x squared, y squared and xy for `pearson`; n for `share`.
 SIZES = {"mean": 3, "effect_size": 3, "pearson": 6, "share": 1}
@@ -125,7 +123,7 @@ class ProbeSums:
     """Shape (P, K)."""
     replicates: Floats
     """Sums of each bootstrap replicate, shape (REPLICATES, P, K)."""
-    skipped: Mapping[str, int]
+    skipped: Mapping[str, int] = field(default_factory=dict)
     """Numbers of skipped texts or questions, by reason."""
 
     @classmethod
@@ -136,7 +134,6 @@ class ProbeSums:
         documents: Sequence[str],
         rows: Integers,
         columns: Floats,
-        skipped: Mapping[str, int] = NO_SKIPS,
     ) -> ProbeSums:
         """Sum n values.
 
@@ -146,7 +143,6 @@ class ProbeSums:
             documents: Id of the document of each value.
             rows: Index of the position of each value, shape (n,).
             columns: Terms of each value in the sums of the statistic, shape (n, K).
-            skipped: Numbers of skipped texts or questions, by reason.
         """
         names, numbers = np.unique(documents, return_inverse=True)
         by_document = np.zeros((len(names), len(positions), SIZES[statistic]))
@@ -160,7 +156,6 @@ class ProbeSums:
             len(names),
             by_document.sum(axis=0),
             np.tensordot(weights, by_document, 1),
-            skipped,
         )
 
     @classmethod
@@ -169,7 +164,6 @@ class ProbeSums:
         positions: Sequence[str],
         documents: Sequence[str],
         values: Floats,
-        skipped: Mapping[str, int] = NO_SKIPS,
         statistic: str = "mean",
     ) -> ProbeSums:
         """Sum values for their mean at each position.
@@ -178,14 +172,13 @@ class ProbeSums:
             positions: Names of the P positions.
             documents: Ids of the n documents.
             values: Values, shape (n, P); NaN is ignored.
-            skipped: Numbers of skipped texts or questions, by reason.
             statistic: `mean` or `effect_size`.
         """
         row, position = np.nonzero(~np.isnan(values))
         # Powers 0, 1 and 2 of the values.
         columns = np.vander(values[row, position], 3, increasing=True)
         names = [documents[index] for index in row.tolist()]
-        return cls.from_columns(statistic, positions, names, position, columns, skipped)
+        return cls.from_columns(statistic, positions, names, position, columns)
 
     @classmethod
     def from_counts(
@@ -193,7 +186,6 @@ class ProbeSums:
         positions: Sequence[str],
         documents: Sequence[str],
         rows: Sequence[int],
-        skipped: Mapping[str, int] = NO_SKIPS,
     ) -> ProbeSums:
         """Count n items for the share of each position.
 
@@ -201,11 +193,10 @@ class ProbeSums:
             positions: Names of the P positions.
             documents: Id of the document of each item.
             rows: Index of the position of each item.
-            skipped: Numbers of skipped texts or questions, by reason.
         """
         counts = np.ones((len(rows), 1))
         indexes = np.array(rows, int)
-        return cls.from_columns("share", positions, documents, indexes, counts, skipped)
+        return cls.from_columns("share", positions, documents, indexes, counts)
 
     def __add__(self, other: ProbeSums) -> ProbeSums:
         """Pool with the sums over other documents.

@@ -176,13 +176,13 @@ class Permutation(Probe):
             for start in range(0, len(names) - remainder, SEGMENTS):
                 members = slice(start, start + SEGMENTS)
                 sets["\n".join(names[members])] = texts[members]
-            return sets, +skipped
+            return sets, skipped
         for name, text in zip(names, texts, strict=True):
             parts = find_parts(text, SEGMENTS)
             if len(parts) == SEGMENTS:
                 sets[name] = [span.of(text) for span in parts]
         skipped["fewer words within the window than segments"] += len(names) - len(sets)
-        return sets, +skipped
+        return sets, skipped
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Compare the segments with joined texts in all orders."""
@@ -197,9 +197,9 @@ class Permutation(Probe):
             by_order = by_order.reshape(len(orders), SEGMENTS, joined.shape[-1])
             cosines = np.einsum("od,opd->op", joined, by_order)
             by_set = cosines.reshape(len(sets), factorial(SEGMENTS), SEGMENTS)
-            return ProbeSums.from_means(self.positions, list(sets), by_set.mean(axis=1), skipped)
+            return ProbeSums.from_means(self.positions, list(sets), by_set.mean(axis=1))
 
-        return ProbePlan(summarize, [*segments, *joined_texts])
+        return ProbePlan(summarize, [*segments, *joined_texts], skipped=skipped)
 
 
 class PermutationParts(Permutation):
