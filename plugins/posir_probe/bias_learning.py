@@ -347,20 +347,6 @@ class RegressionProbe(Probe):
         raise NotImplementedError
 
 
-def _summarize_r() -> dict[str, Summary]:
-    """Build the summaries of r over all texts."""
-    summaries = {}
-    for name, text, title in (
-        ("r", "text", "r of sentences' {}s and weights"),
-        ("r_shuffled", "shuffled", "sentences shuffled: r of {}s"),
-        ("r_order_blind", CONTROL, CONTROL + ": r of {}s"),
-    ):
-        for position in ("midpoint", "start"):
-            index = SERIES.index(f"{text}, {position}") * len(BUCKET_NAMES)
-            summaries[f"{name}_{position}"] = Summary(title.format(position), select(index))
-    return summaries
-
-
 class SentenceRegression(RegressionProbe):
     """Pearson's r between positions and weights of sentences, by number of sentences, with slope
     and p-value.
@@ -378,7 +364,12 @@ class SentenceRegression(RegressionProbe):
     )
     lines = 3
     positions = tuple(f"{series} · {bucket}" for series, bucket in product(SERIES, BUCKET_NAMES))
-    summaries = _summarize_r()
+    summaries = {
+        "r_midpoint": Summary(
+            "r of sentences' midpoints and weights",
+            select(positions.index("text, midpoint · all")),
+        )
+    }
     preference_sign = -1
     value_title = "Pearson's r of position and weight"
     position_title = "Sentences of the text"
@@ -420,11 +411,7 @@ class SentenceRegressionFit(RegressionProbe):
     positions = tuple(
         f"{measure} · {bucket}" for measure, bucket in product(("R2", "MAE", "SSE"), BUCKET_NAMES)
     )
-    summaries = {
-        "r_squared": Summary("R² of sentences for their text", select(0)),
-        "mae": Summary("Mean absolute error per dimension", select(len(BUCKET_NAMES))),
-        "squared_error": Summary("Squared error, all dimensions", select(2 * len(BUCKET_NAMES))),
-    }
+    summaries = {"r_squared": Summary("R² of sentences for their text", select(0))}
     lines = 1
     value_title = "Mean over texts"
     position_title = "Sentences of the text"

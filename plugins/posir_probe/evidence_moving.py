@@ -129,7 +129,6 @@ class EvidenceMovingRetrieval(EvidenceMoving):
             "Range over the positions", lambda values: value_range(values[..., 1:]), Unit.POINTS
         ),
         "mean": Summary("Mean over the positions", average(slice(1, None)), Unit.PERCENT),
-        "unchanged": Summary("Unchanged documents", select(0), Unit.PERCENT),
     }
 
     def plan(self, data: ProbeData) -> ProbePlan:

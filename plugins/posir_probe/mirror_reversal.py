@@ -122,10 +122,6 @@ class MirrorReversal(Probe):
         "delta_rev": Summary(
             "nDCG@10 reversed, back minus front", subtract(select(BF), select(FB)), Unit.POINTS
         ),
-        "front": Summary("nDCG@10 of front questions", select(FRONT), Unit.PERCENT),
-        "FB": Summary("The same, documents reversed", select(FB), Unit.PERCENT),
-        "back": Summary("nDCG@10 of back questions", select(BACK), Unit.PERCENT),
-        "BF": Summary("The same, documents reversed", select(BF), Unit.PERCENT),
     }
     headline = ("place", "near_start", "near_end")
     preference_sign = 1
