@@ -445,9 +445,10 @@ def subset_facts(
     if issubclass(task, PosirTask | PosqTask):
         check_environment()
         folder = data_folder()
-        repository: Repository = HubRepository(task.repo_id, revision)
+        dataset = task.metadata.dataset["path"]
+        repository: Repository = HubRepository(dataset, revision)
         if folder is not None:
-            repository = LocalRepository(folder / folder_name(task.repo_id))
+            repository = LocalRepository(folder / folder_name(dataset))
         if issubclass(task, PosirTask) and not (issubclass(task, NanoTask) or with_corpus):
             return _posir_facts(repository, f"{task.language.code}/{subset}")
         data = task().read_subset(subset, repository)

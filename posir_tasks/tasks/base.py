@@ -264,6 +264,7 @@ class PositionTask(RetrievalTask):
                     f"{self.metadata.name}: no split {', '.join(splits)}; position-aware tasks "
                     f"only have '{SPLIT}'."
                 )
+            self.prepare_subsets()
             if self.benchmark is not None:
                 self.benchmark.check_data()
             if not self.has_data():
@@ -273,6 +274,14 @@ class PositionTask(RetrievalTask):
                 self.hf_subsets.clear()
             self.dataset = LazySubsets(self.hf_subsets, self._read_with_warning)
             self.data_loaded = True
+
+    def prepare_subsets(self) -> None:
+        """Set the data's revision and select its subsets, once per instance, before they are
+        read.
+
+        Raises:
+            DataError: The data cannot be reached, or lacks a selected subset.
+        """
 
     def calculate_descriptive_statistics(
         self, overwrite_results: bool = False, num_proc: int | None = None
