@@ -150,7 +150,7 @@ class GradientSaliency(Probe):
     summaries = {
         "start_minus_end": Summary(
             "Gradient, first minus last tenth",
-            subtract(average(slice(0, 10)), average(slice(-10, None))),
+            subtract(FIRST_TENTH, LAST_TENTH),
         ),
         "thirds": Summary(
             "Gradient, first minus last third",

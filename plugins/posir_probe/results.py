@@ -147,15 +147,13 @@ class ProbeSums:
         names, numbers = np.unique(documents, return_inverse=True)
         by_document = np.zeros((len(names), len(positions), SIZES[statistic]))
         np.add.at(by_document, (numbers, rows), columns)
-        weights = np.zeros((REPLICATES, len(names)))
-        for number, name in enumerate(names):
-            weights[:, number] = sample_weights(name)
+        weights = np.array([sample_weights(name) for name in names]).reshape(-1, REPLICATES)
         return cls(
             statistic,
             tuple(positions),
             len(names),
             by_document.sum(axis=0),
-            np.tensordot(weights, by_document, 1),
+            np.tensordot(weights.T, by_document, 1),
         )
 
     @classmethod
@@ -177,8 +175,9 @@ class ProbeSums:
         row, position = np.nonzero(~np.isnan(values))
         # Powers 0, 1 and 2 of the values.
         columns = np.vander(values[row, position], 3, increasing=True)
-        names = [documents[index] for index in row.tolist()]
-        return cls.from_columns(statistic, positions, names, position, columns)
+        return cls.from_columns(
+            statistic, positions, np.take(documents, row).tolist(), position, columns
+        )
 
     @classmethod
     def from_counts(
