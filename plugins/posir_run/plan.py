@@ -86,14 +86,14 @@ def collect_samples(
         pool: list[str] = []
         for frame in frames if count else ():
             texts = frame.filter(index == BUCKET)["text"]
-            pool += texts.sample(min(SAMPLE_SIZE, len(texts)), seed=SEED).to_list()
+            pool += texts.shuffle(SEED).head(SAMPLE_SIZE)
         if count and not pool:
             is_sampled = False
-            documents.append(synthetic_texts(tokens // count))
-        else:
-            documents.append(rng.sample(pool, min(SAMPLE_SIZE, len(pool))))
-    queries = random.Random(SEED).sample(questions, min(SAMPLE_SIZE, len(questions)))
-    return documents, queries, is_sampled
+            pool = synthetic_texts(tokens // count)
+        rng.shuffle(pool)
+        documents.append(pool[:SAMPLE_SIZE])
+    rng.shuffle(questions)
+    return documents, questions[:SAMPLE_SIZE], is_sampled
 
 
 def synthetic_texts(tokens: int) -> list[str]:
@@ -347,27 +347,34 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
 def build_records(plan: RunPlan) -> Iterator[dict[str, Any]]:
     """Yield the rows of the table as records: sizes in bytes, times in seconds."""
     for estimate in plan.rows:
-        row: dict[str, Any] = {"model": plan.model.name, "task": estimate.name}
-        row["jobs"] = estimate.jobs
-        row["documents"] = sum(estimate.documents.texts)
-        row["tokens"] = sum(estimate.documents.tokens)
-        row["queries"] = estimate.queries
-        row["bytes"] = estimate.bytes
-        for name in ("low", "mean", "high"):
-            row[f"seconds_{name}"] = getattr(estimate.duration, name, None)
-        yield row
+        yield {
+            "model": plan.model.name,
+            "task": estimate.name,
+            "jobs": estimate.jobs,
+            "documents": sum(estimate.documents.texts),
+            "tokens": sum(estimate.documents.tokens),
+            "queries": estimate.queries,
+            "bytes": estimate.bytes,
+            "seconds_low": getattr(estimate.duration, "low", None),
+            "seconds_mean": getattr(estimate.duration, "mean", None),
+            "seconds_high": getattr(estimate.duration, "high", None),
+        }
 
 
 def build_table(plan: RunPlan) -> Table:
     """Build the table of estimates for one model."""
-    rows = []
-    for estimate, record in zip(plan.rows, build_records(plan), strict=True):
-        counts = map(format_count, (record["jobs"], record["documents"]))
-        tokens = f"{record['tokens'] / 1e6:,.1f} M"
-        size = MISSING if estimate.bytes is None else decimal(estimate.bytes)
-        queries = format_count(estimate.queries)
-        duration = str(estimate.duration or MISSING)
-        rows.append((estimate.name, *counts, tokens, queries, size, duration))
+    rows = [
+        (
+            estimate.name,
+            format_count(estimate.jobs),
+            format_count(sum(estimate.documents.texts)),
+            f"{sum(estimate.documents.tokens) / 1e6:,.1f} M",
+            format_count(estimate.queries),
+            MISSING if estimate.bytes is None else decimal(estimate.bytes),
+            str(estimate.duration or MISSING),
+        )
+        for estimate in plan.rows
+    ]
     numbers = ("Jobs", "Documents", "Tokens", "Queries", "Embeddings", "Time")
     columns = build_columns(("Task", *numbers), right=numbers, roles={"Task": Role.NAME})
     return Table(columns, rows=tuple(rows), title=plan.model.name)
