@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
 
 import altair as alt
 
@@ -11,6 +10,7 @@ from posir_probe.probe import CONTROL, SEPARATOR, Form, Probe
 from posir_probe.results import ProbeResult
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
+from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.charts import (
     FAINT,
@@ -39,8 +39,6 @@ PUBLISHED = "published"
 GRAYS = {CONTROL: FAINT, PUBLISHED: "#949494"}
 #: Maximum number of positions on a line with points.
 MAX_POINTS = 20
-#: A row of the data of a chart.
-Row: TypeAlias = dict[str, Any]
 
 
 def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
@@ -55,7 +53,7 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     title = probe.describe(first.sums)
     if len(results) > 1:
         title = f"{labels[0]} · {title}"
-    rows: list[Row] = []
+    rows: list[Record] = []
     list_rows = _list_cells if probe.form is Form.CELLS else _list_values
     for label, result in zip(labels, results, strict=True):
         rows += list_rows(label, result, probe)
@@ -82,7 +80,7 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     return Figure(first.probe, first.data, None, framed_chart.configure_mark(aria=False))
 
 
-def _list_cells(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
+def _list_cells(label: str, result: ProbeResult, probe: Probe) -> Iterator[Record]:
     """Yield the counts of the cells of a model."""
     for (name, x, y), points in zip(probe.cells, result.sums.totals[:, 0].tolist(), strict=False):
         if points:
@@ -90,7 +88,7 @@ def _list_cells(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
             yield {"x": x, "y": y, "panel": f"{label}: {panel}", "points": points}
 
 
-def _list_values(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
+def _list_values(label: str, result: ProbeResult, probe: Probe) -> Iterator[Record]:
     """Yield the values of a model and of the control on the same texts, averages first, then the
     end of the window in a median-length document.
     """
@@ -108,7 +106,7 @@ def _list_values(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]
         yield {"panel": "", "start": result.share_read, "beyond_label": text}
 
 
-def _list_published(rows: Sequence[Row], probe: Probe) -> Iterator[Row]:
+def _list_published(rows: Sequence[Record], probe: Probe) -> Iterator[Record]:
     """Yield the published values for the panels and positions of measured rows."""
     positions = {(row["panel"], row.get("position")) for row in rows}
     for curve in read_published_curves(probe.name):
@@ -118,7 +116,7 @@ def _list_published(rows: Sequence[Row], probe: Probe) -> Iterator[Row]:
                 yield row | {"kind": PUBLISHED, "key": PUBLISHED}
 
 
-def _build_row(model: str, name: str, estimate: Estimate, probe: Probe) -> Row:
+def _build_row(model: str, name: str, estimate: Estimate, probe: Probe) -> Record:
     panel, line, position = probe.split(name)
     return {
         "model": model,
@@ -133,7 +131,7 @@ def _build_row(model: str, name: str, estimate: Estimate, probe: Probe) -> Row:
     }
 
 
-def _facet(chart: LayeredChart | alt.Chart, rows: Sequence[Row]) -> alt.FacetChart:
+def _facet(chart: LayeredChart | alt.Chart, rows: Sequence[Record]) -> alt.FacetChart:
     """Facet a chart by panel, at most three in a row."""
     panels = list(dict.fromkeys(row["panel"] for row in rows if row["panel"]))
     facet = alt.Facet("panel:N", title=None, sort=panels)
@@ -141,7 +139,7 @@ def _facet(chart: LayeredChart | alt.Chart, rows: Sequence[Row]) -> alt.FacetCha
     return facets
 
 
-def _draw_cells(rows: Sequence[Row], probe: Probe) -> alt.FacetChart:
+def _draw_cells(rows: Sequence[Record], probe: Probe) -> alt.FacetChart:
     """Plot the number of points in each cell of a plane, by panel."""
     x_bins = alt.Bin(extent=[0, 1], step=0.1)
     y_bins = alt.Bin(extent=[-1, 1], step=0.1)
@@ -158,7 +156,7 @@ def _draw_cells(rows: Sequence[Row], probe: Probe) -> alt.FacetChart:
     return _facet(cells.mark_rect().properties(width=WIDTH, height=HEIGHT), rows)
 
 
-def _draw_curves(rows: Sequence[Row], probe: Probe, *, has_intervals: bool) -> LayeredChart:
+def _draw_curves(rows: Sequence[Record], probe: Probe, *, has_intervals: bool) -> LayeredChart:
     """Plot lines over positions, or dots by category."""
     is_list = probe.form is Form.CATEGORIES
     # Models come before the control and published values.

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from typing import Any
 
 import numpy as np
 from mteb.types import PromptType
@@ -18,6 +17,7 @@ from posir_significance.messages.probes import describe_values
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.progress import Advance
+from posir_tasks.base.records import Record
 from posir_tasks.display.numbers import (
     FORMATS,
     Format,
@@ -271,7 +271,7 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
         for name, summary in probe.summaries.items():
             rows.append(build_row(kind="summary", name=name, value=sums.estimate(summary)))
         for index, name in enumerate(sums.positions):
-            details: dict[str, Any] = {}
+            details: Record = {}
             for key, column in sums.details.items():
                 if np.isfinite(column[index]):
                     details[key] = column.item(index)

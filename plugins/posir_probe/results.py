@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from scipy.stats import beta
@@ -28,6 +28,7 @@ from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, ProfileError, summarize_error
 from posir_tasks.base.files import find_files
+from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import reading_json
@@ -246,7 +247,7 @@ class ProbeSums:
         """List the skipped texts or questions: `3 (empty text), 1 (no evidence span)`."""
         return ", ".join(f"{count:,} ({reason})" for reason, count in sorted(self.skipped.items()))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Record:
         """Convert to plain JSON; replicates are stored in single precision."""
         content = zlib.compress(self.replicates.astype(np.float32).tobytes())
         return {
@@ -257,7 +258,7 @@ class ProbeSums:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ProbeSums:
+    def from_json(cls, data: Fields) -> ProbeSums:
         """Convert from JSON.
 
         Raises:
@@ -370,7 +371,7 @@ class ProbeResult:
         share = self.window / statistics.median(self.lengths)
         return share if share < 1 else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Record:
         """Convert to plain JSON."""
         subsets = {
             name: vars(subset) | {"sums": subset.sums.to_json()}
@@ -379,7 +380,7 @@ class ProbeResult:
         return vars(replace(self)) | {"schema": SCHEMA, "subsets": subsets}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ProbeResult:
+    def from_json(cls, data: Fields) -> ProbeResult:
         """Convert from JSON; errors as in `ProbeSums.from_json`."""
         with reading_json(data, SCHEMA, "result of a probe"):
             subsets = {}

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, groupby, product
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import altair as alt
 import numpy as np
@@ -38,6 +38,7 @@ from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import progress
+from posir_tasks.base.records import Record
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.charts import add_frame, build_chart
@@ -317,7 +318,7 @@ def find_shared_domains(datasets: Iterable[Iterable[str]]) -> list[str]:
     return shared
 
 
-def list_pairs(sums: Domains, data: str) -> list[dict[str, Any]]:
+def list_pairs(sums: Domains, data: str) -> list[Record]:
     """List the pairs of domains of a dataset, the most similar first."""
     similarities = compare_domains(sums)
     pairs = [

@@ -28,6 +28,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import check_writable, explain_unwritable
 from posir_tasks.base.progress import note_progress, progress, track
 from posir_tasks.base.public import Names, Option, OptionalPositive, Positive, public, to_list
+from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.display.presentation import Result
 from posir_tasks.models.protocols import PaperName
@@ -112,7 +113,7 @@ def evaluate(
         task_list = [
             mteb.get_task(task) if isinstance(task, str) else task for task in to_list(tasks)
         ]
-    options: dict[str, Any] = {
+    options: Record = {
         "protocol": protocol,
         "window": window,
         "tokenizer": _require_window(tokenizer, window),
@@ -341,7 +342,7 @@ def nano(task: str, *, plan: bool = False) -> Result:
         return estimate
     note_progress(estimate.sentences[0])
     name = nano_task.metadata.name
-    rows: list[dict[str, Any]] = []
+    rows: list[Record] = []
     for domain in progress(full_task.hf_subsets, "Selecting"):
         data = full_task.read_subset(domain)
         sample = nano_task.select_sample(domain, data)

@@ -29,6 +29,7 @@ from posir_run.sizes import (
 )
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.progress import progress
+from posir_tasks.base.records import Record
 from posir_tasks.data.mini import read_documents
 from posir_tasks.display.numbers import MISSING, format_count
 from posir_tasks.display.presentation import Result
@@ -344,7 +345,7 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
     )
 
 
-def build_records(plan: RunPlan) -> Iterator[dict[str, Any]]:
+def build_records(plan: RunPlan) -> Iterator[Record]:
     """Yield the rows of the table as records: sizes in bytes, times in seconds."""
     for estimate in plan.rows:
         yield {

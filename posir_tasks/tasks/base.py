@@ -16,6 +16,7 @@ from mteb.timing import TimingStack
 from posir_tasks.base.errors import DataError, PosirError, hide_tracebacks
 from posir_tasks.base.files import atomic_update
 from posir_tasks.base.private_names import TASKS_REGISTRY
+from posir_tasks.base.records import Fields, Record
 from posir_tasks.data.copies import find_copies
 from posir_tasks.data.data import PositionData, digest_data
 from posir_tasks.data.posir import (
@@ -106,7 +107,7 @@ class PositionTask(RetrievalTask):
 
     scheme: ClassVar[PositionScheme]
     k_values = K_VALUES
-    dataset: Mapping[str, Any]  # type: ignore[assignment]
+    dataset: Fields  # type: ignore[assignment]
     #: The instance's benchmark, which skips tasks without data. Outside a benchmark, missing data
     #: is an error.
     benchmark: BenchmarkTasks | None = None
@@ -208,7 +209,7 @@ class PositionTask(RetrievalTask):
         """
         return None
 
-    def describe_data_reference(self, subset: str) -> dict[str, Any]:
+    def describe_data_reference(self, subset: str) -> Record:
         """Return the entries of a run record that later commands need to find the subset's data."""
         location = self.locate_subset(subset)
         if location is None or not isinstance(location[0], LocalRepository):
@@ -216,7 +217,7 @@ class PositionTask(RetrievalTask):
         folder = data_folder()
         return {"variables": {DATA_VARIABLE: str(folder.absolute())}} if folder else {}
 
-    def compare_data(self, subset: str, run: Mapping[str, Any]) -> DataState:
+    def compare_data(self, subset: str, run: Fields) -> DataState:
         """Compare a subset's current data with the data of a saved result.
 
         Hub revisions count as the same here, since mteb compares them. If the revisions of local
@@ -356,7 +357,7 @@ class PositionTask(RetrievalTask):
             scores[RUN_KEY][REFERENCE_KEY] = reference
         return scores
 
-    def _describe_reference(self, model: MTEBModels, subset: str) -> dict[str, Any]:
+    def _describe_reference(self, model: MTEBModels, subset: str) -> Record:
         """Return the references to model, settings and data to record in a result."""
         from posir_tasks.models.command_reference import describe_reference
 
@@ -373,7 +374,7 @@ class PositionTask(RetrievalTask):
         results: Results,  # noqa: ARG002
         hf_split: str,  # noqa: ARG002
         hf_subset: str,  # noqa: ARG002
-    ) -> dict[str, Any]:
+    ) -> Record:
         """Return the scores that plugins declare, such as PSI. Subclasses may add scores.
 
         Args:
@@ -403,7 +404,7 @@ class PositionTask(RetrievalTask):
     def build_scorer(self) -> SubsetScorer:
         """Build a scorer for search results on the task's subsets."""
 
-        def compute_specific(scores: QueryScores, subset: SearchedSubset) -> dict[str, Any]:
+        def compute_specific(scores: QueryScores, subset: SearchedSubset) -> Record:
             qrels = subset.data["relevant_docs"]
             return self.task_specific_scores(
                 scores, qrels, subset.results, hf_split=SPLIT, hf_subset=subset.name
@@ -433,13 +434,13 @@ class LayoutTask(PositionTask):
         """Read a subset. Raise DataError if it is missing or invalid."""
         return replace(self.readers[subset](), revision=self.metadata.revision)
 
-    def describe_data_reference(self, subset: str) -> dict[str, Any]:  # noqa: ARG002
+    def describe_data_reference(self, subset: str) -> Record:  # noqa: ARG002
         """Return the command-line argument for the data, since the task's name is only known in
         this process.
         """
         return {"data": self.reference}
 
-    def compare_data(self, subset: str, run: Mapping[str, Any]) -> DataState:  # noqa: ARG002
+    def compare_data(self, subset: str, run: Fields) -> DataState:  # noqa: ARG002
         """Compare the revisions in the subset names of the current data and a saved result."""
         return DataState.SAME if subset in self.metadata.hf_subsets else DataState.CHANGED
 
@@ -471,7 +472,7 @@ def build_task(
     """
     codes = {name_version(subset, revision): names for subset, names in languages.items()}
     metadata = build_metadata(name, dataset=location, revision=revision, languages=codes, **fields)
-    attributes: dict[str, Any] = {"metadata": metadata, "scheme": scheme, "reference": reference}
+    attributes: Record = {"metadata": metadata, "scheme": scheme, "reference": reference}
     attributes["readers"] = dict(zip(codes, readers, strict=True))
     return type(
         name, (LayoutTask,), {"__doc__": metadata.description, "__module__": __name__, **attributes}
@@ -515,9 +516,7 @@ def build_folder_task(
     )
 
 
-def restore_instance(
-    name: str, bases: tuple[type, ...], attributes: dict[str, Any]
-) -> PositionTask:
+def restore_instance(name: str, bases: tuple[type, ...], attributes: Record) -> PositionTask:
     """Create an empty instance of a task class for pickle, and register the class with mteb."""
     registry = TASKS_REGISTRY.resolve()
     metadata = attributes["metadata"]

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from typing import Any
 
+from posir_tasks.base.records import Record
 from posir_tasks.data.data import PositionData
 from posir_tasks.data.declared import (
     FINEWEB,
@@ -39,7 +40,7 @@ from posir_tasks.tasks.base import PositionTask
 from posir_tasks.values.schemes import AbsolutePositions, LabeledPositions
 
 #: Metadata fields that both datasets share.
-SHARED_FIELDS: dict[str, Any] = {
+SHARED_FIELDS: Record = {
     "reference": "https://arxiv.org/abs/2505.13950",
     "task_subtypes": ["Question Answering Retrieval"],
     "sample_creation": "found",

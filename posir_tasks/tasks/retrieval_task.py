@@ -15,6 +15,7 @@ from mteb.abstasks.retrieval import AbsTaskRetrieval
 
 from posir_tasks.base.errors import DataError, summarize_error
 from posir_tasks.base.private_names import EVALUATE_SUBSET
+from posir_tasks.base.records import Record
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.data.data import Judgments, PositionData, ScoringRules
 from posir_tasks.data.formats.passages import Item, Passage
@@ -147,7 +148,7 @@ class RetrievalTask(AbsTaskRetrieval):
         """Add a subset's results to the prediction file in a folder, in mteb's format."""
         file = folder / self.prediction_file_name
         meta = model.mteb_model_meta
-        predictions: dict[str, Any] = {
+        predictions: Record = {
             FIRST_STAGE_KEY: {"model_name": meta.name, "revision": meta.revision}
         }
         if file.exists():
@@ -188,7 +189,7 @@ class LazySubsets(Mapping[str, dict[str, SplitData]]):
         self._subsets = subsets
         self._read = read
         self._current: tuple[str, dict[str, SplitData]] | None = None
-        self._top_ranked: dict[str, Any] = {}
+        self._top_ranked: Record = {}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._subsets)
