@@ -30,7 +30,6 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import cycle, islice, product
 from typing import Any, NamedTuple, TypeAlias
 
@@ -265,9 +264,10 @@ def fit_sentences(text: Vectors, sentences: Vectors) -> Fit | None:
         return None
     error = target - columns @ coefficients
     spread = target - target.mean()
-    r_squared = 1 - float(error @ error) / float(spread @ spread)
+    squared_error = float(error @ error)
+    r_squared = 1 - squared_error / float(spread @ spread)
     mae = float(np.abs(error).mean())
-    return Fit(coefficients / length, r_squared, mae, float(error @ error))
+    return Fit(coefficients / length, r_squared, mae, squared_error)
 
 
 def locate_sentences(sentences: Sequence[str]) -> tuple[Floats, Floats]:
@@ -280,22 +280,16 @@ def locate_sentences(sentences: Sequence[str]) -> tuple[Floats, Floats]:
     return (ends - lengths) / ends[-1], (ends - lengths / 2) / ends[-1]
 
 
-@dataclass(frozen=True)
-class SplitText:
+class SplitText(NamedTuple):
     """A text and its sentences."""
 
     name: str
     line: int
     """Index in `LINES`; the control has the sentences in order."""
-    bucket: int
-    """Index in `BUCKETS`, by number of sentences."""
+    buckets: list[int]
+    """Indexes in `BUCKET_NAMES`: all texts, and the bucket by number of sentences."""
     texts: Sequence[str]
     """The text, then its sentences."""
-
-    @property
-    def buckets(self) -> list[int]:
-        """Indexes in `BUCKET_NAMES`: all texts, and the bucket of the text."""
-        return [0, self.bucket + 1]
 
 
 #: A text and its regression.
@@ -320,13 +314,13 @@ class RegressionProbe(Probe):
             if not BUCKETS[0] <= len(sentences) <= MAX_SENTENCES:
                 skipped[f"not {BUCKETS[0]} to {MAX_SENTENCES} sentences"] += 1
                 continue
-            bucket = (len(sentences) - BUCKETS[0]) // WIDTH
+            buckets = [0, 1 + (len(sentences) - BUCKETS[0]) // WIDTH]
             in_order = [text, *sentences]
             random.Random(digest(name)).shuffle(sentences)
             shuffled_text = " ".join(sentences)
             shuffled = [shuffled_text, *data.split_sentences(shuffled_text)]
             for line, texts in enumerate((in_order, shuffled, in_order)[: self.lines]):
-                versions.append(SplitText(name, line, bucket, texts))
+                versions.append(SplitText(name, line, buckets, texts))
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
             fits = []
@@ -467,7 +461,7 @@ class SentenceRegressionScatter(RegressionProbe):
             starts, _ = locate_sentences(split.texts[1:])
             column = np.minimum((starts * COLUMNS).astype(int), COLUMNS - 1)
             row = np.clip(((fit.weights + 1) / 2 * ROWS).astype(int), 0, ROWS - 1)
-            panel = split.line * len(BUCKETS) + split.bucket
+            panel = split.line * len(BUCKETS) + split.buckets[1] - 1
             rows += ((panel * COLUMNS + column) * ROWS + row).tolist()
             names += [split.name] * len(column)
         return ProbeSums.from_counts(self.positions, names, rows)

@@ -134,7 +134,7 @@ class EvidenceMovingRetrieval(EvidenceMoving):
     def plan(self, data: ProbeData) -> ProbePlan:
         """Search the corpus once per position; only the relevant document changes."""
         questions, skipped = select_with_evidence(data)
-        corpus = {**data.documents, **data.distractors}
+        corpus = data.corpus or data.documents
         versions = [text for texts in build_versions(data, questions) for text in texts]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:

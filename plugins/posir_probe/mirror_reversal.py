@@ -145,7 +145,7 @@ class MirrorReversal(Probe):
                 questions.append(question)
                 groups.append(GROUPS[find_part(parts, question.span)])
         skipped["fewer than five words to reverse"] += len(all_questions) - len(questions)
-        corpus = {**data.documents, **data.distractors}
+        corpus = data.corpus or data.documents
         reversed_corpus = {name: reverse_parts(text, PARTS) for name, text in corpus.items()}
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
