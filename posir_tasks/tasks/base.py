@@ -167,16 +167,12 @@ class PositionTask(RetrievalTask):
         task = type(self)
         if getattr(sys.modules[task.__module__], task.__name__, None) is task:
             return super().__reduce_ex__(protocol)
-        names = [
-            name
-            for name in vars(task)
+        attributes = {
+            name: value
+            for name, value in vars(task).items()
             if not name.startswith("_") or name in ("__doc__", "__module__")
-        ]
-        return (
-            restore_instance,
-            (task.__name__, task.__bases__, {name: vars(task)[name] for name in names}),
-            vars(self),
-        )
+        }
+        return restore_instance, (task.__name__, task.__bases__, attributes), vars(self)
 
     def _set_revision(self, revision: str, **fields: Any) -> None:
         """Set the revision of the data, and other fields, in the instance's metadata."""
