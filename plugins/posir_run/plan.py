@@ -348,34 +348,26 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
 def build_records(plan: RunPlan) -> Iterator[Record]:
     """Yield the rows of the table as records: sizes in bytes, times in seconds."""
     for estimate in plan.rows:
-        yield {
-            "model": plan.model.name,
-            "task": estimate.name,
-            "jobs": estimate.jobs,
-            "documents": sum(estimate.documents.texts),
-            "tokens": sum(estimate.documents.tokens),
-            "queries": estimate.queries,
-            "bytes": estimate.bytes,
-            "seconds_low": getattr(estimate.duration, "low", None),
-            "seconds_mean": getattr(estimate.duration, "mean", None),
-            "seconds_high": getattr(estimate.duration, "high", None),
-        }
+        documents = estimate.documents
+        row: Record = {"model": plan.model.name, "task": estimate.name, "jobs": estimate.jobs}
+        row |= {"documents": sum(documents.texts), "tokens": sum(documents.tokens)}
+        row |= {"queries": estimate.queries, "bytes": estimate.bytes}
+        for name in ("low", "mean", "high"):
+            row[f"seconds_{name}"] = getattr(estimate.duration, name, None)
+        yield row
 
 
 def build_table(plan: RunPlan) -> Table:
     """Build the table of estimates for one model."""
-    rows = [
-        (
-            estimate.name,
-            format_count(estimate.jobs),
-            format_count(sum(estimate.documents.texts)),
-            f"{sum(estimate.documents.tokens) / 1e6:,.1f} M",
-            format_count(estimate.queries),
-            MISSING if estimate.bytes is None else decimal(estimate.bytes),
-            str(estimate.duration or MISSING),
-        )
-        for estimate in plan.rows
-    ]
+    rows = []
+    for estimate in plan.rows:
+        documents = estimate.documents
+        counts = (format_count(estimate.jobs), format_count(sum(documents.texts)))
+        tokens = f"{sum(documents.tokens) / 1e6:,.1f} M"
+        size = MISSING if estimate.bytes is None else decimal(estimate.bytes)
+        queries = format_count(estimate.queries)
+        duration = str(estimate.duration or MISSING)
+        rows.append((estimate.name, *counts, tokens, queries, size, duration))
     numbers = ("Jobs", "Documents", "Tokens", "Queries", "Embeddings", "Time")
     columns = build_columns(("Task", *numbers), right=numbers, roles={"Task": Role.NAME})
     return Table(columns, rows=tuple(rows), title=plan.model.name)
