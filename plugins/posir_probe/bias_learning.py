@@ -37,7 +37,7 @@ import numpy as np
 
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, select_long_enough
-from posir_probe.probe import CONTROL, Form, Probe, ProbePlan, Summary, plan_cosines
+from posir_probe.probe import CONTROL, Probe, ProbePlan, Summary, plan_cosines
 from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.digests import digest
@@ -367,7 +367,7 @@ class SentenceRegression(RegressionProbe):
     preference_sign = -1
     value_title = "Pearson's r of position and weight"
     position_title = "Sentences of the text"
-    form = Form.CATEGORIES
+    is_ordered = False
     series = {
         f"{text}, {position}": (f"By the {position} of sentences", line)
         for text, line in zip(LINES, ("", "sentences shuffled", CONTROL), strict=True)
@@ -409,7 +409,7 @@ class SentenceRegressionFit(RegressionProbe):
     lines = 1
     value_title = "Mean over texts"
     position_title = "Sentences of the text"
-    form = Form.CATEGORIES
+    is_ordered = False
     series = {
         "R2": ("R²", ""),
         "MAE": ("Mean absolute error", ""),
@@ -447,7 +447,6 @@ class SentenceRegressionScatter(RegressionProbe):
     }
     value_title = "Weight"
     position_title = "Start of the sentence"
-    form = Form.CELLS
     series = {
         f"{text.lower()} · {bucket}": (f"{text}, {title}", "")
         for text, (bucket, title) in product(("Text", "Shuffled"), RANGES.items())

@@ -18,7 +18,6 @@ from posir_probe.mirror_reversal import search
 from posir_probe.probe import (
     ENDS,
     SCORE,
-    Form,
     Probe,
     ProbePlan,
     Summary,
@@ -60,7 +59,6 @@ class EvidenceMoving(Probe):
     needs_questions = True
     value_title = "Cosine of question and document"
     position_title = "Position of the evidence in its document"
-    form = Form.POSITIONS
     shows_window = True
 
     positions = tuple(str(number) for number in range(1, POSITIONS + 1))

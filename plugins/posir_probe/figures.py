@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import altair as alt
 
-from posir_probe.probe import CONTROL, SEPARATOR, Form, Probe
+from posir_probe.probe import CONTROL, SEPARATOR, Probe
 from posir_probe.results import ProbeResult
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
@@ -54,10 +54,10 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     if len(results) > 1:
         title = f"{labels[0]} · {title}"
     rows: list[Record] = []
-    list_rows = _list_cells if probe.form is Form.CELLS else _list_values
+    list_rows = _list_cells if probe.cells else _list_values
     for label, result in zip(labels, results, strict=True):
         rows += list_rows(label, result, probe)
-    if probe.form is Form.CELLS:
+    if probe.cells:
         explanation = "The legend shows the number of sentences per cell."
         chart: LayeredChart = _draw_cells(rows, probe)
     else:
@@ -65,7 +65,7 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
         has_intervals = any(row.get("value_high") is not None for row in rows)
         has_intervals = has_intervals and len(results) <= MAX_INTERVALS
         if has_intervals:
-            mark = "Lines" if probe.form is Form.CATEGORIES else "Band"
+            mark = "Band" if probe.is_ordered else "Lines"
             explanation = f"{mark}: 95% intervals by bootstrap over documents. "
         if probe.shows_spread:
             explanation += "Outer band: one standard deviation over pairs. "
@@ -158,7 +158,6 @@ def _draw_cells(rows: Sequence[Record], probe: Probe) -> alt.FacetChart:
 
 def _draw_curves(rows: Sequence[Record], probe: Probe, *, has_intervals: bool) -> LayeredChart:
     """Plot lines over positions, or dots by category."""
-    is_list = probe.form is Form.CATEGORIES
     # Models come before the control and published values.
     names = dict.fromkeys(row["key"] for row in rows if "key" in row)
     keys = sorted(names, key=lambda name: name in GRAYS)
@@ -171,41 +170,42 @@ def _draw_curves(rows: Sequence[Record], probe: Probe, *, has_intervals: bool) -
     positions = list(dict.fromkeys(row["position"] for row in rows if "position" in row))
     base = alt.Chart().encode(color=color, detail=["model:N", "key:N"])
     layers = []
-    if is_list:
+    if not probe.is_ordered:
         category = alt.Y("position:N", title=None, sort=positions, axis=alt.Axis(labelLimit=WIDTH))
         base = base.encode(y=category, yOffset=alt.YOffset("key:N", sort=keys))
         values = base.encode(x=alt.X("value:Q", title=title, axis=axis))
         layers.append(alt.Chart().mark_rule(color=FAINT).encode(x=alt.datum(0)))
     else:
-        has_shares = probe.form is Form.POSITIONS
-        base = base.encode(x=Positions(probe.position_title, positions, has_shares).axis)
+        axes = Positions(probe.position_title, positions, bool(probe.relative_positions))
+        base = base.encode(x=axes.axis)
         values = base.encode(y=alt.Y("value:Q", title=title, axis=axis))
     values = values.encode(tooltip=["model:N", "position:N", "shown:N"])
     # A layer without rows would have an axis without an extent.
     if PUBLISHED in keys:
         gray = values.transform_filter(f"datum.kind == '{PUBLISHED}'")
         tick = gray.mark_tick(thickness=1.5, size=ROW)
-        layers.append(tick if is_list else gray.mark_line(strokeWidth=0.8))
+        layers.append(gray.mark_line(strokeWidth=0.8) if probe.is_ordered else tick)
     if probe.shows_spread:
         spread = base.transform_filter("isValid(datum.sd_high)").mark_area(opacity=0.1)
         layers.append(spread.encode(y="sd_low:Q", y2="sd_high:Q"))
     if has_intervals:
         estimates = base.transform_filter("isValid(datum.value_high)")
         band = estimates.mark_area(opacity=0.16).encode(y="value_low:Q", y2="value_high:Q")
-        layers.append(build_interval_rule(estimates, "value", "x", color) if is_list else band)
+        rule = build_interval_rule(estimates, "value", "x", color)
+        layers.append(band if probe.is_ordered else rule)
     model_values = values.transform_filter("datum.kind == 'value'")
-    has_points = is_list or len(probe.positions) <= MAX_POINTS
+    has_points = not probe.is_ordered or len(probe.positions) <= MAX_POINTS
     if has_points:
         model_values = model_values.encode(shape=shape)
-    if is_list:
-        layers.append(model_values.mark_point(filled=True, opacity=1, size=60))
-    else:
-        line = model_values.mark_line(strokeWidth=1.8, point=has_points)
-        layers.append(line.encode(strokeDash=dash))
+    line = model_values.mark_line(strokeWidth=1.8, point=has_points).encode(strokeDash=dash)
+    points = model_values.mark_point(filled=True, opacity=1, size=60)
+    layers.append(line if probe.is_ordered else points)
     if any("beyond_label" in row for row in rows):
         layers += build_window_line(alt.Chart(), Positions(None, None, equal_bins=True))
     chart = alt.layer(
-        *layers, data=alt.InlineData(values=rows), height=alt.Step(ROW) if is_list else HEIGHT
+        *layers,
+        data=alt.InlineData(values=rows),
+        height=HEIGHT if probe.is_ordered else alt.Step(ROW),
     )
     if len({row["panel"] for row in rows} - {""}) < 2:
         return chart.properties(width=WIDE)

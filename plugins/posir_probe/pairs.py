@@ -32,7 +32,7 @@ from mteb.types import PromptType
 
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.probe import CONTROL, Form, Probe, ProbePlan, Summary, ignore_rounding
+from posir_probe.probe import CONTROL, Probe, ProbePlan, Summary, ignore_rounding
 from posir_probe.results import ProbeSums, select
 from posir_tasks.models.embeddings.encoding import Embeddings, encode_distinct
 from posir_tasks.text.interventions import move_evidence
@@ -177,7 +177,7 @@ class ControlledPairs(Probe):
     needs_questions = True
     value_title = "Favored minus other (cosine)"
     position_title = "Favored document"
-    form = Form.CATEGORIES
+    is_ordered = False
     series = {"model": ("", ""), CONTROL: ("", CONTROL)}
     position_names = FAVORED
     statistic = "mean"

@@ -30,7 +30,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
 from posir_probe.data import NO_END, ProbeData, select_with_evidence
-from posir_probe.probe import Form, Probe, ProbePlan, Summary
+from posir_probe.probe import Probe, ProbePlan, Summary
 from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import PosirError
@@ -169,7 +169,6 @@ class GradientSaliency(Probe):
     scale_name = "gradient"
     value_title = "Gradient (1 = 99th percentile)"
     position_title = "Position of the token, as a share of the text within the window"
-    form = Form.POSITIONS
     relative_positions = dict(zip(positions, np.linspace(0, 1, POINTS).tolist(), strict=True))
     percentile: float = 99
     """Percentile of the norms that is scaled to 1."""
@@ -258,7 +257,6 @@ class EvidenceLocation(Probe):
     headline = ("first_quarter", "last_quarter")
     needs_questions = True
     value_title = "Questions (%)"
-    form = Form.POSITIONS
     unit = Unit.PERCENT
     relative_positions = dict(zip(positions, MIDDLES.tolist(), strict=True))
     ignores_model = True
@@ -308,7 +306,7 @@ class QueryTypes(Probe):
     needs_questions = True
     value_title = "Questions (%)"
     position_title = "Type of the question"
-    form = Form.CATEGORIES
+    is_ordered = False
     unit = Unit.PERCENT
     ignores_model = True
 

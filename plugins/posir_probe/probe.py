@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import partial
 
 import numpy as np
@@ -49,19 +48,6 @@ SIGNED: Mapping[Unit, Format] = {
 }
 #: Title of an axis of nDCG@10.
 SCORE = "nDCG@10 (x 100)"
-
-
-class Form(StrEnum):
-    """The kind of a figure; lines join only ordered positions."""
-
-    POSITIONS = "positions"
-    """Positions on an axis from 0, the start of a text, to 1, its end."""
-    STEPS = "steps"
-    """Named positions in order."""
-    CATEGORIES = "categories"
-    """Unordered categories, one below the other."""
-    CELLS = "cells"
-    """Cells of a plane with a count each."""
 
 
 @dataclass(frozen=True)
@@ -141,14 +127,15 @@ class Probe:
     """Title of the value axis; by default the title of the probe."""
     position_title: str = ""
     """Title of the position axis."""
-    form: Form = Form.STEPS
+    is_ordered: bool = True
+    """If true, a figure draws lines over the positions, otherwise a row for each."""
     unit: Unit = Unit.INDEX
     series: Mapping[str, tuple[str, str]] = {}
     """Panel and line of each series in a figure; the line of the model itself is empty."""
     position_names: Mapping[str, str] = {}
     """Titles of positions, keyed by name without the series."""
     relative_positions: Mapping[str, float] = {}
-    """Relative position in the text, in [0, 1], by name."""
+    """Relative position in the text, in [0, 1], by name; empty for an axis of named steps."""
     same_scale: bool = True
     """If true, all panels share a value axis."""
     in_window: bool = False
@@ -164,8 +151,8 @@ class Probe:
     0%`.
     """
     cells: Sequence[tuple[str, float, float]] = ()
-    """For `Form.CELLS`, the panel of each position and the center of its cell on both axes; cells
-    are 0.1 wide and high.
+    """For counts in a plane, the panel of each position and the center of its cell on both axes;
+    cells are 0.1 wide and high.
     """
 
     def plan(self, data: ProbeData) -> ProbePlan:

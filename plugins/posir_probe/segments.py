@@ -28,7 +28,6 @@ import numpy as np
 from posir_probe.data import ProbeData, select_long_enough, truncate_texts
 from posir_probe.probe import (
     ENDS,
-    Form,
     Probe,
     ProbePlan,
     Summary,
@@ -66,7 +65,6 @@ class SegmentSimilarity(Probe):
     preference_sign = 1
     shows_window = True
     value_title = "Cosine of text and part"
-    form = Form.POSITIONS
 
     def __init__(self, segments: Literal[3, 10]) -> None:
         part = "third" if segments == 3 else "tenth"
