@@ -87,7 +87,7 @@ def collect_samples(
         pool: list[str] = []
         for frame in frames if count else ():
             texts = frame.filter(index == BUCKET)["text"]
-            pool += texts.shuffle(SEED).head(SAMPLE_SIZE)
+            pool += texts.shuffle(SEED).head(SAMPLE_SIZE).to_list()
         if count and not pool:
             is_sampled = False
             pool = synthetic_texts(tokens // count)
