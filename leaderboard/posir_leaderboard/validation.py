@@ -430,9 +430,11 @@ def subset_facts(
 
     if issubclass(task, PosirTask | PosqTask):
         check_environment()
-        repository: Repository = HubRepository(task.repo_id, revision)
-        if folder := data_folder():
-            repository = LocalRepository(folder / folder_name(task.repo_id))
+        folder = data_folder()
+        dataset = task.metadata.dataset["path"]
+        repository: Repository = HubRepository(dataset, revision)
+        if folder is not None:
+            repository = LocalRepository(folder / folder_name(dataset))
         if issubclass(task, PosirTask) and not (issubclass(task, NanoTask) or with_corpus):
             return _posir_facts(repository, f"{task.language.code}/{subset}")
         data = task().read_subset(subset, repository)

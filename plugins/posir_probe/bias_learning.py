@@ -30,7 +30,6 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import cycle, islice, product
 from typing import Any, NamedTuple, TypeAlias
 
@@ -38,7 +37,7 @@ import numpy as np
 
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, select_long_enough
-from posir_probe.probe import CONTROL, Form, Probe, ProbePlan, Summary, plan_cosines
+from posir_probe.probe import CONTROL, Probe, ProbePlan, Summary, plan_cosines
 from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.digests import digest
@@ -142,7 +141,7 @@ class Perturbation(Probe):
                 versions.append(changed)
         skipped["only one sentence"] += len(documents) - len(names)
         texts = [documents[name] for name in names]
-        return plan_cosines(self.positions, names, texts, versions, +skipped)
+        return plan_cosines(self.positions, names, texts, versions, skipped)
 
 
 class NeedleInsertion(Perturbation):
@@ -265,9 +264,10 @@ def fit_sentences(text: Vectors, sentences: Vectors) -> Fit | None:
         return None
     error = target - columns @ coefficients
     spread = target - target.mean()
-    r_squared = 1 - float(error @ error) / float(spread @ spread)
+    squared_error = float(error @ error)
+    r_squared = 1 - squared_error / float(spread @ spread)
     mae = float(np.abs(error).mean())
-    return Fit(coefficients / length, r_squared, mae, float(error @ error))
+    return Fit(coefficients / length, r_squared, mae, squared_error)
 
 
 def locate_sentences(sentences: Sequence[str]) -> tuple[Floats, Floats]:
@@ -280,22 +280,16 @@ def locate_sentences(sentences: Sequence[str]) -> tuple[Floats, Floats]:
     return (ends - lengths) / ends[-1], (ends - lengths / 2) / ends[-1]
 
 
-@dataclass(frozen=True)
-class SplitText:
+class SplitText(NamedTuple):
     """A text and its sentences."""
 
     name: str
     line: int
     """Index in `LINES`; the control has the sentences in order."""
-    bucket: int
-    """Index in `BUCKETS`, by number of sentences."""
+    buckets: list[int]
+    """Indexes in `BUCKET_NAMES`: all texts, and the bucket by number of sentences."""
     texts: Sequence[str]
     """The text, then its sentences."""
-
-    @property
-    def buckets(self) -> list[int]:
-        """Indexes in `BUCKET_NAMES`: all texts, and the bucket of the text."""
-        return [0, self.bucket + 1]
 
 
 #: A text and its regression.
@@ -320,13 +314,13 @@ class RegressionProbe(Probe):
             if not BUCKETS[0] <= len(sentences) <= MAX_SENTENCES:
                 skipped[f"not {BUCKETS[0]} to {MAX_SENTENCES} sentences"] += 1
                 continue
-            bucket = (len(sentences) - BUCKETS[0]) // WIDTH
+            buckets = [0, 1 + (len(sentences) - BUCKETS[0]) // WIDTH]
             in_order = [text, *sentences]
             random.Random(digest(name)).shuffle(sentences)
             shuffled_text = " ".join(sentences)
             shuffled = [shuffled_text, *data.split_sentences(shuffled_text)]
             for line, texts in enumerate((in_order, shuffled, in_order)[: self.lines]):
-                versions.append(SplitText(name, line, bucket, texts))
+                versions.append(SplitText(name, line, buckets, texts))
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
             fits = []
@@ -337,27 +331,14 @@ class RegressionProbe(Probe):
                 text, *parts = vectors.select(split.texts)
                 if fit := fit_sentences(text, np.array(parts)):
                     fits.append((split, fit))
-            return replace(self.summarize(fits), skipped=skipped)
+            return self.summarize(fits)
 
-        return ProbePlan(summarize, [text for split in versions for text in split.texts])
+        texts = [text for split in versions for text in split.texts]
+        return ProbePlan(summarize, texts, skipped=skipped)
 
     def summarize(self, fits: Sequence[FittedText]) -> ProbeSums:
         """Sum the values of the texts."""
         raise NotImplementedError
-
-
-def _summarize_r() -> dict[str, Summary]:
-    """Build the summaries of r over all texts."""
-    summaries = {}
-    for name, text, title in (
-        ("r", "text", "r of sentences' {}s and weights"),
-        ("r_shuffled", "shuffled", "sentences shuffled: r of {}s"),
-        ("r_order_blind", CONTROL, CONTROL + ": r of {}s"),
-    ):
-        for position in ("midpoint", "start"):
-            index = SERIES.index(f"{text}, {position}") * len(BUCKET_NAMES)
-            summaries[f"{name}_{position}"] = Summary(title.format(position), select(index))
-    return summaries
 
 
 class SentenceRegression(RegressionProbe):
@@ -377,11 +358,16 @@ class SentenceRegression(RegressionProbe):
     )
     lines = 3
     positions = tuple(f"{series} · {bucket}" for series, bucket in product(SERIES, BUCKET_NAMES))
-    summaries = _summarize_r()
+    summaries = {
+        "r_midpoint": Summary(
+            "r of sentences' midpoints and weights",
+            select(positions.index("text, midpoint · all")),
+        )
+    }
     preference_sign = -1
     value_title = "Pearson's r of position and weight"
     position_title = "Sentences of the text"
-    form = Form.CATEGORIES
+    is_ordered = False
     series = {
         f"{text}, {position}": (f"By the {position} of sentences", line)
         for text, line in zip(LINES, ("", "sentences shuffled", CONTROL), strict=True)
@@ -419,15 +405,11 @@ class SentenceRegressionFit(RegressionProbe):
     positions = tuple(
         f"{measure} · {bucket}" for measure, bucket in product(("R2", "MAE", "SSE"), BUCKET_NAMES)
     )
-    summaries = {
-        "r_squared": Summary("R² of sentences for their text", select(0)),
-        "mae": Summary("Mean absolute error per dimension", select(len(BUCKET_NAMES))),
-        "squared_error": Summary("Squared error, all dimensions", select(2 * len(BUCKET_NAMES))),
-    }
+    summaries = {"r_squared": Summary("R² of sentences for their text", select(0))}
     lines = 1
     value_title = "Mean over texts"
     position_title = "Sentences of the text"
-    form = Form.CATEGORIES
+    is_ordered = False
     series = {
         "R2": ("R²", ""),
         "MAE": ("Mean absolute error", ""),
@@ -465,7 +447,6 @@ class SentenceRegressionScatter(RegressionProbe):
     }
     value_title = "Weight"
     position_title = "Start of the sentence"
-    form = Form.CELLS
     series = {
         f"{text.lower()} · {bucket}": (f"{text}, {title}", "")
         for text, (bucket, title) in product(("Text", "Shuffled"), RANGES.items())
@@ -479,7 +460,7 @@ class SentenceRegressionScatter(RegressionProbe):
             starts, _ = locate_sentences(split.texts[1:])
             column = np.minimum((starts * COLUMNS).astype(int), COLUMNS - 1)
             row = np.clip(((fit.weights + 1) / 2 * ROWS).astype(int), 0, ROWS - 1)
-            panel = split.line * len(BUCKETS) + split.bucket
+            panel = split.line * len(BUCKETS) + split.buckets[1] - 1
             rows += ((panel * COLUMNS + column) * ROWS + row).tolist()
             names += [split.name] * len(column)
         return ProbeSums.from_counts(self.positions, names, rows)

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from posir_significance.findings import Prediction
 from posir_significance.messages.probes import describe_predictions, label_needed, label_prediction
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import DataError, PosirError, summarize_error
+from posir_tasks.base.records import Fields
 from posir_tasks.base.untrusted import read_csv_rows, read_json
 from posir_tasks.base.wording import drop_organization
 from posir_tasks.display.numbers import (
@@ -451,7 +452,7 @@ def read_scores(
     return scores
 
 
-def read_model_metas(results: Path | None) -> dict[str, Mapping[str, Any]]:
+def read_model_metas(results: Path | None) -> dict[str, Fields]:
     """Read the metadata of mteb's registered models and of the models in a results folder.
 
     Models are keyed by `short_name`.
@@ -461,7 +462,7 @@ def read_model_metas(results: Path | None) -> dict[str, Mapping[str, Any]]:
     """
     from mteb.models.model_implementations import MODEL_REGISTRY
 
-    metas: dict[str, Mapping[str, Any]] = {
+    metas: dict[str, Fields] = {
         short_name(name): meta.to_dict() for name, meta in MODEL_REGISTRY.items()
     }
     for file in sorted(results.rglob("model_meta.json")) if results else ():
@@ -477,7 +478,7 @@ def read_model_metas(results: Path | None) -> dict[str, Mapping[str, Any]]:
 
 def correlate_architecture(
     scores: Mapping[ScoreKey, ByModel],
-    metas: Mapping[str, Mapping[str, Any]],
+    metas: Mapping[str, Fields],
     architectures: Mapping[str, Architecture],
 ) -> list[ModelCorrelation]:
     """Correlate scores with model size and dimension, and compare kinds of architecture."""
@@ -495,7 +496,7 @@ def correlate_architecture(
     return rows
 
 
-def _read_numbers(metas: Mapping[str, Mapping[str, Any]], field: str) -> ByModel:
+def _read_numbers(metas: Mapping[str, Fields], field: str) -> ByModel:
     """Read a numeric field by model, taking the largest number of a list, as mteb does."""
     values: ByModel = {}
     for name, meta in metas.items():

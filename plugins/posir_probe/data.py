@@ -86,8 +86,8 @@ class ProbeData:
     documents: Mapping[str, str]
     """Texts by id."""
     questions: tuple[ProbeQuestion, ...] = ()
-    distractors: Mapping[str, str] = field(default_factory=dict)
-    """The other texts of the corpus by id, which are searched but not measured."""
+    corpus: Mapping[str, str] = field(default_factory=dict)
+    """All texts by id that a search covers; empty if only `documents` are searched."""
     tokens: Mapping[str, int] = field(default_factory=dict)
     """Document lengths in tokens, by id, if the data stores them."""
     language: str = UNKNOWN
@@ -98,8 +98,6 @@ class ProbeData:
     """Tokenizer of the model, or an estimate."""
     cut_tokenizer: Tokenizer | None = None
     """Tokenizer for cutting, insertion and removal; None for the model's."""
-    preparation: str = ""
-    """How texts were cut and split, appended to the sample's description; starts with a comma."""
     room: int | None = None
     """Maximum number of tokens of a text that fits the window with the prompt; None if unknown."""
     encoder: Encoder | None = None
@@ -152,7 +150,7 @@ class ProbeData:
     ) -> ProbeData:
         """Sample documents and their questions, in random order.
 
-        The other documents become distractors.
+        All documents become the corpus.
 
         Args:
             documents: Maximum number of documents.
@@ -169,10 +167,7 @@ class ProbeData:
         names = sorted(eligible, key=lambda name: (eligible[name], name))
         Random(selection.seed).shuffle(names)
         sample = self._select(names[:documents])
-        distractors = {
-            name: text for name, text in self.documents.items() if name not in sample.documents
-        }
-        return replace(sample, distractors=distractors, available=len(eligible))
+        return replace(sample, corpus=self.documents, available=len(eligible))
 
     @property
     def counter(self) -> Tokenizer:
@@ -192,7 +187,7 @@ class ProbeData:
     def _select(self, names: Iterable[str]) -> ProbeData:
         documents = {name: self.documents[name] for name in names}
         questions = tuple(question for question in self.questions if question.document in documents)
-        return replace(self, documents=documents, questions=questions, distractors={})
+        return replace(self, documents=documents, questions=questions, corpus={})
 
 
 def truncate_texts(tokenizer: Tokenizer, texts: Sequence[str], tokens: int) -> list[str]:

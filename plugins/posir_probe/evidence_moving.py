@@ -18,7 +18,6 @@ from posir_probe.mirror_reversal import search
 from posir_probe.probe import (
     ENDS,
     SCORE,
-    Form,
     Probe,
     ProbePlan,
     Summary,
@@ -60,7 +59,6 @@ class EvidenceMoving(Probe):
     needs_questions = True
     value_title = "Cosine of question and document"
     position_title = "Position of the evidence in its document"
-    form = Form.POSITIONS
     shows_window = True
 
     positions = tuple(str(number) for number in range(1, POSITIONS + 1))
@@ -129,13 +127,12 @@ class EvidenceMovingRetrieval(EvidenceMoving):
             "Range over the positions", lambda values: value_range(values[..., 1:]), Unit.POINTS
         ),
         "mean": Summary("Mean over the positions", average(slice(1, None)), Unit.PERCENT),
-        "unchanged": Summary("Unchanged documents", select(0), Unit.PERCENT),
     }
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Search the corpus once per position; only the relevant document changes."""
         questions, skipped = select_with_evidence(data)
-        corpus = {**data.documents, **data.distractors}
+        corpus = data.corpus or data.documents
         versions = [text for texts in build_versions(data, questions) for text in texts]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
@@ -143,7 +140,7 @@ class EvidenceMovingRetrieval(EvidenceMoving):
             scores = search(embeddings, questions, corpus, versions)
             names = [question.document for question in questions]
             values = np.concatenate([unchanged, scores], axis=1)
-            return ProbeSums.from_means(self.positions, names, values, skipped)
+            return ProbeSums.from_means(self.positions, names, values)
 
         queries = [question.text for question in questions]
-        return ProbePlan(summarize, [*corpus.values(), *versions], queries)
+        return ProbePlan(summarize, [*corpus.values(), *versions], queries, skipped)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Any, TypeAlias
 
 import altair as alt
 
-from posir_probe.probe import CONTROL, SEPARATOR, Form, Probe
+from posir_probe.probe import CONTROL, SEPARATOR, Probe
 from posir_probe.results import ProbeResult
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
+from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.charts import (
     FAINT,
-    INK,
     PERCENT,
-    WINDOW_END,
     LayeredChart,
+    Positions,
     add_frame,
     build_chart,
+    build_interval_rule,
     build_model_legend,
+    build_window_line,
     encode_labels,
 )
 from posir_tasks.display.figures import Figure
@@ -36,47 +35,43 @@ ROW = 11
 #: Maximum number of models with intervals in one figure.
 MAX_INTERVALS = 4
 PUBLISHED = "published"
-#: Kind of rows that mark the end of a model's window.
-WINDOW = "window"
 #: Colors of the control and of published values, with a contrast of at least 3 to white.
 GRAYS = {CONTROL: FAINT, PUBLISHED: "#949494"}
 #: Maximum number of positions on a line with points.
 MAX_POINTS = 20
-#: A row of the data of a chart.
-Row: TypeAlias = dict[str, Any]
 
 
 def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     """Plot the results of a probe on a dataset, titled by the headline of the first model."""
     first = results[0]
+    labels = short_labels(results)
+    subject = f"{', '.join(labels)}; {first.data}"
     if probe.ignores_model:
         results = results[:1]
-    labels = ["these data"] if probe.ignores_model else short_labels(results)
+        labels = ["these data"]
+        subject = first.data
     title = probe.describe(first.sums)
     if len(results) > 1:
         title = f"{labels[0]} · {title}"
-    rows: list[Row] = []
-    chart: LayeredChart
-    list_rows = _list_cells if probe.form is Form.CELLS else _list_values
+    rows: list[Record] = []
+    list_rows = _list_cells if probe.cells else _list_values
     for label, result in zip(labels, results, strict=True):
         rows += list_rows(label, result, probe)
-    explanation = "The legend shows the number of sentences per cell."
-    if probe.form is Form.CELLS:
-        chart = _draw_cells(rows, probe)
+    if probe.cells:
+        explanation = "The legend shows the number of sentences per cell."
+        chart: LayeredChart = _draw_cells(rows, probe)
     else:
+        explanation = ""
         has_intervals = any(row.get("value_high") is not None for row in rows)
         has_intervals = has_intervals and len(results) <= MAX_INTERVALS
-        mark = "Lines" if probe.form is Form.CATEGORIES else "Band"
-        explanation = ""
         if has_intervals:
+            mark = "Band" if probe.is_ordered else "Lines"
             explanation = f"{mark}: 95% intervals by bootstrap over documents. "
         if probe.shows_spread:
             explanation += "Outer band: one standard deviation over pairs. "
         if published_rows := list(_list_published(rows, probe)):
             explanation += "Gray: published values of other models, on other data."
-        rows += published_rows
-        chart = _draw_curves(rows, probe, has_intervals=has_intervals)
-    subject = first.data if probe.ignores_model else f"{', '.join(labels)}; {first.data}"
+        chart = _draw_curves([*rows, *published_rows], probe, has_intervals=has_intervals)
     documents = pluralize(first.sums.documents, probe.unit_name)
     source = f"Source: {first.data}, {documents}. Method: {probe.source}."
     framed_chart = add_frame(alt.vconcat(chart), title, subject, explanation, source)
@@ -85,7 +80,7 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     return Figure(first.probe, first.data, None, framed_chart.configure_mark(aria=False))
 
 
-def _list_cells(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
+def _list_cells(label: str, result: ProbeResult, probe: Probe) -> Iterator[Record]:
     """Yield the counts of the cells of a model."""
     for (name, x, y), points in zip(probe.cells, result.sums.totals[:, 0].tolist(), strict=False):
         if points:
@@ -93,7 +88,7 @@ def _list_cells(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
             yield {"x": x, "y": y, "panel": f"{label}: {panel}", "points": points}
 
 
-def _list_values(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
+def _list_values(label: str, result: ProbeResult, probe: Probe) -> Iterator[Record]:
     """Yield the values of a model and of the control on the same texts, averages first, then the
     end of the window in a median-length document.
     """
@@ -108,10 +103,10 @@ def _list_values(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]
             yield row | {"sd_low": estimate.value - sd, "sd_high": estimate.value + sd}
     if probe.shows_window and result.share_read:
         text = f"{label}: {result.window:,} tokens"
-        yield {"kind": WINDOW, "panel": "", "x": result.share_read, "text": text}
+        yield {"panel": "", "start": result.share_read, "beyond_label": text}
 
 
-def _list_published(rows: Sequence[Row], probe: Probe) -> Iterator[Row]:
+def _list_published(rows: Sequence[Record], probe: Probe) -> Iterator[Record]:
     """Yield the published values for the panels and positions of measured rows."""
     positions = {(row["panel"], row.get("position")) for row in rows}
     for curve in read_published_curves(probe.name):
@@ -121,7 +116,7 @@ def _list_published(rows: Sequence[Row], probe: Probe) -> Iterator[Row]:
                 yield row | {"kind": PUBLISHED, "key": PUBLISHED}
 
 
-def _build_row(model: str, name: str, estimate: Estimate, probe: Probe) -> Row:
+def _build_row(model: str, name: str, estimate: Estimate, probe: Probe) -> Record:
     panel, line, position = probe.split(name)
     return {
         "model": model,
@@ -129,24 +124,22 @@ def _build_row(model: str, name: str, estimate: Estimate, probe: Probe) -> Row:
         "kind": "value",
         # The control is the same for all models.
         "key": line if line == CONTROL else ": ".join(filter(None, (model, line))),
-        "x": probe.relative_positions.get(name.rpartition(SEPARATOR)[2]),
+        "middle": probe.relative_positions.get(name.rpartition(SEPARATOR)[2]),
         "position": position,
         "shown": format_estimate(estimate, FORMATS[probe.unit]),
         **flatten("value", estimate),
     }
 
 
-def _facet(chart: LayeredChart | alt.Chart, rows: Sequence[Row]) -> alt.FacetChart:
+def _facet(chart: LayeredChart | alt.Chart, rows: Sequence[Record]) -> alt.FacetChart:
     """Facet a chart by panel, at most three in a row."""
     panels = list(dict.fromkeys(row["panel"] for row in rows if row["panel"]))
-    columns = math.ceil(len(panels) / math.ceil(len(panels) / 3))
-    facets: alt.FacetChart = chart.facet(
-        facet=alt.Facet("panel:N", title=None, sort=panels), columns=columns
-    )
+    facet = alt.Facet("panel:N", title=None, sort=panels)
+    facets: alt.FacetChart = chart.facet(facet=facet, columns=2 if len(panels) == 4 else 3)
     return facets
 
 
-def _draw_cells(rows: Sequence[Row], probe: Probe) -> alt.FacetChart:
+def _draw_cells(rows: Sequence[Record], probe: Probe) -> alt.FacetChart:
     """Plot the number of points in each cell of a plane, by panel."""
     x_bins = alt.Bin(extent=[0, 1], step=0.1)
     y_bins = alt.Bin(extent=[-1, 1], step=0.1)
@@ -163,22 +156,8 @@ def _draw_cells(rows: Sequence[Row], probe: Probe) -> alt.FacetChart:
     return _facet(cells.mark_rect().properties(width=WIDTH, height=HEIGHT), rows)
 
 
-def _encode_position(rows: Sequence[Row], probe: Probe) -> Any:
-    """Encode positions as categories, as steps or as shares of a text."""
-    if probe.form is Form.POSITIONS:
-        axis = alt.Axis(tickCount=5, format=".1f", grid=False)
-        scale = alt.Scale(domain=[0, 1], nice=False)
-        return alt.X("x:Q", title=probe.position_title, scale=scale, axis=axis)
-    names = list(dict.fromkeys(row["position"] for row in rows if "position" in row))
-    if probe.form is Form.CATEGORIES:
-        return alt.Y("position:N", title=None, sort=names, axis=alt.Axis(labelLimit=WIDTH))
-    axis = alt.Axis(labelAngle=0, labelLimit=90, labelOverlap=True)
-    return alt.X("position:O", title=probe.position_title, sort=names, axis=axis)
-
-
-def _draw_curves(rows: Sequence[Row], probe: Probe, *, has_intervals: bool) -> LayeredChart:
+def _draw_curves(rows: Sequence[Record], probe: Probe, *, has_intervals: bool) -> LayeredChart:
     """Plot lines over positions, or dots by category."""
-    is_list = probe.form is Form.CATEGORIES
     # Models come before the control and published values.
     names = dict.fromkeys(row["key"] for row in rows if "key" in row)
     keys = sorted(names, key=lambda name: name in GRAYS)
@@ -186,71 +165,49 @@ def _draw_curves(rows: Sequence[Row], probe: Probe, *, has_intervals: bool) -> L
     color, shape, dash = encode_labels("key", keys, legend)
     shades = zip(keys, color["scale"]["range"], strict=True)
     color["scale"]["range"] = [GRAYS.get(key, shade) for key, shade in shades]
-    channel = "x" if is_list else "y"
-    value: Any = partial(
-        alt.X if is_list else alt.Y,
-        title=probe.value_title or probe.title,
-        scale=alt.Scale(zero=True),
-        axis=PERCENT if probe.unit is Unit.PERCENT else alt.Axis(tickCount=5),
-    )
+    title = probe.value_title or probe.title
+    axis = PERCENT if probe.unit is Unit.PERCENT else alt.Axis(tickCount=5)
+    positions = list(dict.fromkeys(row["position"] for row in rows if "position" in row))
     base = alt.Chart().encode(color=color, detail=["model:N", "key:N"])
-    if is_list:
-        offset = alt.YOffset("key:N", sort=keys)
-        base = base.encode(y=_encode_position(rows, probe), yOffset=offset)
-        layers = [alt.Chart().mark_rule(color=FAINT).encode(x=alt.datum(0))]
+    layers = []
+    if not probe.is_ordered:
+        category = alt.Y("position:N", title=None, sort=positions, axis=alt.Axis(labelLimit=WIDTH))
+        base = base.encode(y=category, yOffset=alt.YOffset("key:N", sort=keys))
+        values = base.encode(x=alt.X("value:Q", title=title, axis=axis))
+        layers.append(alt.Chart().mark_rule(color=FAINT).encode(x=alt.datum(0)))
     else:
-        base = base.encode(x=_encode_position(rows, probe))
-        layers = []
-    values = base.encode(
-        **{channel: value("value:Q")}, tooltip=["model:N", "position:N", "shown:N"]
-    )
+        axes = Positions(probe.position_title, positions, bool(probe.relative_positions))
+        base = base.encode(x=axes.axis)
+        values = base.encode(y=alt.Y("value:Q", title=title, axis=axis))
+    values = values.encode(tooltip=["model:N", "position:N", "shown:N"])
     # A layer without rows would have an axis without an extent.
     if PUBLISHED in keys:
         gray = values.transform_filter(f"datum.kind == '{PUBLISHED}'")
         tick = gray.mark_tick(thickness=1.5, size=ROW)
-        layers.append(tick if is_list else gray.mark_line(strokeWidth=0.8))
-
-    def encode_interval(field: str) -> alt.Chart:
-        valid = base.transform_filter(f"isValid(datum.{field}_high)")
-        return valid.encode(**{channel: value(f"{field}_low:Q"), f"{channel}2": f"{field}_high:Q"})
-
+        layers.append(gray.mark_line(strokeWidth=0.8) if probe.is_ordered else tick)
     if probe.shows_spread:
-        layers.append(encode_interval("sd").mark_area(opacity=0.1))
+        spread = base.transform_filter("isValid(datum.sd_high)").mark_area(opacity=0.1)
+        layers.append(spread.encode(y="sd_low:Q", y2="sd_high:Q"))
     if has_intervals:
-        interval = encode_interval("value")
-        rule = interval.mark_rule(strokeWidth=2, opacity=0.7)
-        layers.append(rule if is_list else interval.mark_area(opacity=0.16))
+        estimates = base.transform_filter("isValid(datum.value_high)")
+        band = estimates.mark_area(opacity=0.16).encode(y="value_low:Q", y2="value_high:Q")
+        rule = build_interval_rule(estimates, "value", "x", color)
+        layers.append(band if probe.is_ordered else rule)
     model_values = values.transform_filter("datum.kind == 'value'")
-    has_points = is_list or len(probe.positions) <= MAX_POINTS
+    has_points = not probe.is_ordered or len(probe.positions) <= MAX_POINTS
     if has_points:
         model_values = model_values.encode(shape=shape)
-    if is_list:
-        layers.append(model_values.mark_point(filled=True, opacity=1, size=60))
-    else:
-        line = model_values.mark_line(strokeWidth=1.8, point=has_points)
-        layers.append(line.encode(strokeDash=dash))
-    if any(row["kind"] == WINDOW for row in rows):
-        layers += _mark_windows()
+    line = model_values.mark_line(strokeWidth=1.8, point=has_points).encode(strokeDash=dash)
+    points = model_values.mark_point(filled=True, opacity=1, size=60)
+    layers.append(line if probe.is_ordered else points)
+    if any("beyond_label" in row for row in rows):
+        layers += build_window_line(alt.Chart(), Positions(None, None, equal_bins=True))
     chart = alt.layer(
-        *layers, data=alt.InlineData(values=rows), height=alt.Step(ROW) if is_list else HEIGHT
+        *layers,
+        data=alt.InlineData(values=rows),
+        height=HEIGHT if probe.is_ordered else alt.Step(ROW),
     )
     if len({row["panel"] for row in rows} - {""}) < 2:
         return chart.properties(width=WIDE)
     facets = _facet(chart.properties(width=WIDTH), rows)
     return facets if probe.same_scale else facets.resolve_scale(x="independent")
-
-
-def _mark_windows() -> list[alt.Chart]:
-    """Mark the end of each model's window in a median-length document."""
-    marks = alt.Chart().transform_filter("datum.kind == 'window'").encode(x="x:Q")
-    text = marks.mark_text(
-        align=alt.ExprRef("datum.x > 0.5 ? 'right' : 'left'"),
-        dx=alt.ExprRef("datum.x > 0.5 ? -4 : 4"),
-        baseline="bottom",
-        fontSize=12,
-        color=INK,
-    )
-    return [
-        marks.mark_rule(**WINDOW_END, color=FAINT),
-        text.encode(y=alt.value(HEIGHT - 4), text="text:N"),
-    ]

@@ -122,10 +122,6 @@ class MirrorReversal(Probe):
         "delta_rev": Summary(
             "nDCG@10 reversed, back minus front", subtract(select(BF), select(FB)), Unit.POINTS
         ),
-        "front": Summary("nDCG@10 of front questions", select(FRONT), Unit.PERCENT),
-        "FB": Summary("The same, documents reversed", select(FB), Unit.PERCENT),
-        "back": Summary("nDCG@10 of back questions", select(BACK), Unit.PERCENT),
-        "BF": Summary("The same, documents reversed", select(BF), Unit.PERCENT),
     }
     headline = ("place", "near_start", "near_end")
     preference_sign = 1
@@ -149,7 +145,7 @@ class MirrorReversal(Probe):
                 questions.append(question)
                 groups.append(GROUPS[find_part(parts, question.span)])
         skipped["fewer than five words to reverse"] += len(all_questions) - len(questions)
-        corpus = {**data.documents, **data.distractors}
+        corpus = data.corpus or data.documents
         reversed_corpus = {name: reverse_parts(text, PARTS) for name, text in corpus.items()}
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
@@ -159,7 +155,8 @@ class MirrorReversal(Probe):
                 scores = search(embeddings, questions, documents)
                 values[rows, 2 * np.array(groups, int) + order] = scores[:, 0]
             names = [question.document for question in questions]
-            return ProbeSums.from_means(self.positions, names, values, +skipped)
+            return ProbeSums.from_means(self.positions, names, values)
 
         queries = [question.text for question in questions]
-        return ProbePlan(summarize, [*corpus.values(), *reversed_corpus.values()], queries)
+        documents = [*corpus.values(), *reversed_corpus.values()]
+        return ProbePlan(summarize, documents, queries, skipped)

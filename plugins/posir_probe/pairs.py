@@ -32,7 +32,7 @@ from mteb.types import PromptType
 
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.probe import CONTROL, Form, Probe, ProbePlan, Summary, ignore_rounding
+from posir_probe.probe import CONTROL, Probe, ProbePlan, Summary, ignore_rounding
 from posir_probe.results import ProbeSums, select
 from posir_tasks.models.embeddings.encoding import Embeddings, encode_distinct
 from posir_tasks.text.interventions import move_evidence
@@ -156,16 +156,6 @@ def find_names(text: str) -> list[str]:
     return [" ".join(run) for run in runs if len(run) > 1]
 
 
-def _summarize_kinds(label: str, unit: Unit) -> dict[str, Summary]:
-    summaries = {}
-    for index, kind in enumerate(KINDS):
-        key = kind.replace(" ", "_")
-        summaries[key] = Summary(label.format(FAVORED[kind]), select(index), unit)
-        blind = Summary(f"{CONTROL}: {FAVORED[kind]}", select(index + len(KINDS)), unit)
-        summaries[f"order_blind_{key}"] = blind
-    return summaries
-
-
 class ControlledPairs(Probe):
     """Score difference between a pair's documents, for the model and an order-blind embedder."""
 
@@ -180,12 +170,14 @@ class ControlledPairs(Probe):
         "the effect of words. Differences below 1e-6 count as ties.",
     )
     positions = tuple(f"{series} · {kind}" for series, kind in product(("model", CONTROL), KINDS))
-    summaries = _summarize_kinds("Pairs: {}, minus the other", Unit.INDEX)
+    summaries: Mapping[str, Summary] = {
+        "position": Summary("Pairs: evidence first, minus the other", select(0))
+    }
     preference_sign = 1
     needs_questions = True
     value_title = "Favored minus other (cosine)"
     position_title = "Favored document"
-    form = Form.CATEGORIES
+    is_ordered = False
     series = {"model": ("", ""), CONTROL: ("", CONTROL)}
     position_names = FAVORED
     statistic = "mean"
@@ -223,9 +215,9 @@ class ControlledPairs(Probe):
                     differences = ignore_rounding((query_vectors * contrasts).sum(axis=1))
                     values[rows, series, kinds] = differences
             by_position = values.reshape(len(names), len(self.positions))
-            return ProbeSums.from_means(self.positions, names, by_position, skipped, self.statistic)
+            return ProbeSums.from_means(self.positions, names, by_position, self.statistic)
 
-        return ProbePlan(summarize, first + second, queries)
+        return ProbePlan(summarize, first + second, queries, skipped)
 
 
 class ControlledPairsEffect(ControlledPairs):
@@ -236,7 +228,7 @@ class ControlledPairsEffect(ControlledPairs):
     name = "controlled_pairs_effect"
     title = "Pairs, in standard deviations"
     notes = ("The differences of the same pairs, divided by their standard deviation.",)
-    summaries = _summarize_kinds("Standard deviations: {}", Unit.NUMBER)
+    summaries = {"position": Summary("Standard deviations: evidence first", select(0), Unit.NUMBER)}
     value_title = "Favored minus other (SD)"
     unit = Unit.NUMBER
     statistic = "effect_size"

@@ -30,7 +30,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
 from posir_probe.data import NO_END, ProbeData, select_with_evidence
-from posir_probe.probe import Form, Probe, ProbePlan, Summary
+from posir_probe.probe import Probe, ProbePlan, Summary
 from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import PosirError
@@ -150,7 +150,7 @@ class GradientSaliency(Probe):
     summaries = {
         "start_minus_end": Summary(
             "Gradient, first minus last tenth",
-            subtract(average(slice(0, 10)), average(slice(-10, None))),
+            subtract(FIRST_TENTH, LAST_TENTH),
         ),
         "thirds": Summary(
             "Gradient, first minus last third",
@@ -169,7 +169,6 @@ class GradientSaliency(Probe):
     scale_name = "gradient"
     value_title = "Gradient (1 = 99th percentile)"
     position_title = "Position of the token, as a share of the text within the window"
-    form = Form.POSITIONS
     relative_positions = dict(zip(positions, np.linspace(0, 1, POINTS).tolist(), strict=True))
     percentile: float = 99
     """Percentile of the norms that is scaled to 1."""
@@ -203,9 +202,9 @@ class GradientSaliency(Probe):
                     top = float(np.percentile(norms, self.percentile))
                     curves[row] = interpolate(norms, top)
             names = [question.document for question in questions]
-            return ProbeSums.from_means(self.positions, names, curves, skipped)
+            return ProbeSums.from_means(self.positions, names, curves)
 
-        return ProbePlan(summarize, [], [question.text for question in questions])
+        return ProbePlan(summarize, [], [question.text for question in questions], skipped)
 
 
 class GradientSaliencyMax(GradientSaliency):
@@ -258,7 +257,6 @@ class EvidenceLocation(Probe):
     headline = ("first_quarter", "last_quarter")
     needs_questions = True
     value_title = "Questions (%)"
-    form = Form.POSITIONS
     unit = Unit.PERCENT
     relative_positions = dict(zip(positions, MIDDLES.tolist(), strict=True))
     ignores_model = True
@@ -278,7 +276,8 @@ class EvidenceLocation(Probe):
             for name, position in positions
         ]
         names = [name for name, _ in positions]
-        return ProbePlan(lambda _: ProbeSums.from_counts(self.positions, names, rows, skipped))
+        sums = ProbeSums.from_counts(self.positions, names, rows)
+        return ProbePlan(lambda _: sums, skipped=skipped)
 
 
 class EvidenceLocationStart(EvidenceLocation):
@@ -307,7 +306,7 @@ class QueryTypes(Probe):
     needs_questions = True
     value_title = "Questions (%)"
     position_title = "Type of the question"
-    form = Form.CATEGORIES
+    is_ordered = False
     unit = Unit.PERCENT
     ignores_model = True
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from mteb.types import PromptType
@@ -17,6 +16,7 @@ from posir_significance.messages.probes import describe_values
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.progress import Advance
+from posir_tasks.base.records import Record
 from posir_tasks.display.numbers import (
     FORMATS,
     Format,
@@ -50,19 +50,6 @@ SIGNED: Mapping[Unit, Format] = {
 SCORE = "nDCG@10 (x 100)"
 
 
-class Form(StrEnum):
-    """The kind of a figure; lines join only ordered positions."""
-
-    POSITIONS = "positions"
-    """Positions on an axis from 0, the start of a text, to 1, its end."""
-    STEPS = "steps"
-    """Named positions in order."""
-    CATEGORIES = "categories"
-    """Unordered categories, one below the other."""
-    CELLS = "cells"
-    """Cells of a plane with a count each."""
-
-
 @dataclass(frozen=True)
 class Summary:
     """A statistic of the values of a probe at all positions."""
@@ -86,6 +73,8 @@ class ProbePlan:
     """Texts to encode as documents; duplicates are encoded once."""
     queries: Sequence[str] = ()
     """Texts to encode as queries."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of skipped texts or questions, by reason."""
 
 
 class Probe:
@@ -138,14 +127,15 @@ class Probe:
     """Title of the value axis; by default the title of the probe."""
     position_title: str = ""
     """Title of the position axis."""
-    form: Form = Form.STEPS
+    is_ordered: bool = True
+    """If true, a figure draws lines over the positions, otherwise a row for each."""
     unit: Unit = Unit.INDEX
     series: Mapping[str, tuple[str, str]] = {}
     """Panel and line of each series in a figure; the line of the model itself is empty."""
     position_names: Mapping[str, str] = {}
     """Titles of positions, keyed by name without the series."""
     relative_positions: Mapping[str, float] = {}
-    """Relative position in the text, in [0, 1], by name."""
+    """Relative position in the text, in [0, 1], by name; empty for an axis of named steps."""
     same_scale: bool = True
     """If true, all panels share a value axis."""
     in_window: bool = False
@@ -161,8 +151,8 @@ class Probe:
     0%`.
     """
     cells: Sequence[tuple[str, float, float]] = ()
-    """For `Form.CELLS`, the panel of each position and the center of its cell on both axes; cells
-    are 0.1 wide and high.
+    """For counts in a plane, the panel of each position and the center of its cell on both axes;
+    cells are 0.1 wide and high.
     """
 
     def plan(self, data: ProbeData) -> ProbePlan:
@@ -268,7 +258,7 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
         for name, summary in probe.summaries.items():
             rows.append(build_row(kind="summary", name=name, value=sums.estimate(summary)))
         for index, name in enumerate(sums.positions):
-            details: dict[str, Any] = {}
+            details: Record = {}
             for key, column in sums.details.items():
                 if np.isfinite(column[index]):
                     details[key] = column.item(index)
@@ -295,7 +285,7 @@ def run_plans(
         return np.concatenate(vectors)
 
     embeddings = encode_distinct(encode, documents, queries).normalize()
-    return [plan.summarize(embeddings) for plan in plans]
+    return [replace(plan.summarize(embeddings), skipped=+Counter(plan.skipped)) for plan in plans]
 
 
 def run_probe(probe: Probe, encoder: Encoder, data: ProbeData) -> ProbeSums:
@@ -328,11 +318,11 @@ def plan_cosines(
         vectors = embeddings.select(all_versions)
         by_text = vectors.reshape(len(texts), len(positions), vectors.shape[-1])
         cosines = np.einsum("nd,nkd->nk", embeddings.select(texts, prompt_type), by_text)
-        return ProbeSums.from_means(positions, names, cosines.astype(float), skipped)
+        return ProbeSums.from_means(positions, names, cosines.astype(float))
 
     if prompt_type is PromptType.query:
-        return ProbePlan(summarize, all_versions, texts)
-    return ProbePlan(summarize, [*texts, *all_versions])
+        return ProbePlan(summarize, all_versions, texts, skipped)
+    return ProbePlan(summarize, [*texts, *all_versions], skipped=skipped)
 
 
 def ignore_rounding(differences: Floats) -> Floats:

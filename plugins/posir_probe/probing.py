@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import itemgetter
@@ -37,7 +37,7 @@ from posir_probe.segments import Permutation, PermutationParts, SegmentSimilarit
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import Advance, track
-from posir_tasks.base.public import to_list
+from posir_tasks.base.public import Names, to_list
 from posir_tasks.base.wording import suggest_name
 from posir_tasks.models.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.plugin_api import collect_items
@@ -96,7 +96,7 @@ def all_probes() -> dict[str, Probe]:
     return probes
 
 
-def select_probes(names: str | Iterable[str] | None) -> list[Probe]:
+def select_probes(names: Names | None) -> list[Probe]:
     """Select probes by name, or by the beginning of a name up to an underscore.
 
     Without names, select all probes that are not variants.
@@ -158,6 +158,17 @@ class ProbeRun:
         )
 
 
+@dataclass(frozen=True)
+class Step:
+    """Probes that measure the same sample together."""
+
+    probes: Sequence[Probe]
+    """A probe that needs all documents is alone."""
+    sample: ProbeData
+    selection: str
+    """How the sample was selected and prepared."""
+
+
 def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
     """Run the probes on the documents without results, and return all results.
 
@@ -170,19 +181,19 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
     results = {probe.name: run.load(probe.name) for probe in probes}
     problems: dict[str, str] = {}
     for subset, read in run.source.subsets.items():
-        encoder, steps = _plan_steps(run, read(), probes)
-        for number, (group, sample) in enumerate(steps, 1):
+        steps = _plan_steps(run, read(), probes)
+        encoder = _remember_samples(run.encoder, steps)
+        for number, step in enumerate(steps, 1):
             title = f"Probing {subset}, step {number} of {len(steps)}, documents"
             try:
-                with track(title, len(sample.documents)) as advance:
-                    data = replace(sample, encoder=encoder)
-                    for result in _measure(run, group, subset, data, results, advance):
+                with track(title, len(step.sample.documents)) as advance:
+                    for result in _measure(step, encoder, subset, results, advance):
                         results[result.probe] = result
                         write_text(run.find_file(result.probe), json.dumps(result.to_json()))
             except PosirError as error:
-                if not group[0].needs_all:
+                if not step.probes[0].needs_all:
                     raise
-                problems[group[0].name] = str(error)
+                problems[step.probes[0].name] = str(error)
     for result in results.values():
         if result.subsets and not result.sums.documents:
             problems[result.probe] = _find_problem(result)
@@ -210,14 +221,8 @@ def _find_problem(result: ProbeResult) -> str:
     )
 
 
-def _plan_steps(
-    run: ProbeRun, data: ProbeData, probes: Sequence[Probe]
-) -> tuple[ModelEncoder, list[tuple[list[Probe], ProbeData]]]:
-    """Group the probes by sample.
-
-    Returns:
-        An encoder that caches the sampled texts, and the steps: probes and their sample.
-    """
+def _plan_steps(run: ProbeRun, data: ProbeData, probes: Sequence[Probe]) -> list[Step]:
+    """Group the probes by sample."""
     model = run.encoder.model
     tokenizer: Tokenizer = EstimatedTokenizer()
     model_tokenizer = find_tokenizer(model)
@@ -226,72 +231,71 @@ def _plan_steps(
     cut_tokenizer = load_tokenizer(run.tokenizer) if run.tokenizer else None
     room = find_room(model, run.encoder.context)
     data = replace(data, tokenizer=tokenizer, cut_tokenizer=cut_tokenizer, room=room)
-    groups = defaultdict[tuple[bool, bool, int], list[Probe]](list)
+    groups = defaultdict[tuple[bool, bool, int, str], list[Probe]](list)
     for probe in probes:
         at_periods = run.split_at_periods and probe.needs_sentences
         cut = int(probe.cut_share * run.cut)
-        groups[probe.needs_questions, at_periods, cut].append(probe)
+        lone_probe = probe.name if probe.needs_all else ""
+        groups[probe.needs_questions, at_periods, cut, lone_probe].append(probe)
     steps = []
-    texts = set[str]()
-    for (needs_questions, at_periods, cut), group in sorted(groups.items(), key=itemgetter(0)):
-        preparation = ", split at periods" if at_periods else ""
-        if cut:
-            owner = Path(run.tokenizer).name if run.tokenizer else "the model"
-            preparation += f", cut to {cut:,} tokens of {owner}"
-        prepared = replace(data, split_at_periods=at_periods, preparation=preparation)
+    for (needs_questions, at_periods, cut, _), group in sorted(groups.items(), key=itemgetter(0)):
+        selection = str(run.selection)
+        if at_periods:
+            selection += ", split at periods"
+        prepared = replace(data, split_at_periods=at_periods)
         sample = prepared.sample(run.documents, run.selection, with_questions=needs_questions)
         if cut:
+            owner = Path(run.tokenizer).name if run.tokenizer else "the model"
+            selection += f", cut to {cut:,} tokens of {owner}"
             sample = sample.cut(cut)
-        texts.update(sample.documents.values(), (question.text for question in sample.questions))
-        block_probes = [probe for probe in group if not probe.needs_all]
-        members = [block_probes] if block_probes else []
-        members += [[probe] for probe in group if probe.needs_all]
-        steps += [(selected, sample) for selected in members]
-    return replace(run.encoder, memory=EmbeddingMemory(frozenset(texts))), steps
+        steps.append(Step(group, sample, selection))
+    return steps
+
+
+def _remember_samples(encoder: ModelEncoder, steps: Sequence[Step]) -> ModelEncoder:
+    """Return an encoder that caches the embeddings of the sampled documents and questions."""
+    texts = set[str]()
+    for step in steps:
+        texts.update(step.sample.documents.values())
+        texts.update(question.text for question in step.sample.questions)
+    return replace(encoder, memory=EmbeddingMemory(frozenset(texts)))
 
 
 def _measure(
-    run: ProbeRun,
-    probes: Sequence[Probe],
+    step: Step,
+    encoder: ModelEncoder,
     subset: str,
-    data: ProbeData,
     results: Mapping[str, ProbeResult],
     advance: Advance,
 ) -> Iterator[ProbeResult]:
     """Run probes on the documents without results, and yield each result after each block.
 
-    A probe that needs all documents is alone, and the data is a single block.
+    The caller updates `results` with the yielded result.
     """
-    sample = (data.revision, f"{run.selection}{data.preparation}", len(data.documents))
-    stored_sums: dict[str, SubsetSums] = {}
-    for probe in probes:
-        sums = results[probe.name].subsets.get(subset)
-        if sums and (sums.data_revision, sums.selection, sums.sampled) == sample:
-            stored_sums[probe.name] = sums
-    encoder = data.encoder
-    assert encoder is not None
+    data = replace(step.sample, encoder=encoder)
+    sample = (data.revision, step.selection, len(data.documents))
+    texts = list(islice(data.documents.values(), COUNTED_DOCUMENTS))
+    lengths = list(map(len, data.tokenizer.find_tokens(texts)))
     end = 0
-    for block in [data] if probes[0].needs_all else data.iterate_blocks(BLOCK):
+    for block in [data] if step.probes[0].needs_all else data.iterate_blocks(BLOCK):
         documents = len(block.documents)
         end += documents
-        pending_probes = [
-            probe
-            for probe in probes
-            if probe.name not in stored_sums or stored_sums[probe.name].done < end
-        ]
-        if not pending_probes:
+        pending: list[tuple[Probe, SubsetSums | None]] = []
+        for probe in step.probes:
+            stored = results[probe.name].subsets.get(subset)
+            if stored and (stored.data_revision, stored.selection, stored.sampled) != sample:
+                stored = None
+            if stored is None or stored.done < end:
+                pending.append((probe, stored))
+        if not pending:
             advance(documents)
             continue
-        plans = [probe.plan(block) for probe in pending_probes]
+        plans = [probe.plan(block) for probe, _ in pending]
         all_sums = run_plans(
             encoder, plans, lambda share, documents=documents: advance(share * documents)
         )
-        texts = list(islice(data.documents.values(), COUNTED_DOCUMENTS))
-        lengths = list(map(len, data.tokenizer.find_tokens(texts)))
-        for probe, block_sums in zip(pending_probes, all_sums, strict=True):
-            total = block_sums
-            if probe.name in stored_sums:
-                total = stored_sums[probe.name].sums + block_sums
-            stored_sums[probe.name] = SubsetSums(*sample, end, total, lengths, data.available)
+        for (probe, stored), block_sums in zip(pending, all_sums, strict=True):
+            total = stored.sums + block_sums if stored else block_sums
+            sums = SubsetSums(*sample, end, total, lengths, data.available)
             result = results[probe.name]
-            yield replace(result, subsets={**result.subsets, subset: stored_sums[probe.name]})
+            yield replace(result, subsets={**result.subsets, subset: sums})

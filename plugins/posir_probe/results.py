@@ -14,11 +14,11 @@ import statistics
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from scipy.stats import beta
@@ -28,6 +28,7 @@ from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, ProfileError, summarize_error
 from posir_tasks.base.files import find_files
+from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import reading_json
@@ -64,8 +65,6 @@ def subtract(first: Compute, second: Compute) -> Compute:
     return lambda values: first(values) - second(values)
 
 
-#: Nothing is skipped.
-NO_SKIPS: Mapping[str, int] = {}
 #: Number of sums per position, by statistic: n, x and x squared for `mean` and `effect_size`; n, x,
 #: y, x squared, y squared and xy for `pearson`; n for `share`.
 SIZES = {"mean": 3, "effect_size": 3, "pearson": 6, "share": 1}
@@ -125,7 +124,7 @@ class ProbeSums:
     """Shape (P, K)."""
     replicates: Floats
     """Sums of each bootstrap replicate, shape (REPLICATES, P, K)."""
-    skipped: Mapping[str, int]
+    skipped: Mapping[str, int] = field(default_factory=dict)
     """Numbers of skipped texts or questions, by reason."""
 
     @classmethod
@@ -136,7 +135,6 @@ class ProbeSums:
         documents: Sequence[str],
         rows: Integers,
         columns: Floats,
-        skipped: Mapping[str, int] = NO_SKIPS,
     ) -> ProbeSums:
         """Sum n values.
 
@@ -146,21 +144,17 @@ class ProbeSums:
             documents: Id of the document of each value.
             rows: Index of the position of each value, shape (n,).
             columns: Terms of each value in the sums of the statistic, shape (n, K).
-            skipped: Numbers of skipped texts or questions, by reason.
         """
         names, numbers = np.unique(documents, return_inverse=True)
         by_document = np.zeros((len(names), len(positions), SIZES[statistic]))
         np.add.at(by_document, (numbers, rows), columns)
-        weights = np.zeros((REPLICATES, len(names)))
-        for number, name in enumerate(names):
-            weights[:, number] = sample_weights(name)
+        weights = np.array([sample_weights(name) for name in names]).reshape(-1, REPLICATES)
         return cls(
             statistic,
             tuple(positions),
             len(names),
             by_document.sum(axis=0),
-            np.tensordot(weights, by_document, 1),
-            skipped,
+            np.tensordot(weights.T, by_document, 1),
         )
 
     @classmethod
@@ -169,7 +163,6 @@ class ProbeSums:
         positions: Sequence[str],
         documents: Sequence[str],
         values: Floats,
-        skipped: Mapping[str, int] = NO_SKIPS,
         statistic: str = "mean",
     ) -> ProbeSums:
         """Sum values for their mean at each position.
@@ -178,14 +171,14 @@ class ProbeSums:
             positions: Names of the P positions.
             documents: Ids of the n documents.
             values: Values, shape (n, P); NaN is ignored.
-            skipped: Numbers of skipped texts or questions, by reason.
             statistic: `mean` or `effect_size`.
         """
         row, position = np.nonzero(~np.isnan(values))
         # Powers 0, 1 and 2 of the values.
         columns = np.vander(values[row, position], 3, increasing=True)
-        names = [documents[index] for index in row.tolist()]
-        return cls.from_columns(statistic, positions, names, position, columns, skipped)
+        return cls.from_columns(
+            statistic, positions, np.take(documents, row).tolist(), position, columns
+        )
 
     @classmethod
     def from_counts(
@@ -193,7 +186,6 @@ class ProbeSums:
         positions: Sequence[str],
         documents: Sequence[str],
         rows: Sequence[int],
-        skipped: Mapping[str, int] = NO_SKIPS,
     ) -> ProbeSums:
         """Count n items for the share of each position.
 
@@ -201,11 +193,10 @@ class ProbeSums:
             positions: Names of the P positions.
             documents: Id of the document of each item.
             rows: Index of the position of each item.
-            skipped: Numbers of skipped texts or questions, by reason.
         """
         counts = np.ones((len(rows), 1))
         indexes = np.array(rows, int)
-        return cls.from_columns("share", positions, documents, indexes, counts, skipped)
+        return cls.from_columns("share", positions, documents, indexes, counts)
 
     def __add__(self, other: ProbeSums) -> ProbeSums:
         """Pool with the sums over other documents.
@@ -256,7 +247,7 @@ class ProbeSums:
         """List the skipped texts or questions: `3 (empty text), 1 (no evidence span)`."""
         return ", ".join(f"{count:,} ({reason})" for reason, count in sorted(self.skipped.items()))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Record:
         """Convert to plain JSON; replicates are stored in single precision."""
         content = zlib.compress(self.replicates.astype(np.float32).tobytes())
         return {
@@ -267,7 +258,7 @@ class ProbeSums:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ProbeSums:
+    def from_json(cls, data: Fields) -> ProbeSums:
         """Convert from JSON.
 
         Raises:
@@ -380,7 +371,7 @@ class ProbeResult:
         share = self.window / statistics.median(self.lengths)
         return share if share < 1 else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Record:
         """Convert to plain JSON."""
         subsets = {
             name: vars(subset) | {"sums": subset.sums.to_json()}
@@ -389,7 +380,7 @@ class ProbeResult:
         return vars(replace(self)) | {"schema": SCHEMA, "subsets": subsets}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ProbeResult:
+    def from_json(cls, data: Fields) -> ProbeResult:
         """Convert from JSON; errors as in `ProbeSums.from_json`."""
         with reading_json(data, SCHEMA, "result of a probe"):
             subsets = {}

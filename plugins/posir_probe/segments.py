@@ -18,8 +18,7 @@ repeated-measures ANOVA, the mean of token states, and attention are not reprodu
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from itertools import pairwise, permutations
 from math import factorial
 from typing import Literal
@@ -29,7 +28,6 @@ import numpy as np
 from posir_probe.data import ProbeData, select_long_enough, truncate_texts
 from posir_probe.probe import (
     ENDS,
-    Form,
     Probe,
     ProbePlan,
     Summary,
@@ -41,6 +39,7 @@ from posir_probe.probe import (
 )
 from posir_probe.results import ProbeSums
 from posir_tasks.base.arrays import Floats
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.wording import format_ordinal
 from posir_tasks.models.embeddings.encoding import Embeddings
 from posir_tasks.text.interventions import find_parts
@@ -66,7 +65,6 @@ class SegmentSimilarity(Probe):
     preference_sign = 1
     shows_window = True
     value_title = "Cosine of text and part"
-    form = Form.POSITIONS
 
     def __init__(self, segments: Literal[3, 10]) -> None:
         part = "third" if segments == 3 else "tenth"
@@ -153,40 +151,26 @@ class Permutation(Probe):
         "gini": Summary("Gini coefficient of the positions", gini),
     }
 
-    def group(self, data: ProbeData) -> tuple[dict[str, Sequence[str]], Counter[str]]:
-        """Group texts into sets of segments that fit the model's window.
+    missing_set = "left over from sets"
+    """Reason why a text is in no set."""
 
-        Segments are consecutive texts or, for `PermutationParts`, parts of one text with equal
-        numbers of words.
+    def build_sets(self, texts: Mapping[str, str]) -> dict[str, list[str]]:
+        """Group texts into sets of segments, by set id; segments are consecutive texts."""
+        sets = {}
+        for names in split_batches(list(texts), SEGMENTS):
+            if len(names) == SEGMENTS:
+                sets["\n".join(names)] = [texts[name] for name in names]
+        return sets
 
-        Returns:
-            The segments by set id, and the numbers of skipped texts, by reason.
-        """
+    def plan(self, data: ProbeData) -> ProbePlan:
+        """Compare the segments with joined texts in all orders."""
         documents, skipped = select_long_enough(data)
         room = min(MAX_TOKENS, data.room or MAX_TOKENS)
         # Truncation within a word may add a token.
         tokens = max(1, room // self.set_size - SEGMENTS // self.set_size)
-        names = list(documents)
         truncated = truncate_texts(data.tokenizer, list(documents.values()), tokens)
-        texts = [text.strip() for text in truncated]
-        sets: dict[str, Sequence[str]] = {}
-        if self.set_size > 1:
-            remainder = len(names) % SEGMENTS
-            skipped["left over from sets"] += remainder
-            for start in range(0, len(names) - remainder, SEGMENTS):
-                members = slice(start, start + SEGMENTS)
-                sets["\n".join(names[members])] = texts[members]
-            return sets, +skipped
-        for name, text in zip(names, texts, strict=True):
-            parts = find_parts(text, SEGMENTS)
-            if len(parts) == SEGMENTS:
-                sets[name] = [span.of(text) for span in parts]
-        skipped["fewer words within the window than segments"] += len(names) - len(sets)
-        return sets, +skipped
-
-    def plan(self, data: ProbeData) -> ProbePlan:
-        """Compare the segments with joined texts in all orders."""
-        sets, skipped = self.group(data)
+        sets = self.build_sets(dict(zip(documents, map(str.strip, truncated), strict=True)))
+        skipped[self.missing_set] += len(documents) - len(sets) * self.set_size
         orders = [order for segments in sets.values() for order in permutations(segments)]
         joined_texts = [" ".join(order) for order in orders]
         segments = [segment for order in orders for segment in order]
@@ -197,9 +181,9 @@ class Permutation(Probe):
             by_order = by_order.reshape(len(orders), SEGMENTS, joined.shape[-1])
             cosines = np.einsum("od,opd->op", joined, by_order)
             by_set = cosines.reshape(len(sets), factorial(SEGMENTS), SEGMENTS)
-            return ProbeSums.from_means(self.positions, list(sets), by_set.mean(axis=1), skipped)
+            return ProbeSums.from_means(self.positions, list(sets), by_set.mean(axis=1))
 
-        return ProbePlan(summarize, [*segments, *joined_texts])
+        return ProbePlan(summarize, [*segments, *joined_texts], skipped=skipped)
 
 
 class PermutationParts(Permutation):
@@ -209,3 +193,13 @@ class PermutationParts(Permutation):
     title = "Parts of a text in all orders"
     set_size = 1
     is_variant = True
+    missing_set = "fewer words within the window than segments"
+
+    def build_sets(self, texts: Mapping[str, str]) -> dict[str, list[str]]:
+        """Divide each text into segments with equal numbers of words."""
+        sets = {}
+        for name, text in texts.items():
+            parts = find_parts(text, SEGMENTS)
+            if len(parts) == SEGMENTS:
+                sets[name] = [span.of(text) for span in parts]
+        return sets

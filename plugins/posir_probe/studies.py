@@ -14,14 +14,12 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations, product
-from operator import itemgetter
+from itertools import combinations, groupby, product
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import altair as alt
 import numpy as np
@@ -40,6 +38,7 @@ from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import progress
+from posir_tasks.base.records import Record
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.charts import add_frame, build_chart
@@ -319,7 +318,7 @@ def find_shared_domains(datasets: Iterable[Iterable[str]]) -> list[str]:
     return shared
 
 
-def list_pairs(sums: Domains, data: str) -> list[dict[str, Any]]:
+def list_pairs(sums: Domains, data: str) -> list[Record]:
     """List the pairs of domains of a dataset, the most similar first."""
     similarities = compare_domains(sums)
     pairs = [
@@ -405,8 +404,8 @@ class GroupRow:
 
 #: A result's sums, and the functions that compute the value at each position.
 Part: TypeAlias = tuple[ProbeSums, Mapping[str, Compute]]
-#: Parts to average, by data and model.
-Parts: TypeAlias = dict[str, dict[str, list[Part]]]
+#: Parts to average, by model.
+ByModel: TypeAlias = dict[str, list[Part]]
 
 
 def group_results(
@@ -423,75 +422,64 @@ def group_results(
     for models with results for all of them. Results with different settings, such as a paper's
     protocol, are never averaged together.
     """
-    by_experiment: dict[str | None, dict[str, Parts]] = {}
-    for result in results:
-        by_data = by_experiment.setdefault(result.experiment, {}).setdefault(result.probe, {})
-        suffix = f" ({result.experiment})" if result.experiment else ""
-        computes = probes.get(result.probe, Probe()).averages or {
-            position: select(index) for index, position in enumerate(result.sums.positions)
-        }
-        by_model = by_data.setdefault(f"{result.data}{suffix}", {})
-        by_model[result.model] = [(result.sums, computes)]
     rows: list[GroupRow] = []
     sources = {name: probe.source for name, probe in probes.items()}
-    for by_probe in by_experiment.values():
-        names = [name for name in by_probe if name in probes and _has_mean(probes[name])]
+
+    def find_group(model: str) -> str:
+        return getattr(architectures.get(short_name(model)), kind, "") or UNKNOWN
+
+    for by_probe in _collect_parts(results, probes):
+        # Averages over conditions are comparable between probes.
+        names = [name for name in by_probe if probes[name].averages and not probes[name].is_variant]
         if len(names) > 1:
             mean = f"mean of {' and '.join(names)}"
-            by_probe[mean] = _join_probes(by_probe, names)
             sources[mean] = sources[names[0]]
+            joined = {
+                data: _join_models([by_probe[name].get(data, {}) for name in names])
+                for data in by_probe[names[0]]
+            }
+            by_probe[mean] = {data: by_model for data, by_model in joined.items() if by_model}
         for name, by_data in by_probe.items():
-            source = sources.get(name, "")
-            _add_mean_of_datasets(by_data)
+            if len(by_data) > 1:
+                by_data[f"mean of {len(by_data)} datasets"] = _join_models(list(by_data.values()))
             for data, by_model in by_data.items():
-                groups = defaultdict[str, dict[str, list[Part]]](dict)
-                for model, parts in sorted(by_model.items(), key=itemgetter(0)):
-                    group = getattr(architectures.get(short_name(model)), kind, "") or UNKNOWN
-                    groups[group][model] = parts
-                for group, members in sorted(groups.items()):
-                    rows += _average_group(members, partial(GroupRow, name, data, group), source)
+                models = sorted(by_model, key=lambda model: (find_group(model), model))
+                for group, members in groupby(models, find_group):
+                    parts = {model: by_model[model] for model in members}
+                    build_row = partial(GroupRow, name, data, group, source=sources[name])
+                    rows += _average_group(parts, build_row)
     return rows
 
 
-def _has_mean(probe: Probe) -> bool:
-    """Return True for probes whose averages over conditions are comparable with other probes."""
-    return bool(probe.averages) and not probe.is_variant
+def _collect_parts(
+    results: Iterable[ProbeResult], probes: Mapping[str, Probe]
+) -> Iterable[dict[str, dict[str, ByModel]]]:
+    """Collect the parts of each experiment by probe, data and model."""
+    by_experiment: dict[str | None, dict[str, dict[str, ByModel]]] = {}
+    for result in results:
+        computes = probes[result.probe].averages or {
+            position: select(index) for index, position in enumerate(result.sums.positions)
+        }
+        data = f"{result.data} ({result.experiment})" if result.experiment else result.data
+        by_probe = by_experiment.setdefault(result.experiment, {})
+        by_model = by_probe.setdefault(result.probe, {}).setdefault(data, {})
+        by_model[result.model] = [(result.sums, computes)]
+    return by_experiment.values()
 
 
-def _join_probes(by_probe: Mapping[str, Parts], names: Sequence[str]) -> Parts:
-    """Join the parts of several probes, for the data and models with results for all of them."""
-    joined_parts: Parts = {}
-    for data in by_probe[names[0]]:
-        by_model = _join_models([by_probe[name].get(data, {}) for name in names])
-        if by_model:
-            joined_parts[data] = by_model
-    return joined_parts
-
-
-def _add_mean_of_datasets(by_data: Parts) -> None:
-    """Add the joined parts of all datasets, for the models with results on all of them."""
-    if len(by_data) < 2:
-        return
-    by_model = _join_models(list(by_data.values()))
-    if by_model:
-        by_data[f"mean of {len(by_data)} datasets"] = by_model
-
-
-def _join_models(groups: Sequence[Mapping[str, list[Part]]]) -> dict[str, list[Part]]:
+def _join_models(groups: Sequence[ByModel]) -> ByModel:
     """Join the parts of each model that is in all groups."""
     models = set.intersection(*map(set, groups))
     return {model: [part for group in groups for part in group[model]] for model in models}
 
 
-def _average_group(
-    members: Mapping[str, list[Part]], build_row: Callable[..., GroupRow], source: str
-) -> Iterator[GroupRow]:
+def _average_group(members: ByModel, build_row: Callable[..., GroupRow]) -> Iterator[GroupRow]:
     """Estimate the values of each model of a group, and their mean unless the group is unknown."""
     all_parts = [part for parts in members.values() for part in parts]
     for model, parts in {**members, "": all_parts}.items():
         for position in parts[0][1]:
             value = estimate_parts([(sums, computes[position]) for sums, computes in parts])
-            row = build_row(model, 1 if model else len(members), position, value, source)
+            row = build_row(model, 1 if model else len(members), position, value)
             if value and (model or row.group != UNKNOWN):
                 yield row
 

@@ -27,7 +27,8 @@ from posir_run.worker import LocalEngine, RayEngine, Settings, show_warnings
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import check_writable, explain_unwritable
 from posir_tasks.base.progress import note_progress, progress, track
-from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.base.public import Names, Option, OptionalPositive, Positive, public, to_list
+from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.display.presentation import Result
 from posir_tasks.models.protocols import PaperName
@@ -59,7 +60,7 @@ def evaluate(
     skip_failed: bool = False,
     backend: str | None = None,
     protocol: PaperName | None = None,
-    domains: str | Iterable[str] | None = None,
+    domains: Names | None = None,
     output_folder: str | Path | None = None,
     batch_size: int = 32,
 ) -> Results:
@@ -112,7 +113,7 @@ def evaluate(
         task_list = [
             mteb.get_task(task) if isinstance(task, str) else task for task in to_list(tasks)
         ]
-    options: dict[str, Any] = {
+    options: Record = {
         "protocol": protocol,
         "window": window,
         "tokenizer": _require_window(tokenizer, window),
@@ -183,22 +184,22 @@ def choose_engine(
 @public()
 def run(
     *,
-    model: Annotated[str | Iterable[str], Option(short="-m")],
-    task: Annotated[str | Iterable[str] | None, Option(short="-t")] = None,
-    benchmark: Annotated[str | Iterable[str] | None, Option(short="-b")] = None,
+    model: Annotated[Names, Option(short="-m")],
+    task: Annotated[Names | None, Option(short="-t")] = None,
+    benchmark: Annotated[Names | None, Option(short="-b")] = None,
     revision: str | None = None,
-    window: Annotated[int | None, Option(min=1)] = None,
+    window: OptionalPositive = None,
     tokenizer: str | Path | None = None,
     skip_failed: bool = False,
     backend: str | None = None,
     protocol: PaperName | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
-    query_field: str | Iterable[str] | None = None,
-    passage_field: str | Iterable[str] | None = None,
-    domains: str | Iterable[str] | None = None,
+    query_field: Names | None = None,
+    passage_field: Names | None = None,
+    domains: Names | None = None,
     output: str | Path = "results",
-    batch_size: Annotated[int, Option(min=1)] = 32,
+    batch_size: Positive = 32,
     engine: EngineName = "local",
     address: str | None = None,
     verbose: Annotated[bool, Option(short="-v")] = False,
@@ -341,7 +342,7 @@ def nano(task: str, *, plan: bool = False) -> Result:
         return estimate
     note_progress(estimate.sentences[0])
     name = nano_task.metadata.name
-    rows: list[dict[str, Any]] = []
+    rows: list[Record] = []
     for domain in progress(full_task.hf_subsets, "Selecting"):
         data = full_task.read_subset(domain)
         sample = nano_task.select_sample(domain, data)

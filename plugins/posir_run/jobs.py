@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.records import Record
 from posir_tasks.data.repository import LOCAL
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model
@@ -209,9 +210,7 @@ class EvaluationJob:
     def __str__(self) -> str:
         return f"{self.model.name} · {self.task} · {self.subset}"
 
-    def run(
-        self, model: MTEBModels, encode_kwargs: EncodeKwargs
-    ) -> tuple[TaskResult, dict[str, Any]]:
+    def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> tuple[TaskResult, Record]:
         """Evaluate the subset. Return the result and the model's metadata, without its loader,
         which may not be picklable.
         """
@@ -234,7 +233,7 @@ def evaluate_subset(
     task = mteb.get_task(job.task)
     timer = TimingStack()
     start = time.monotonic()
-    scores: dict[str, Any] = {
+    scores: Record = {
         split: task.evaluate(model, split, [job.subset], encode_kwargs=encode_kwargs, timer=timer)
         for split in task.eval_splits
     }

@@ -29,6 +29,7 @@ from posir_run.sizes import (
 )
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.progress import progress
+from posir_tasks.base.records import Record
 from posir_tasks.data.mini import read_documents
 from posir_tasks.display.numbers import MISSING, format_count
 from posir_tasks.display.presentation import Result
@@ -86,14 +87,14 @@ def collect_samples(
         pool: list[str] = []
         for frame in frames if count else ():
             texts = frame.filter(index == BUCKET)["text"]
-            pool += texts.sample(min(SAMPLE_SIZE, len(texts)), seed=SEED).to_list()
+            pool += texts.shuffle(SEED).head(SAMPLE_SIZE).to_list()
         if count and not pool:
             is_sampled = False
-            documents.append(synthetic_texts(tokens // count))
-        else:
-            documents.append(rng.sample(pool, min(SAMPLE_SIZE, len(pool))))
-    queries = random.Random(SEED).sample(questions, min(SAMPLE_SIZE, len(questions)))
-    return documents, queries, is_sampled
+            pool = synthetic_texts(tokens // count)
+        rng.shuffle(pool)
+        documents.append(pool[:SAMPLE_SIZE])
+    rng.shuffle(questions)
+    return documents, questions[:SAMPLE_SIZE], is_sampled
 
 
 def synthetic_texts(tokens: int) -> list[str]:
@@ -344,15 +345,13 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
     )
 
 
-def build_records(plan: RunPlan) -> Iterator[dict[str, Any]]:
+def build_records(plan: RunPlan) -> Iterator[Record]:
     """Yield the rows of the table as records: sizes in bytes, times in seconds."""
     for estimate in plan.rows:
-        row: dict[str, Any] = {"model": plan.model.name, "task": estimate.name}
-        row["jobs"] = estimate.jobs
-        row["documents"] = sum(estimate.documents.texts)
-        row["tokens"] = sum(estimate.documents.tokens)
-        row["queries"] = estimate.queries
-        row["bytes"] = estimate.bytes
+        documents = estimate.documents
+        row: Record = {"model": plan.model.name, "task": estimate.name, "jobs": estimate.jobs}
+        row |= {"documents": sum(documents.texts), "tokens": sum(documents.tokens)}
+        row |= {"queries": estimate.queries, "bytes": estimate.bytes}
         for name in ("low", "mean", "high"):
             row[f"seconds_{name}"] = getattr(estimate.duration, name, None)
         yield row
@@ -361,9 +360,10 @@ def build_records(plan: RunPlan) -> Iterator[dict[str, Any]]:
 def build_table(plan: RunPlan) -> Table:
     """Build the table of estimates for one model."""
     rows = []
-    for estimate, record in zip(plan.rows, build_records(plan), strict=True):
-        counts = map(format_count, (record["jobs"], record["documents"]))
-        tokens = f"{record['tokens'] / 1e6:,.1f} M"
+    for estimate in plan.rows:
+        documents = estimate.documents
+        counts = (format_count(estimate.jobs), format_count(sum(documents.texts)))
+        tokens = f"{sum(documents.tokens) / 1e6:,.1f} M"
         size = MISSING if estimate.bytes is None else decimal(estimate.bytes)
         queries = format_count(estimate.queries)
         duration = str(estimate.duration or MISSING)

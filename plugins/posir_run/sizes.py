@@ -66,7 +66,7 @@ class TextCounts:
     def from_buckets(cls, buckets: Mapping[int, tuple[int, int]]) -> TextCounts:
         """Build counts from (texts, tokens) by bucket index; missing buckets are empty."""
         counts = [buckets.get(index, (0, 0)) for index in range(len(BUCKETS))]
-        return cls(tuple(texts for texts, _ in counts), tuple(tokens for _, tokens in counts))
+        return cls(*zip(*counts, strict=True))
 
     def scale(self, factor: float) -> TextCounts:
         """Multiply all counts by a factor."""

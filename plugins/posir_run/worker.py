@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from posir_run.jobs import Job, JobOutcome
 from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.records import Fields
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.models.run_settings import VARIABLES
@@ -311,7 +312,7 @@ def _cluster_unreachable(address: str | None, error: Exception) -> PosirError:
     )
 
 
-def find_locations(nodes: Sequence[Mapping[str, Any]]) -> list[RayLocation]:
+def find_locations(nodes: Sequence[Fields]) -> list[RayLocation]:
     """Return a location per GPU with an equal share of its machine's processors, or one location
     per machine if the cluster has no GPU.
 

@@ -27,6 +27,8 @@ from posir_tasks.base.wording import suggest_name
 
 #: A path or name of data, or texts: a list or a data frame column.
 DataReference: TypeAlias = str | Path | Iterable[str]
+#: One or more names.
+Names: TypeAlias = str | Iterable[str]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,6 +59,12 @@ class Option:
     """If true, the command takes a single text where Python takes an iterable."""
     python_only: bool = False
     """If true, the command lacks the parameter, such as a callback."""
+
+
+#: An integer of at least 1.
+Positive: TypeAlias = Annotated[int, Option(min=1)]
+#: An integer of at least 1, or None.
+OptionalPositive: TypeAlias = Annotated[int | None, Option(min=1)]
 
 
 @dataclass(frozen=True)

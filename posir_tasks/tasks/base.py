@@ -16,6 +16,7 @@ from mteb.timing import TimingStack
 from posir_tasks.base.errors import DataError, PosirError, hide_tracebacks
 from posir_tasks.base.files import atomic_update
 from posir_tasks.base.private_names import TASKS_REGISTRY
+from posir_tasks.base.records import Fields, Record
 from posir_tasks.data.copies import find_copies
 from posir_tasks.data.data import PositionData, digest_data
 from posir_tasks.data.posir import (
@@ -106,7 +107,7 @@ class PositionTask(RetrievalTask):
 
     scheme: ClassVar[PositionScheme]
     k_values = K_VALUES
-    dataset: Mapping[str, Any]  # type: ignore[assignment]
+    dataset: Fields  # type: ignore[assignment]
     #: The instance's benchmark, which skips tasks without data. Outside a benchmark, missing data
     #: is an error.
     benchmark: BenchmarkTasks | None = None
@@ -166,16 +167,12 @@ class PositionTask(RetrievalTask):
         task = type(self)
         if getattr(sys.modules[task.__module__], task.__name__, None) is task:
             return super().__reduce_ex__(protocol)
-        names = [
-            name
-            for name in vars(task)
+        attributes = {
+            name: value
+            for name, value in vars(task).items()
             if not name.startswith("_") or name in ("__doc__", "__module__")
-        ]
-        return (
-            restore_instance,
-            (task.__name__, task.__bases__, {name: vars(task)[name] for name in names}),
-            vars(self),
-        )
+        }
+        return restore_instance, (task.__name__, task.__bases__, attributes), vars(self)
 
     def _set_revision(self, revision: str, **fields: Any) -> None:
         """Set the revision of the data, and other fields, in the instance's metadata."""
@@ -208,7 +205,7 @@ class PositionTask(RetrievalTask):
         """
         return None
 
-    def describe_data_reference(self, subset: str) -> dict[str, Any]:
+    def describe_data_reference(self, subset: str) -> Record:
         """Return the entries of a run record that later commands need to find the subset's data."""
         location = self.locate_subset(subset)
         if location is None or not isinstance(location[0], LocalRepository):
@@ -216,7 +213,7 @@ class PositionTask(RetrievalTask):
         folder = data_folder()
         return {"variables": {DATA_VARIABLE: str(folder.absolute())}} if folder else {}
 
-    def compare_data(self, subset: str, run: Mapping[str, Any]) -> DataState:
+    def compare_data(self, subset: str, run: Fields) -> DataState:
         """Compare a subset's current data with the data of a saved result.
 
         Hub revisions count as the same here, since mteb compares them. If the revisions of local
@@ -264,6 +261,7 @@ class PositionTask(RetrievalTask):
                     f"{self.metadata.name}: no split {', '.join(splits)}; position-aware tasks "
                     f"only have '{SPLIT}'."
                 )
+            self.prepare_subsets()
             if self.benchmark is not None:
                 self.benchmark.check_data()
             if not self.has_data():
@@ -273,6 +271,14 @@ class PositionTask(RetrievalTask):
                 self.hf_subsets.clear()
             self.dataset = LazySubsets(self.hf_subsets, self._read_with_warning)
             self.data_loaded = True
+
+    def prepare_subsets(self) -> None:
+        """Set the data's revision and select its subsets, once per instance, before they are
+        read.
+
+        Raises:
+            DataError: The data cannot be reached, or lacks a selected subset.
+        """
 
     def calculate_descriptive_statistics(
         self, overwrite_results: bool = False, num_proc: int | None = None
@@ -347,7 +353,7 @@ class PositionTask(RetrievalTask):
             scores[RUN_KEY][REFERENCE_KEY] = reference
         return scores
 
-    def _describe_reference(self, model: MTEBModels, subset: str) -> dict[str, Any]:
+    def _describe_reference(self, model: MTEBModels, subset: str) -> Record:
         """Return the references to model, settings and data to record in a result."""
         from posir_tasks.models.command_reference import describe_reference
 
@@ -364,7 +370,7 @@ class PositionTask(RetrievalTask):
         results: Results,  # noqa: ARG002
         hf_split: str,  # noqa: ARG002
         hf_subset: str,  # noqa: ARG002
-    ) -> dict[str, Any]:
+    ) -> Record:
         """Return the scores that plugins declare, such as PSI. Subclasses may add scores.
 
         Args:
@@ -394,7 +400,7 @@ class PositionTask(RetrievalTask):
     def build_scorer(self) -> SubsetScorer:
         """Build a scorer for search results on the task's subsets."""
 
-        def compute_specific(scores: QueryScores, subset: SearchedSubset) -> dict[str, Any]:
+        def compute_specific(scores: QueryScores, subset: SearchedSubset) -> Record:
             qrels = subset.data["relevant_docs"]
             return self.task_specific_scores(
                 scores, qrels, subset.results, hf_split=SPLIT, hf_subset=subset.name
@@ -424,13 +430,13 @@ class LayoutTask(PositionTask):
         """Read a subset. Raise DataError if it is missing or invalid."""
         return replace(self.readers[subset](), revision=self.metadata.revision)
 
-    def describe_data_reference(self, subset: str) -> dict[str, Any]:  # noqa: ARG002
+    def describe_data_reference(self, subset: str) -> Record:  # noqa: ARG002
         """Return the command-line argument for the data, since the task's name is only known in
         this process.
         """
         return {"data": self.reference}
 
-    def compare_data(self, subset: str, run: Mapping[str, Any]) -> DataState:  # noqa: ARG002
+    def compare_data(self, subset: str, run: Fields) -> DataState:  # noqa: ARG002
         """Compare the revisions in the subset names of the current data and a saved result."""
         return DataState.SAME if subset in self.metadata.hf_subsets else DataState.CHANGED
 
@@ -462,7 +468,7 @@ def build_task(
     """
     codes = {name_version(subset, revision): names for subset, names in languages.items()}
     metadata = build_metadata(name, dataset=location, revision=revision, languages=codes, **fields)
-    attributes: dict[str, Any] = {"metadata": metadata, "scheme": scheme, "reference": reference}
+    attributes: Record = {"metadata": metadata, "scheme": scheme, "reference": reference}
     attributes["readers"] = dict(zip(codes, readers, strict=True))
     return type(
         name, (LayoutTask,), {"__doc__": metadata.description, "__module__": __name__, **attributes}
@@ -506,9 +512,7 @@ def build_folder_task(
     )
 
 
-def restore_instance(
-    name: str, bases: tuple[type, ...], attributes: dict[str, Any]
-) -> PositionTask:
+def restore_instance(name: str, bases: tuple[type, ...], attributes: Record) -> PositionTask:
     """Create an empty instance of a task class for pickle, and register the class with mteb."""
     registry = TASKS_REGISTRY.resolve()
     metadata = attributes["metadata"]

@@ -276,7 +276,7 @@ def collect_tasks(plugins: Plugins, owners: dict[str, str]) -> tuple[PluginTasks
     for plugin, caller in plugins.callers("posir_task_classes"):
         try:
             answers = caller()
-            if not answers or any(isinstance(answer, str | type) for answer in answers):
+            if not answers:
                 raise TypeError("posir_task_classes must return a list of task classes")
             classes = [task for answer in answers for task in answer]
         except Exception as error:

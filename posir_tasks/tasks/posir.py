@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, ClassVar
 
-from posir_tasks.base.errors import hide_tracebacks
 from posir_tasks.data import mini
 from posir_tasks.data.data import PositionData
 from posir_tasks.data.declared import POSIR, REPO_ID, REVISION, declare_posir
@@ -34,7 +33,6 @@ class PosirTask(PositionTask):
     """PosIR in one language, with the corpus of that language or the English corpus."""
 
     scheme = RelativePositions()
-    repo_id = REPO_ID
     language: ClassVar[Language]
     corpus_language: ClassVar[Language]
 
@@ -91,15 +89,8 @@ class PosirTask(PositionTask):
         missing = [domain for domain in DOMAINS if domain not in self.hf_subsets]
         return [] if self.hf_subsets and len(missing) == len(DOMAINS) else missing
 
-    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Prepare the domains in the data, including custom domains.
-
-        Raises:
-            DataError: The data contains no domain in this language.
-        """
-        hide_tracebacks()
-        if self.data_loaded:
-            return
+    def prepare_subsets(self) -> None:
+        """Set the revision of local data, and select its domains, including custom domains."""
         repository = self._repository()
         available = self._list_available(repository)
         if available:
@@ -108,7 +99,6 @@ class PosirTask(PositionTask):
             if isinstance(repository, LocalRepository):
                 self._set_revision(repository.revision(self._files(repository, domains)))
             self._adopt_domains(repository, domains)
-        super().load_data(num_proc, **kwargs)
 
     def _adopt_domains(self, repository: Repository, domains: list[str]) -> None:
         """Evaluate the domains in the data; warn about custom and missing domains."""

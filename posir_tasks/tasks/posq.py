@@ -1,8 +1,9 @@
 """SQuAD-PosQ and FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950), complete and Tiny."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
+from posir_tasks.base.records import Record
 from posir_tasks.data.data import PositionData
 from posir_tasks.data.declared import (
     FINEWEB,
@@ -39,7 +40,7 @@ from posir_tasks.tasks.base import PositionTask
 from posir_tasks.values.schemes import AbsolutePositions, LabeledPositions
 
 #: Metadata fields that both datasets share.
-SHARED_FIELDS: dict[str, Any] = {
+SHARED_FIELDS: Record = {
     "reference": "https://arxiv.org/abs/2505.13950",
     "task_subtypes": ["Question Answering Retrieval"],
     "sample_creation": "found",
@@ -51,17 +52,20 @@ SHARED_FIELDS: dict[str, Any] = {
 class PosqTask(PositionTask):
     """A PosQ dataset with a single subset."""
 
-    repo_id: ClassVar[str]
-    revision: ClassVar[str] = FINEWEB.revision
     metadata: PositionTaskMetadata
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        dataset = self.metadata.dataset
+        revision = LOCAL
         if data_folder() is None:
-            revision = requested_revision(self.repo_id, self.revision)
-        else:
-            revision = LOCAL
+            revision = requested_revision(dataset["path"], dataset["revision"])
         self._set_revision(revision)
         super().__init__(*args, **kwargs)
+
+    @classmethod
+    def _repository(cls) -> Repository:
+        dataset = cls.metadata.dataset
+        return open_repository(dataset["path"], dataset["revision"])
 
     @staticmethod
     def list_files(repository: Repository) -> list[str]:
@@ -80,28 +84,28 @@ class PosqTask(PositionTask):
 
     def explain_missing_data(self) -> str:
         """Return the location and the expected dataset."""
+        dataset = self.metadata.dataset["path"]
         return (
-            f"{self.locate_subset('')[0].location}: no files of {self.metadata.name}; expected the "
-            f"dataset {self.repo_id} from the Hub. Download it, or unset {DATA_VARIABLE}."
+            f"{self._repository().location}: no files of {self.metadata.name}; expected the "
+            f"dataset {dataset} from the Hub. Download it, or unset {DATA_VARIABLE}."
         )
 
-    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Prepare the data, and set the revision of a local folder."""
+    def prepare_subsets(self) -> None:
+        """Set the revision of a local folder."""
         repository, files = self.locate_subset("")
         if isinstance(repository, LocalRepository):
             self._set_revision(repository.revision(files))
-        super().load_data(num_proc, **kwargs)
 
     def locate_subset(self, subset: str) -> tuple[Repository, list[str]]:  # noqa: ARG002
         """Return the repository, and its files if it is a local folder."""
-        repository = open_repository(self.repo_id, self.revision)
+        repository = self._repository()
         if isinstance(repository, LocalRepository):
             return repository, self.list_files(repository)
         return repository, []
 
     def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:  # noqa: ARG002
         """Read the dataset. Raise DataError if it cannot be read."""
-        return self.read_from(repository or open_repository(self.repo_id, self.revision))
+        return self.read_from(repository or self._repository())
 
 
 def _rename(task: type[PosqTask], declared: DeclaredTask, description: str) -> PositionTaskMetadata:
@@ -115,8 +119,6 @@ class SQuADPosQ(PosqTask):
     """SQuAD 2.0 questions by the position of the answer's first character."""
 
     scheme = AbsolutePositions()
-    repo_id = SQUAD.repository
-    revision = SQUAD.revision
     read_from = staticmethod(read_squad)
     metadata = build_metadata(
         **SQUAD.fields(),
@@ -145,7 +147,6 @@ class FineWebPosQ(PosqTask):
     """Generated questions about the beginning, the middle or the end of long web passages."""
 
     scheme = LabeledPositions()
-    repo_id = FINEWEB.repository
     read_from = staticmethod(read_fineweb)
     list_files = staticmethod(list_fineweb_files)
     metadata = build_metadata(
@@ -179,7 +180,6 @@ class FineWebPosQRaw(FineWebPosQ):
     labels.
     """
 
-    repo_id = FINEWEB_RAW.repository
     read_from = staticmethod(read_fineweb_raw)
     list_files = staticmethod(list_raw_files)
     metadata = _rename(

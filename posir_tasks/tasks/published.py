@@ -75,21 +75,20 @@ class PublishedTask(PositionTask):
         """Return the subsets that are not imported or are filtered out."""
         return [subset for subset in self.keys if subset not in self.hf_subsets]
 
-    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Prepare the imported subsets, with the digest of their files as the revision."""
-        if not self.data_loaded and self.has_data():
+    def prepare_subsets(self) -> None:
+        """Select the imported subsets, with the digest of their files as the revision."""
+        if self.has_data():
+            repository = self._repository()
             available = self._list_available()
-            files = list_present_files(
-                self._repository(), [self.keys[subset] for subset in available]
-            )
-            self._set_revision(self._repository().revision(files))
+            files = list_present_files(repository, [self.keys[subset] for subset in available])
+            self._set_revision(repository.revision(files))
             # mteb holds a reference to this list and evaluates the subsets in it.
             self.hf_subsets[:] = [subset for subset in self.hf_subsets if subset in available]
-        super().load_data(num_proc, **kwargs)
 
     def locate_subset(self, subset: str) -> tuple[LocalRepository, list[str]]:
         """Return the folder and the files of a subset."""
-        return self._repository(), list_present_files(self._repository(), [self.keys[subset]])
+        repository = self._repository()
+        return repository, list_present_files(repository, [self.keys[subset]])
 
     def read_subset(self, subset: str) -> PositionData:
         """Read a subset. Raise DataError if it is missing or invalid."""

@@ -15,6 +15,7 @@ from mteb.abstasks.retrieval import AbsTaskRetrieval
 
 from posir_tasks.base.errors import DataError, summarize_error
 from posir_tasks.base.private_names import EVALUATE_SUBSET
+from posir_tasks.base.records import Record
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.data.data import Judgments, PositionData, ScoringRules
 from posir_tasks.data.formats.passages import Item, Passage
@@ -147,7 +148,7 @@ class RetrievalTask(AbsTaskRetrieval):
         """Add a subset's results to the prediction file in a folder, in mteb's format."""
         file = folder / self.prediction_file_name
         meta = model.mteb_model_meta
-        predictions: dict[str, Any] = {
+        predictions: Record = {
             FIRST_STAGE_KEY: {"model_name": meta.name, "revision": meta.revision}
         }
         if file.exists():
@@ -187,8 +188,8 @@ class LazySubsets(Mapping[str, dict[str, SplitData]]):
     def __init__(self, subsets: list[str], read: Callable[[str], PositionData]) -> None:
         self._subsets = subsets
         self._read = read
-        self._current: tuple[str, dict[str, SplitData]] | None = None
-        self._top_ranked: dict[str, Any] = {}
+        self._loaded: dict[str, dict[str, SplitData]] = {}
+        self._top_ranked: Record = {}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._subsets)
@@ -199,13 +200,12 @@ class LazySubsets(Mapping[str, dict[str, SplitData]]):
     def __getitem__(self, subset: str) -> dict[str, SplitData]:
         if subset not in self._subsets:
             raise KeyError(subset)
-        if self._current is None or self._current[0] != subset:
-            if self._current is not None:
-                last, splits = self._current
-                self._top_ranked[last] = splits[SPLIT]["top_ranked"]
-                # Free the memory before the next subset is read.
-                del splits
-                self._current = None
+        if subset not in self._loaded:
+            self._top_ranked |= {
+                name: splits[SPLIT]["top_ranked"] for name, splits in self._loaded.items()
+            }
+            # Free the memory before the next subset is read.
+            self._loaded.clear()
             split = divide_split(self._read(subset), self._top_ranked.get(subset))
-            self._current = subset, {SPLIT: split}
-        return self._current[1]
+            self._loaded[subset] = {SPLIT: split}
+        return self._loaded[subset]

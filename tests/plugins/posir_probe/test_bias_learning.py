@@ -106,14 +106,13 @@ def test_an_order_blind_model_is_explained_completely(
         ],
     )
     assert fit.values[0] == pytest.approx(1, abs=1e-6)
-    summaries = {
-        name: sums.estimate(index)
-        for name, index in bias_learning.SentenceRegression.summaries.items()
-    }
-    assert next(iter(summaries)) == "r_midpoint"
-    assert summaries["r_start"].high < 0
-    assert abs(summaries["r_midpoint"].value) < 0.05
-    assert summaries["r_order_blind_start"].value == pytest.approx(summaries["r_start"].value)
+    estimates = dict(zip(sums.positions, sums.estimates, strict=True))
+    start = estimates["text, start · all"]
+    assert start.high < 0
+    assert estimates["order-blind control, start · all"].value == pytest.approx(start.value)
+    midpoint = sums.estimate(bias_learning.SentenceRegression.summaries["r_midpoint"])
+    assert midpoint == estimates["text, midpoint · all"]
+    assert abs(midpoint.value) < 0.05
 
 
 def test_a_reader_of_beginnings_has_a_negative_r():

@@ -141,7 +141,7 @@ def test_moved_evidence_is_searched_in_the_whole_corpus(data):
             gains[at] += 1 / np.log2(1 + rank) if rank <= 10 else 0
     sums = run_probe(EvidenceMovingRetrieval(), decaying, sample)
     np.testing.assert_allclose(sums.totals[:, 1], gains)
-    assert (len(sample.documents), len(sample.distractors)) == (3, len(data.documents) - 3)
+    assert (len(sample.documents), len(sample.corpus)) == (3, len(data.documents))
     # The original order of each group.
     assert run_probe(MirrorReversal(), decaying, sample).totals[0::2, 1].sum() == pytest.approx(
         gains[0]

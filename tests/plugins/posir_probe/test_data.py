@@ -174,9 +174,7 @@ def test_a_sample_is_that_of_the_code_of_posq(tmp_path):
     selection = Selection(words=(100, 120))
     assert list(data.sample(7, selection).documents.values()) == expected
     assert list(data.sample(7, Selection(2, (100, 120))).documents.values()) != expected
-    assert len(data.sample(99, selection).distractors) == 50 - len(
-        draw_as_the_code_of_posq(texts, 100, 120, 99)
-    )
+    assert data.sample(99, selection).corpus == data.documents
     (tmp_path / "texts.jsonl").write_text(
         "".join(f"{json.dumps({'text': text})}\n" for text in texts)
     )
