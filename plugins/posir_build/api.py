@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,7 +31,7 @@ from posir_build.pipeline import (
 from posir_build.records import LOG_FILE, StageResult
 from posir_build.sample import check_source
 from posir_build.settings import STAGE_NAMES, BuildSettings, PromptSet
-from posir_build.verify import MarginPool, MarginRange, audit_ranges, count_pools
+from posir_build.verify import audit_ranges, count_pools
 from posir_run.api import EngineName, choose_engine
 from posir_run.worker import Settings
 from posir_tasks.base.errors import PosirError
@@ -303,15 +303,11 @@ def _build_report(
 ) -> BuildReport:
     rows = [*stage_report.build_stage_rows(results), *translations]
     notes = [f"{name}: {note}" for name, result in results.items() for note in result.notes]
-    pools: Sequence[MarginPool] = ()
-    ranges: Sequence[MarginRange] = ()
-    result = results.get("verify")
-    if result:
-        notes += stage_report.describe_lost_documents(result)
-        pools = count_pools(result, tools.settings.verify.margins)
-        ranges = audit_ranges(result, tools.settings.verify.margins)
+    verified = results.get("verify", StageResult(()))
+    notes += stage_report.describe_lost_documents(verified)
     notes += describe_usage(tools)
-    first_table, *other_tables = stage_report.build_stage_tables(rows)
+    pools = count_pools(verified, tools.settings.verify.margins)
+    ranges = audit_ranges(verified, tools.settings.verify.margins)
     return BuildReport(
         title=f"Build of {tools.settings.domain}",
         rows=rows,
@@ -319,8 +315,7 @@ def _build_report(
         folder=tools.settings.work_folder,
         tables=[
             *stage_report.build_margin_tables(pools, ranges),
-            replace(first_table, notes=tuple(notes)),
-            *other_tables,
+            *stage_report.build_stage_tables(rows, notes),
         ],
         values={
             "stages": [row.to_record() for row in rows],

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from posir_build.balance import BalanceCell, CellScheme
-from posir_build.records import Check, Document, Question, StageResult, index_by_id, shuffle
+from posir_build.records import Check, Document, Question, StageResult, shuffle
 from posir_build.settings import NO_LICENSE
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.files import atomic_write, write_text
@@ -174,11 +174,10 @@ def choose_questions(
     result: StageResult, number: int, seed: int, scheme: CellScheme
 ) -> list[Question]:
     """Sample questions, about the same number from each cell of length and position."""
-    documents = index_by_id(result.documents)
     sizes: Counter[BalanceCell] = Counter()
     by_round = {}
     for question in shuffle(result.questions, seed, "human check"):
-        cell = scheme.find(question, documents[question.document])
+        cell = scheme.find(result, question)
         by_round[sizes[cell], cell] = question
         sizes[cell] += 1
     return [by_round[key] for key in sorted(by_round)[:number]]
@@ -188,10 +187,9 @@ def write_sheet(file: Path, result: StageResult, questions: Sequence[Question]) 
     """Write a CSV file with questions, documents with 【marked】 spans, and empty columns for
     judgments.
     """
-    documents = index_by_id(result.documents)
     rows = []
     for question in questions:
-        text = documents[question.document].text
+        text = result.by_id[question.document].text
         start, end = question.evidence
         marked_text = f"{text[:start]}【{text[start:end]}】{text[end:]}"
         verdicts = "; ".join(f"{verdict.check} {verdict.values}" for verdict in question.verdicts)

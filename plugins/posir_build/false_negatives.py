@@ -24,7 +24,6 @@ from posir_build.records import (
     Question,
     QuestionVerdict,
     StageResult,
-    index_by_id,
 )
 from posir_build.settings import FalseNegativeSettings
 from posir_build.verify import RELEVANCE
@@ -58,30 +57,28 @@ def remove_false_negatives(
     """Find false negatives and remove questions or documents according to `settings.rule`."""
     candidates = list(_find_candidates(previous, settings, retriever, rerankers))
     documents = previous.documents
-    discarded: list[Discarded] = []
-    failures = {}
+    failures: dict[str, Discarded] = {}
+    removed_documents: list[Discarded] = []
     if settings.rule == "document":
         removals = {candidate.document.id: candidate.question.id for candidate in candidates}
         documents = tuple(document for document in documents if document.id not in removals)
         reason = DiscardReason.ANSWERS_OTHER
-        discarded += [Discarded(reason, name, removals[name]) for name in sorted(removals)]
+        removed_documents = [Discarded(reason, name, removals[name]) for name in sorted(removals)]
+        reason = DiscardReason.DOCUMENT_ANSWERS_OTHER
         for question in previous.questions:
             if question.document in removals:
-                failures[question.id] = question.discard(
-                    DiscardReason.DOCUMENT_ANSWERS_OTHER, removals[question.document]
-                )
+                failures[question.id] = question.discard(reason, removals[question.document])
         counts = {"documents removed": len(removals)}
     else:
         negatives = _confirm(candidates, settings, panel)
-        for negative in negatives:
-            failures.setdefault(negative.item, negative)
+        failures = {negative.item: negative for negative in reversed(negatives)}
         counts = {"suspects": len(candidates), "confirmed": len(negatives)}
     judges = ", ".join((retriever.name, *(reranker.name for reranker in rerankers)))
     values = {"recall": settings.recall}
     verdict = QuestionVerdict(Check.FALSE_NEGATIVES, True, judges, values, settings.rule)
-    passed = [row.with_verdict(verdict) for row in previous.questions if row.id not in failures]
-    discarded += [failures[row.id] for row in previous.questions if row.id in failures]
-    return StageResult(documents, tuple(passed), tuple(discarded), (), counts)
+    outcomes = [failures.get(row.id) or row.with_verdict(verdict) for row in previous.questions]
+    result = StageResult(documents, (), (), (), counts)
+    return result.advance([*removed_documents, *outcomes])
 
 
 def _find_candidates(
@@ -91,7 +88,6 @@ def _find_candidates(
     rerankers: Sequence[Reranker],
 ) -> Iterator[Candidate]:
     """Yield the retrieved documents that the rerankers flag, batch by batch to limit memory."""
-    documents = index_by_id(previous.documents)
     questions = previous.questions
     nearest = retriever.find(previous.documents, questions, settings.recall) if questions else []
     for batch in split_batches(list(zip(questions, nearest, strict=True)), BATCH):
@@ -99,7 +95,7 @@ def _find_candidates(
         for question, ids in batch:
             # The question's own document comes first.
             candidate_ids = dict.fromkeys((question.document, *ids))
-            pairs += [(question, documents[name]) for name in candidate_ids]
+            pairs += [(question, previous.by_id[name]) for name in candidate_ids]
         texts = [(question.text, document.text) for question, document in pairs]
         scores = np.stack([reranker.score(texts) for reranker in rerankers], axis=1)
         for (question, document), row_scores in zip(pairs, scores, strict=True):

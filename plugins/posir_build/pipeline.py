@@ -25,7 +25,7 @@ from posir_build.dataset_files import (
     write_card,
     write_dataset,
 )
-from posir_build.records import LOG_FILE, Document, Question, StageResult, index_by_id
+from posir_build.records import LOG_FILE, Document, Question, StageResult
 from posir_build.sample import digest_source, open_source, sample_corpus
 from posir_build.settings import STAGE_NAMES, BuildSettings, PromptSet, RerankerSettings
 from posir_build.stage_report import StageRow, build_stage_rows, build_translation_rows
@@ -80,7 +80,7 @@ def load_stage(
         ) from error
     if stage_file.fingerprint != fingerprint:
         return None
-    documents = index_by_id([*previous.documents, *stage_file.result.documents])
+    documents = previous.by_id | stage_file.result.by_id
     return replace(
         stage_file.result, documents=tuple(documents[name] for name in stage_file.document_ids)
     )
@@ -209,10 +209,8 @@ def _run_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
         case "verify":
             rerankers = tools.rerankers(settings.verify.rerankers)
             model = tools.models(stage)[0]
-            verifier = verify.Verifier(
-                previous.documents, settings.verify, language, model, rerankers, seed
-            )
-            return verifier.verify(previous.questions)
+            verifier = verify.Verifier(previous, settings.verify, language, model, rerankers, seed)
+            return verifier.verify()
         case "false-negatives":
             search = settings.false_negatives
             if search.embedder is None:
@@ -255,7 +253,7 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
     """
     folder = tools.settings.work_folder
     results = {}
-    previous = StageResult((), ())
+    previous = StageResult(())
     fingerprint = ""
     for number, stage in enumerate(STAGE_NAMES, 1):
         fingerprint = digest_json([SCHEMA, stage, fingerprint, _list_inputs(stage, tools.settings)])
@@ -271,7 +269,7 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
             tools.log.faults.clear()
             save_stage(folder, stage, fingerprint, result, previous)
         results[stage] = result
-        previous = result
+        previous = StageResult(result.documents, result.questions)
         if not (result.documents if stage == "sample" else result.questions):
             reasons = "; ".join(f"{key} ({count:,})" for key, count in result.reasons().items())
             raise PosirError(
@@ -327,7 +325,7 @@ def translate_result(tools: Tools, result: StageResult, language: str, part: str
     ]
     fingerprint = digest_json([SCHEMA, "translate", language, identity, _list_content(result)])
     name = f"translate-{language}-{part}"
-    previous = StageResult((), ())
+    previous = StageResult(())
     translation = load_stage(settings.work_folder, name, fingerprint, previous)
     if translation is None:
         translator = translate.Translator(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -97,27 +98,22 @@ MAX_NAMED = 20
 def build_stage_rows(results: Mapping[str, StageResult]) -> list[StageRow]:
     """Build a row for each completed stage and for each check of Verify."""
     rows = []
-    taken = 0
     for stage, result in results.items():
         documents = len(result.documents)
         if stage == "sample":
-            taken = result.counts["documents read"]
-            rows.append(StageRow(stage, "documents", taken, documents, result.reasons()))
+            read = result.counts["documents read"]
+            rows.append(StageRow(stage, "documents", read, documents, result.reasons()))
             continue
-        if stage == "ask":
-            taken = result.counts["questions"]
         if stage == "verify":
             rows += _count_checks(result)
-        rule = "question" if "suspects" in result.counts else ""
-        if "documents removed" in result.counts:
-            read = documents + result.counts["documents removed"]
+        removed = result.counts.get("documents removed")
+        if removed is not None:
             published = _find_published(f"{stage}: documents", "document")
-            row = StageRow(f"{stage}: documents", "documents", read, documents, {}, *published)
-            rows.append(row)
-        kept = len(result.questions)
-        published = _find_published(stage, rule)
-        rows.append(StageRow(stage, "questions", taken, kept, result.reasons(), *published))
-        taken = kept
+            name = f"{stage}: documents"
+            rows.append(StageRow(name, "documents", documents + removed, documents, {}, *published))
+        published = _find_published(stage, "question" if "suspects" in result.counts else "")
+        counts = (len(result.checked_questions()), len(result.questions))
+        rows.append(StageRow(stage, "questions", *counts, result.reasons(), *published))
         if stage == "locate":
             rows += _count_labels(result)
     return rows
@@ -188,10 +184,9 @@ def describe_lost_documents(result: StageResult) -> list[str]:
     for item in result.discarded:
         if item.question and item.reason not in RERANK_REASONS.values():
             groups[item.question.document].append(item.reason)
-    counts = Counter(reason for reasons in groups.values() for reason in reasons)
+    counts = Counter(chain.from_iterable(groups.values()))
     total = counts.total()
     del counts[""]
-    sources = {document.id: document.source for document in result.documents}
     expected = 0.0
     suspects = []
     for name, reasons in groups.items():
@@ -200,7 +195,8 @@ def describe_lost_documents(result: StageResult) -> list[str]:
             continue
         expected += sum((count / total) ** number for count in counts.values())
         if reasons[0] and len(set(reasons)) == 1:
-            suspects.append(f"{name} ({sources[name]}): {reasons[0]}, {number} of {number}")
+            source = result.by_id[name].source
+            suspects.append(f"{name} ({source}): {reasons[0]}, {number} of {number}")
     if not suspects:
         return []
     return [
@@ -225,8 +221,10 @@ def build_translation_rows(
     return rows
 
 
-def build_stage_tables(rows: Sequence[StageRow]) -> list[Table]:
-    """Build the table of discard reasons, if there are any, and the table of counts per stage."""
+def build_stage_tables(rows: Sequence[StageRow], notes: Sequence[str]) -> list[Table]:
+    """Build the table of discard reasons, if there are any, and the table of counts per stage; the
+    notes are below the first table.
+    """
     stage_rows = []
     reasons: list[tuple[str, ...]] = []
     for row in rows:
@@ -242,11 +240,14 @@ def build_stage_tables(rows: Sequence[StageRow]) -> list[Table]:
             (row.stage, reason, format_count(count)) for reason, count in row.reasons.items()
         ]
     headings = ("Stage", "In", "Kept", "Kept %", "Published %")
-    tables = [_build_table("What each stage kept", headings, stage_rows)]
-    if reasons:
-        columns = build_columns(("Stage", "Reason", "Number"), ("Number",))
-        tables.insert(0, Table(columns, tuple(reasons), title="Reasons for discarding"))
-    return tables
+    if not reasons:
+        return [_build_table("What each stage kept", headings, stage_rows, *notes)]
+    columns = build_columns(("Stage", "Reason", "Number"), ("Number",))
+    title = "Reasons for discarding"
+    return [
+        Table(columns, tuple(reasons), title=title, notes=tuple(notes)),
+        _build_table("What each stage kept", headings, stage_rows),
+    ]
 
 
 def build_margin_tables(pools: Sequence[MarginPool], ranges: Sequence[MarginRange]) -> list[Table]:

@@ -176,9 +176,9 @@ def run_locate(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
 
 def run_verify(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
     for rule in ("span", "segments"):
-        result = Verifier(
-            [MILL], VerifySettings(relevance=rule, audit=True), "eng-Latn", model, (), 1
-        ).verify([FIRE])
+        options = VerifySettings(relevance=rule, audit=True)
+        before = StageResult((MILL,), (FIRE,))
+        result = Verifier(before, options, "eng-Latn", model, (), 1).verify()
         yield result, len(result.questions) + len(result.discarded) - 1
 
 
