@@ -9,7 +9,7 @@ are not counted as independent.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -117,12 +117,13 @@ def list_answering_models(questions: Sequence[Question]) -> dict[str, list[str]]
     """List the language models, as named by their servers, by contribution: questions, spans and
     grades.
     """
-    models = {"questions": {question.model for question in questions}}
+    models = defaultdict(set)
     for question in questions:
+        models["questions"].add(question.model)
         for verdict in question.verdicts:
             if verdict.check in CONTRIBUTIONS:
-                models.setdefault(CONTRIBUTIONS[verdict.check], set()).add(verdict.judge)
-    return {name: sorted(models[name]) for name in models}
+                models[CONTRIBUTIONS[verdict.check]].add(verdict.judge)
+    return {name: sorted(names) for name, names in models.items()}
 
 
 def write_card(output: Path) -> None:
@@ -260,16 +261,15 @@ def count_agreement(sheets: Sequence[dict[str, dict[str, bool]]]) -> list[dict[s
 
     `rate` is the share of "yes" with a Wilson interval, or None without judgments.
     """
-    by_title: dict[str, list[tuple[str, bool]]] = {title: [] for title in JUDGMENTS.values()}
-    by_title["all of these"] = []
-    for sheet in sheets:
-        for name, row in sheet.items():
-            for column, answer in row.items():
-                by_title[JUDGMENTS[column]].append((name, answer))
-            if len(row) == len(JUDGMENTS):
-                by_title["all of these"].append((name, all(row.values())))
+    rows = [row for sheet in sheets for row in sheet.items()]
+    by_title = {
+        title: [(name, row[column]) for name, row in rows if column in row]
+        for column, title in JUDGMENTS.items()
+    }
+    complete_rows = [(name, row) for name, row in rows if len(row) == len(JUDGMENTS)]
+    by_title["all of these"] = [(name, all(row.values())) for name, row in complete_rows]
     if len(sheets) > 1:
-        pairs = by_title.setdefault("two people give the same judgment", [])
+        pairs = by_title["two people give the same judgment"] = []
         for first, second in combinations(sheets, 2):
             for name in first.keys() & second.keys():
                 columns = first[name].keys() & second[name].keys()

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -62,39 +62,33 @@ ADAPTER = TypeAdapter(StageFile)
 
 
 def load_stage(
-    folder: Path, stage: str, fingerprint: str, previous: StageResult
+    file: Path, fingerprint: str, previous: StageResult, run: Callable[[], StageResult] | None
 ) -> StageResult | None:
-    """Load the saved result of a stage, or None if it is missing or its inputs have changed.
+    """Load the saved result of a stage; if it is missing or its inputs have changed, run the stage
+    and save its result, or return None without `run`.
 
     `previous` is the result of the previous stage, with the document texts.
     """
-    file = folder / f"{stage}.json"
-    if not file.is_file():
+    if file.is_file():
+        try:
+            stage_file = ADAPTER.validate_json(file.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise PosirError(
+                f"{file}: cannot be read ({summarize_error(error)}). Remove it to run the stage "
+                "again; answered calls are kept."
+            ) from error
+        if stage_file.fingerprint == fingerprint:
+            documents = previous.by_id | stage_file.result.by_id
+            texts = tuple(documents[name] for name in stage_file.document_ids)
+            return replace(stage_file.result, documents=texts)
+    if run is None:
         return None
-    try:
-        stage_file = ADAPTER.validate_json(file.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise PosirError(
-            f"{file}: cannot be read ({summarize_error(error)}). Remove it to run the stage "
-            "again; answered calls are kept."
-        ) from error
-    if stage_file.fingerprint != fingerprint:
-        return None
-    documents = previous.by_id | stage_file.result.by_id
-    return replace(
-        stage_file.result, documents=tuple(documents[name] for name in stage_file.document_ids)
-    )
-
-
-def save_stage(
-    folder: Path, stage: str, fingerprint: str, result: StageResult, previous: StageResult
-) -> None:
-    """Save the result of a stage."""
-    ids = tuple(document.id for document in result.documents)
+    result = run()
     saved = replace(result, documents=()) if previous.documents else result
-    content = ADAPTER.dump_json(StageFile(fingerprint, ids, saved), indent=1)
-    with atomic_write(folder / f"{stage}.json") as part:
+    content = ADAPTER.dump_json(StageFile(fingerprint, tuple(result.by_id), saved), indent=1)
+    with atomic_write(file) as part:
         part.write_bytes(content)
+    return result
 
 
 #: Settings of a language model that do not affect its answers.
@@ -189,6 +183,18 @@ def _list_inputs(stage: str, settings: BuildSettings) -> object:
 
 
 def _run_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
+    """Run a stage; a note counts the unusable answers of language models."""
+    number = STAGE_NAMES.index(stage) + 1
+    with track(f"Stage {number} of {len(STAGE_NAMES)}: {stage}"):
+        result = _call_stage(stage, tools, previous)
+    if tools.log.faults:
+        result = replace(result, notes=(*result.notes, tools.log.describe_answers()))
+    tools.log.usage_by_key.clear()
+    tools.log.faults.clear()
+    return result
+
+
+def _call_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
     settings = tools.settings
     language = settings.language
     seed = settings.seed
@@ -251,23 +257,16 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
 
     Stages with a saved result and unchanged inputs are not run again.
     """
-    folder = tools.settings.work_folder
     results = {}
     previous = StageResult(())
     fingerprint = ""
-    for number, stage in enumerate(STAGE_NAMES, 1):
+    for stage in STAGE_NAMES:
         fingerprint = digest_json([SCHEMA, stage, fingerprint, _list_inputs(stage, tools.settings)])
-        result = load_stage(folder, stage, fingerprint, previous)
+        file = tools.settings.work_folder / f"{stage}.json"
+        run = partial(_run_stage, stage, tools, previous) if last else None
+        result = load_stage(file, fingerprint, previous, run)
         if result is None:
-            if last is None:
-                break
-            with track(f"Stage {number} of {len(STAGE_NAMES)}: {stage}"):
-                result = _run_stage(stage, tools, previous)
-            if tools.log.faults:
-                result = replace(result, notes=(*result.notes, tools.log.describe_answers()))
-            tools.log.usage_by_key.clear()
-            tools.log.faults.clear()
-            save_stage(folder, stage, fingerprint, result, previous)
+            break
         results[stage] = result
         previous = StageResult(result.documents, result.questions)
         if not (result.documents if stage == "sample" else result.questions):
@@ -324,10 +323,9 @@ def translate_result(tools: Tools, result: StageResult, language: str, part: str
         *(prompt.id for prompt in translate.PROMPTS),
     ]
     fingerprint = digest_json([SCHEMA, "translate", language, identity, _list_content(result)])
-    name = f"translate-{language}-{part}"
-    previous = StageResult(())
-    translation = load_stage(settings.work_folder, name, fingerprint, previous)
-    if translation is None:
+    file = settings.work_folder / f"translate-{language}-{part}.json"
+
+    def run() -> StageResult:
         translator = translate.Translator(
             settings.translate,
             tools.models("translate")[0],
@@ -336,8 +334,10 @@ def translate_result(tools: Tools, result: StageResult, language: str, part: str
             tools.count_tokens,
             next(iter(tools.models("refusals")), None),
         )
-        translation = translator.translate(result)
-        save_stage(settings.work_folder, name, fingerprint, translation, previous)
+        return translator.translate(result)
+
+    translation = load_stage(file, fingerprint, StageResult(()), run)
+    assert translation is not None
     return translation
 
 

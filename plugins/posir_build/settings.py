@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -36,6 +36,16 @@ def _check_code(code: str) -> str:
 
 
 LanguageCode = Annotated[str, AfterValidator(_check_code)]
+Number = TypeVar("Number", int, float)
+
+
+def _check_order(numbers: tuple[Number, ...]) -> tuple[Number, ...]:
+    if list(numbers) != sorted(set(numbers)):
+        raise ValueError("each number must be greater than the one before")
+    return numbers
+
+
+Increasing = Annotated[tuple[Number, ...], AfterValidator(_check_order)]
 
 
 class LengthBucket(Section):
@@ -253,15 +263,8 @@ class VerifySettings(AskingSection):
     """
     audit_sample: Count | None = None
     """Number of audited questions per margin range; null for all."""
-    margins: Annotated[tuple[float, ...], Field(min_length=1)] = (0.0, 0.1, 0.2, 0.3)
+    margins: Annotated[Increasing[float], Field(min_length=1)] = (0.0, 0.1, 0.2, 0.3)
     """Margin thresholds for the counts and the audit in the report (arXiv 2605.26578)."""
-
-    @field_validator("margins")
-    @classmethod
-    def _check_order(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if list(value) != sorted(set(value)):
-            raise ValueError("each threshold must be greater than the one before")
-        return value
 
 
 class FalseNegativeSettings(Section):
@@ -435,12 +438,8 @@ class BuildSettings(Section):
             return (self.translate.judge,) if self.translate.judge else ()
         if stage == "false-negatives" and self.false_negatives.panel:
             return self.false_negatives.panel
-        sections: dict[str, AskingSection] = {
-            "ask": self.ask,
-            "locate": self.locate,
-            "translate": self.translate,
-        }
-        return (sections.get(stage, self.verify).llm or self.llm,)
+        section: AskingSection = getattr(self, stage, self.verify)
+        return (section.llm or self.llm,)
 
     def list_llms(self) -> list[LanguageModelSettings]:
         """List the distinct language models that the build may call."""

@@ -114,12 +114,12 @@ class Dataset(Result):
     """If true, subsets stay in memory and are read once."""
     has_texts: bool = True
     """False for qrels without documents."""
-    find_use: Callable[[], Use] = lambda: Use.CORPUS
-    """Returns the texts to search for an answer, as set by the format or the user."""
+    declared_use: Use | None = Use.CORPUS
+    """The texts to search for an answer, as set by the format or the user; None to infer them from
+    repeated questions.
+    """
     find_declared_language: Callable[[], str] = lambda: ""
     """Returns the declared language code, or an empty string unless there is exactly one."""
-    count_repeated: Callable[[], RepeatedTexts] | None = None
-    """Reads the questions and counts repeated texts; None if `find_use` is final."""
     rules: ScoringRules = field(default_factory=ScoringRules)
     reference: str = ""
     """Name in commands, or the absolute path of a file or folder; empty for texts in memory."""
@@ -132,25 +132,22 @@ class Dataset(Result):
     @cached_property
     def use(self) -> Use:
         """The texts to search for an answer, as declared or as inferred from repeated questions."""
-        use = self.find_use()
-        return self.repeated.use if use is Use.CORPUS and self.repeated else use
+        return self.declared_use or self.repeated.use
 
-    @cached_property
-    def repeated(self) -> RepeatedTexts | None:
-        """The number of questions that recur for several documents; None if `use` does not depend
-        on it.
-        """
-        return self.count_repeated() if self.count_repeated else None
+    @property
+    def repeated(self) -> RepeatedTexts:
+        """The number of questions that recur for several documents."""
+        return self.subsets[0].read().repeated
 
     @property
     def is_recognized(self) -> bool:
         """True if repeated questions show that each question is about its own document."""
-        return self.use is not Use.CORPUS and self.find_use() is Use.CORPUS
+        return self.declared_use is None and self.use is not Use.CORPUS
 
     def require_corpus(self) -> None:
         """Raise PosirError unless the questions can be asked of the whole corpus."""
         if self.use is not Use.CORPUS:
-            reason = f"{self.repeated.describe()}: " if self.is_recognized and self.repeated else ""
+            reason = f"{self.repeated.describe()}: " if self.is_recognized else ""
             raise PosirError(
                 f"{self.location} ({self.kind}): {reason}{self.use.value}. Score chunks within "
                 "each document: `posir score --model MODEL --chunker MODULE:FUNCTION --data "

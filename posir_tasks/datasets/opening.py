@@ -158,7 +158,7 @@ def open_data(
     if scope is None:
         return dataset
     use = Use.CORPUS if scope == "corpus" else Use.WITHIN
-    return replace(dataset, find_use=lambda: use, count_repeated=None)
+    return replace(dataset, declared_use=use)
 
 
 def _open_strings(texts: Iterable[object]) -> Dataset:
@@ -412,9 +412,8 @@ def _open_items(
         find_revision,
         use is not None,
         in_memory=True,
-        find_use=lambda: use or Use.CORPUS,
+        declared_use=None if use is Use.CORPUS else use or Use.CORPUS,
         find_declared_language=find_language,
-        count_repeated=(lambda: read_data().repeated) if use is Use.CORPUS else None,
     )
 
 
