@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -253,12 +252,12 @@ def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
         _check_output(settings, output)
     find_min_questions(settings.balance)
     search = settings.false_negatives
-    models = {row.reference for row in (*settings.verify.rerankers, *search.rerankers)}
+    models = [row.reference for row in (*settings.verify.rerankers, *search.rerankers)]
     if search.embedder:
-        models.add(ModelReference(search.embedder, search.revision))
+        models.append(ModelReference(search.embedder, search.revision))
     if settings.ask.persona_embedder:
-        models.add(ModelReference(settings.ask.persona_embedder))
-    for model in sorted(models, key=attrgetter("name")):
+        models.append(ModelReference(settings.ask.persona_embedder))
+    for model in models:
         find_model(model)
 
 

@@ -69,11 +69,11 @@ FORBIDDEN_PATTERNS = {
 
 def find_fault(question: Question, document: Document, language: str) -> Discarded | None:
     """Return the question's first fault, or None."""
-    text = question.text.strip()
+    text = question.text
     original = document.text.lower()
     if not text:
         return question.discard(DiscardReason.BLANK_QUESTION)
-    if not question.answer.strip():
+    if not question.answer:
         return question.discard(DiscardReason.BLANK_ANSWER)
     if len(text) > MAX_QUESTION_CHARACTERS:
         return question.discard(DiscardReason.LONG_QUESTION, f"{len(text):,} characters")
@@ -489,12 +489,9 @@ def offer_personas(
         return {
             row.id: _seed(settings, "personas", row).sample(personas, number) for row in documents
         }
-    rows = [Document(str(row), persona, 0, "") for row, persona in enumerate(personas)]
+    rows = [Document(persona, persona, 0, "") for persona in personas]
     nearest = retriever.find(rows, documents, number)
-    return {
-        document.id: [personas[int(row)] for row in ids]
-        for document, ids in zip(documents, nearest, strict=True)
-    }
+    return {row.id: names for row, names in zip(documents, nearest, strict=True)}
 
 
 def _seed(settings: BuildSettings, purpose: str, document: Document) -> random.Random:

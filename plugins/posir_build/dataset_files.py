@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from posir_build.balance import BalanceCell, CellScheme
-from posir_build.records import Check, Document, Question, StageResult, shuffle
+from posir_build.records import Check, Question, StageResult, shuffle
 from posir_build.settings import NO_LICENSE
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.files import atomic_write, write_text
@@ -27,7 +27,7 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.data.data import PositionData
 from posir_tasks.data.posir import Target, write_domain
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
-from posir_tasks.display.tables import Table, build_columns, format_csv, to_json
+from posir_tasks.display.tables import Table, build_table, format_csv, to_json
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import compute_wilson_interval
 
@@ -43,12 +43,7 @@ CARD_END = "\n-----\n"
 QUESTIONS = TypeAdapter(tuple[Question, ...])
 
 
-def write_dataset(
-    target: Target,
-    documents: Sequence[Document],
-    questions: Sequence[Question],
-    construction: Mapping[str, Any],
-) -> None:
+def write_dataset(target: Target, result: StageResult, construction: Mapping[str, Any]) -> None:
     """Write a domain atomically, with its provenance and the construction record for the dataset
     card.
 
@@ -57,19 +52,18 @@ def write_dataset(
             invalid.
     """
     target.check()
-    sources = {document.id: document.source for document in documents}
     provenance = [
-        json.dumps(record | {"source": sources[record["document"]]}, ensure_ascii=False)
-        for record in QUESTIONS.dump_python(tuple(questions))
+        json.dumps(record | {"source": result.by_id[record["document"]].source}, ensure_ascii=False)
+        for record in QUESTIONS.dump_python(result.questions)
     ]
     files = {
         PROVENANCE_FILE: "".join(f"{line}\n" for line in provenance),
         CONSTRUCTION_FILE: json.dumps(construction, indent=2, ensure_ascii=False) + "\n",
     }
     data = PositionData.from_questions(
-        {document.id: document.text for document in documents},
-        {row.id: (row.text, row.document, row.evidence) for row in questions},
-        tokens={document.id: document.tokens for document in documents},
+        {document.id: document.text for document in result.documents},
+        {row.id: (row.text, row.document, row.evidence) for row in result.questions},
+        tokens={document.id: document.tokens for document in result.documents},
     )
     write_domain(data, target.folder, files)
 
@@ -295,10 +289,9 @@ def build_agreement_table(agreement: Sequence[Mapping[str, Any]]) -> Table:
     for row in agreement:
         rate = format_estimate(row["rate"], format_percent)
         rows.append((row["judgment"], format_count(row["yes"]), format_count(row["judged"]), rate))
-    numbers = ("Yes", "Judged", "Yes %")
-    columns = build_columns(("Judgment", *numbers), numbers)
     note = (
         "With 95% intervals. The sample has about the same number of questions from each cell of "
         "length and position."
     )
-    return Table(columns, tuple(rows), title="Human check", notes=(note,))
+    headings = ("Judgment", "Yes", "Judged", "Yes %")
+    return build_table(headings, rows, title="Human check", notes=[note])

@@ -302,11 +302,12 @@ def write_results(
         for language in settings.translate.languages:
             translation = translate_result(tools, result, language, part)
             name = language if part == PUBLIC else f"{language}, {part}"
-            language_rows = build_translation_rows(result, translation, name)
+            language_rows = list(build_translation_rows(result, translation, name))
             translation_rows += language_rows
             title = f"{part}, translated"
-            all_rows = [*rows, *language_rows]
-            folder = _write_part(settings, language, output, title, translation, all_rows)
+            folder = _write_part(
+                settings, language, output, title, translation, [*rows, *language_rows]
+            )
             sizes[folder] = len(translation.questions)
         write_card(output)
     return sizes, translation_rows
@@ -367,7 +368,7 @@ def _write_part(
     }
     target = Target(language, settings.domain, output)
     if read_constructions(output).get(f"{language}/{settings.domain}") != construction:
-        write_dataset(target, result.documents, result.questions, construction)
+        write_dataset(target, result, construction)
     return target.folder
 
 

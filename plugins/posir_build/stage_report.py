@@ -21,7 +21,7 @@ from posir_build.records import (
 from posir_build.verify import RERANK_REASONS, MarginPool, MarginRange
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import MISSING, format_count, format_percent
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Table, build_table
 from posir_tasks.values.evidence import POSITIONS
 from posir_tasks.values.means import estimate_mean
 
@@ -100,27 +100,33 @@ def build_stage_rows(results: Mapping[str, StageResult]) -> list[StageRow]:
     rows = []
     for stage, result in results.items():
         documents = len(result.documents)
+        counts = result.counts
         if stage == "sample":
-            read = result.counts["documents read"]
+            read = counts["documents read"]
             rows.append(StageRow(stage, "documents", read, documents, result.reasons()))
             continue
         if stage == "verify":
             rows += _count_checks(result)
-        removed = result.counts.get("documents removed")
-        if removed is not None:
-            published = _find_published(f"{stage}: documents", "document")
+        if "documents removed" in counts:
+            read = documents + counts["documents removed"]
             name = f"{stage}: documents"
-            rows.append(StageRow(name, "documents", documents + removed, documents, {}, *published))
-        published = _find_published(stage, "question" if "suspects" in result.counts else "")
-        counts = (len(result.checked_questions()), len(result.questions))
-        rows.append(StageRow(stage, "questions", *counts, result.reasons(), *published))
+            rows.append(_build_row(name, "documents", read, documents, {}, "document"))
+        read = len(result.checked_questions())
+        kept = len(result.questions)
+        rule = "question" if "suspects" in counts else ""
+        rows.append(_build_row(stage, "questions", read, kept, result.reasons(), rule))
         if stage == "locate":
             rows += _count_labels(result)
     return rows
 
 
-def _find_published(stage: str, rule: str) -> tuple[float | None, str]:
-    return PUBLISHED_RATES.get((stage, rule), (None, ""))
+def _build_row(
+    stage: str, unit: str, taken: int, kept: int, reasons: Mapping[str, int], rule: str
+) -> StageRow:
+    """Build a row with the share that a paper publishes for the stage and rule, if there is one."""
+    return StageRow(
+        stage, unit, taken, kept, reasons, *PUBLISHED_RATES.get((stage, rule), (None, ""))
+    )
 
 
 def _count_checks(result: StageResult) -> Iterator[StageRow]:
@@ -130,8 +136,7 @@ def _count_checks(result: StageResult) -> Iterator[StageRow]:
         if verdicts:
             passed = sum(verdict.passed for verdict in verdicts)
             name = f"verify: {check}"
-            published = _find_published(name, verdicts[0].rule)
-            yield StageRow(name, "questions", len(verdicts), passed, {}, *published)
+            yield _build_row(name, "questions", len(verdicts), passed, {}, verdicts[0].rule)
 
 
 def list_verdicts(result: StageResult, check: Check) -> list[tuple[Question, QuestionVerdict]]:
@@ -154,19 +159,18 @@ def _count_labels(result: StageResult) -> Iterator[StageRow]:
     passed = np.array([verdict.passed for _, verdict in verdicts], np.float64)
     names = [question.document for question, _ in verdicts]
     estimate = estimate_mean(passed, np.unique(names, return_inverse=True)[1])
-    reasons: Counter[str] = Counter()
+    reasons = []
     for _, verdict in verdicts:
         reason = verdict.values["reason"]
         if reason == DiscardReason.ADDITIONAL_PASSAGE:
             reason = pluralize(len(verdict.values["others"]), "passage") + " besides it"
-        if reason:
-            reasons[reason] += 1
+        reasons.append(reason)
     yield StageRow(
         "locate: labeled span the only evidence",
         "questions",
         len(verdicts),
         int(passed.sum()),
-        dict(reasons.most_common()),
+        dict(Counter(filter(None, reasons)).most_common()),
         rate_interval=estimate.interval if estimate else None,
     )
 
@@ -208,17 +212,20 @@ def describe_lost_documents(result: StageResult) -> list[str]:
 
 def build_translation_rows(
     original: StageResult, translation: StageResult, name: str
-) -> list[StageRow]:
-    """Build the rows for the documents and the questions of a translation."""
-    rows = []
+) -> Iterator[StageRow]:
+    """Yield the rows for the documents and the questions of a translation."""
     for unit in ("documents", "questions"):
-        counts = (len(getattr(original, unit)), len(getattr(translation, unit)))
         reasons = count_reasons(
             item for item in translation.discarded if bool(item.question) == (unit == "questions")
         )
-        published = _find_published("translate", unit)
-        rows.append(StageRow(f"translate: {name}, {unit}", unit, *counts, reasons, *published))
-    return rows
+        yield StageRow(
+            f"translate: {name}, {unit}",
+            unit,
+            len(getattr(original, unit)),
+            len(getattr(translation, unit)),
+            reasons,
+            *PUBLISHED_RATES["translate", unit],
+        )
 
 
 def build_stage_tables(rows: Sequence[StageRow], notes: Sequence[str]) -> list[Table]:
@@ -240,76 +247,62 @@ def build_stage_tables(rows: Sequence[StageRow], notes: Sequence[str]) -> list[T
             (row.stage, reason, format_count(count)) for reason, count in row.reasons.items()
         ]
     headings = ("Stage", "In", "Kept", "Kept %", "Published %")
+    title = "What each stage kept"
     if not reasons:
-        return [_build_table("What each stage kept", headings, stage_rows, *notes)]
-    columns = build_columns(("Stage", "Reason", "Number"), ("Number",))
-    title = "Reasons for discarding"
+        return [build_table(headings, stage_rows, title=title, notes=notes)]
+    reason_headings = ("Stage", "Reason", "Number")
+    reason_title = "Reasons for discarding"
     return [
-        Table(columns, tuple(reasons), title=title, notes=tuple(notes)),
-        _build_table("What each stage kept", headings, stage_rows),
+        build_table(reason_headings, reasons, keys=2, title=reason_title, notes=notes),
+        build_table(headings, stage_rows, title=title),
     ]
 
 
-def build_margin_tables(pools: Sequence[MarginPool], ranges: Sequence[MarginRange]) -> list[Table]:
-    """Build the table of pools by margin and the table of the audit by margin range, each only if
+def build_margin_tables(
+    pools: Sequence[MarginPool], ranges: Sequence[MarginRange]
+) -> Iterator[Table]:
+    """Yield the table of pools by margin and the table of the audit by margin range, each only if
     it has rows.
     """
-    tables = []
     if pools:
-        tables.append(_build_pool_table(pools))
+        rows = map(_format_pool, pools)
+        thirds = f"Published {' / '.join(POSITIONS)} %"
+        headings = ("Margin", "Questions", "Kept %", *POSITIONS, "Published %", thirds)
+        title = "Questions with at least this margin, and the third of their evidence"
+        note = f"Published: {BUILT_IN}, table 6. Questions that a check discarded are included."
+        yield build_table(headings, rows, title=title, notes=[note])
     if ranges:
-        tables.append(_build_audit_table(ranges))
-    return tables
+        rows = map(_format_range, ranges)
+        headings = ("Margin", "Audited", *(f"{name} %" for name in AUDIT_NAMES), "Published %")
+        note = f"Published: {BUILT_IN}, table 7, for its margin ranges."
+        yield build_table(headings, rows, title="Audit by margin", notes=[note])
 
 
-def _build_pool_table(pools: Sequence[MarginPool]) -> Table:
-    rows = []
-    for pool in pools:
-        questions = sum(pool.positions)
-        counts = [
-            f"{format_count(count)} ({format_percent(count / max(1, questions))}%)"
-            for count in pool.positions
-        ]
-        published = MARGIN_POOLS.get(pool.at_least, ())
-        total = sum(published)
-        rows.append(
-            (
-                "all" if pool.at_least is None else f"from {pool.at_least:g}",
-                format_count(questions),
-                format_percent(pool.share),
-                *counts,
-                format_percent(total / CANDIDATES if total else None),
-                _join_percent(count / total for count in published),
-            )
-        )
-    thirds = f"Published {' / '.join(POSITIONS)} %"
-    headings = ("Margin", "Questions", "Kept %", *POSITIONS, "Published %", thirds)
-    title = "Questions with at least this margin, and the third of their evidence"
-    note = f"Published: {BUILT_IN}, table 6. Questions that a check discarded are included."
-    return _build_table(title, headings, rows, note)
+def _format_pool(pool: MarginPool) -> tuple[str, ...]:
+    questions = sum(pool.positions)
+    counts = [
+        f"{format_count(count)} ({format_percent(count / max(1, questions))}%)"
+        for count in pool.positions
+    ]
+    published = MARGIN_POOLS.get(pool.at_least, ())
+    total = sum(published)
+    return (
+        "all" if pool.at_least is None else f"from {pool.at_least:g}",
+        format_count(questions),
+        format_percent(pool.share),
+        *counts,
+        format_percent(total / CANDIDATES if total else None),
+        _join_percent(count / total for count in published),
+    )
 
 
-def _build_audit_table(ranges: Sequence[MarginRange]) -> Table:
-    rows = []
-    for row in ranges:
-        name = f"from {row.low:g}" if row.low is not None else "kept"
-        if row.high is not None:
-            name = f"below {row.high:g}" if row.low is None else f"[{row.low:g}, {row.high:g})"
-        rates = [format_percent(row.rates.get(rate)) for rate in AUDIT_NAMES]
-        published_rates = _join_percent(AUDIT_RATES.get((row.low, row.high), ()))
-        rows.append((name, format_count(row.audited), *rates, published_rates))
-    rate_headings = [f"{name} %" for name in AUDIT_NAMES]
-    headings = ("Margin", "Audited", *rate_headings, "Published %")
-    note = f"Published: {BUILT_IN}, table 7, for its margin ranges."
-    return _build_table("Audit by margin", headings, rows, note)
-
-
-def _build_table(
-    title: str, headings: Sequence[str], rows: Iterable[tuple[str, ...]], *notes: str
-) -> Table:
-    """Build a table with right-aligned columns after the first."""
-    columns = build_columns(headings, headings[1:])
-    return Table(columns, tuple(rows), title=title, notes=notes)
+def _format_range(row: MarginRange) -> tuple[str, ...]:
+    name = f"from {row.low:g}" if row.low is not None else "kept"
+    if row.high is not None:
+        name = f"below {row.high:g}" if row.low is None else f"[{row.low:g}, {row.high:g})"
+    rates = [format_percent(row.rates.get(rate)) for rate in AUDIT_NAMES]
+    published_rates = _join_percent(AUDIT_RATES.get((row.low, row.high), ()))
+    return (name, format_count(row.audited), *rates, published_rates)
 
 
 def _join_percent(rates: Iterable[float]) -> str:

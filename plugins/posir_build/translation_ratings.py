@@ -42,7 +42,7 @@ from posir_tasks.display.numbers import (
     format_number,
     format_percent,
 )
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Table, build_table
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import ModelAnswer, load_prompt
 from posir_tasks.language_models.settings import Count, LanguageModelSettings
@@ -438,10 +438,10 @@ def build_rating_tables(
         "Ratings range from 1, poor, to 5, excellent; 95% intervals are for new documents. All "
         "languages are weighted equally."
     )
-    numbers = ("Rated", *map(str.capitalize, (*SCALES, OVERALL)))
-    columns = build_columns(("Rater", "System", "Language", *numbers), numbers)
+    scales = map(str.capitalize, (*SCALES, OVERALL))
+    headings = ("Rater", "System", "Language", "Rated", *scales)
     title = "Ratings of translations"
-    tables = [Table(columns, tuple(means), title=title, notes=(note, *notes), keys=3)]
+    tables = [build_table(headings, means, keys=3, title=title, notes=[note, *notes])]
     if agreement:
         tables.append(_build_agreement_table(agreement))
     return tables
@@ -449,6 +449,7 @@ def build_rating_tables(
 
 def _build_agreement_table(agreement: Sequence[ScaleAgreement]) -> Table:
     numbers = ("Pairs", "Differ by at most 1, %", "Mean absolute error", "Judge minus people")
+    headings = ("System", "Language", "Scale", *numbers)
     rows = [
         (
             row.system,
@@ -461,8 +462,7 @@ def _build_agreement_table(agreement: Sequence[ScaleAgreement]) -> Table:
         )
         for row in agreement
     ]
-    columns = build_columns(("System", "Language", "Scale", *numbers), numbers)
-    return Table(columns, tuple(rows), title="Agreement between judge and people", keys=3)
+    return build_table(headings, rows, keys=3, title="Agreement between judge and people")
 
 
 format_rating: Format = partial(format_number, spec=".2f")

@@ -25,7 +25,7 @@ from posir_tasks.data.formats.passages import (
 )
 from posir_tasks.display.numbers import format_count
 from posir_tasks.display.presentation import Deferred, Result
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Table, build_table
 from posir_tasks.tasks.catalog import mention_task
 from posir_tasks.text.languages import UNKNOWN
 from posir_tasks.values.schemes import PositionScheme
@@ -181,7 +181,7 @@ class Dataset(Result):
     def _build_tables(self) -> Iterator[Table]:
         """Tabulate the rows of each subset, with notes on skipped and repaired rows."""
         counts = Counter(row["subset"] for row in self.rows)
-        rows = tuple((name, format_count(count)) for name, count in counts.items())
+        rows = [(name, format_count(count)) for name, count in counts.items()]
         notes: list[str] = []
         for subset in self.subsets if self.has_questions else ():
             notes += subset.read().warnings
@@ -189,7 +189,7 @@ class Dataset(Result):
         if skipped:
             notes.append(skipped)
         unit = "Questions" if self.has_questions else "Texts"
-        yield Table(build_columns(("Subset", unit), [unit]), rows, notes=tuple(notes))
+        yield build_table(("Subset", unit), rows, notes=notes)
 
     def find_languages(self) -> dict[str, list[str]]:
         """Return the language codes of queries and corpus by subset name, as in task metadata.

@@ -121,6 +121,7 @@ def with_settings(
     passage_field: str | Iterable[str] | None = None,
     rotated: int | None = None,
     domains: str | Iterable[str] | None = None,
+    embeddings: str | None = None,
 ) -> Iterator[None]:
     """Set the settings that are not None for this process and its new child processes."""
     values: dict[str, object] = {
@@ -135,6 +136,7 @@ def with_settings(
         "passage_field": passage_field,
         "rotated": rotated,
         SELECTED_DOMAINS: domains,
+        "embeddings": embeddings,
     }
     changes: dict[str, str] = {}
     for name, value in values.items():

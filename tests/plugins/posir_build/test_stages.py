@@ -722,7 +722,7 @@ def test_pools_are_cumulative_and_audit_ranges_disjoint():
     )
     assert [row.audited for row in audit_ranges(sampled, VerifySettings().margins)] == [2] * 6
     plain = StageResult((MILL,), (FIRE,))
-    assert build_margin_tables(count_pools(plain, [0.0]), audit_ranges(plain, [0.0])) == []
+    assert not [*build_margin_tables(count_pools(plain, [0.0]), audit_ranges(plain, [0.0]))]
 
 
 # False negatives
