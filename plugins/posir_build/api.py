@@ -29,7 +29,7 @@ from posir_build.pipeline import (
 )
 from posir_build.records import LOG_FILE, StageResult
 from posir_build.sample import check_source
-from posir_build.settings import STAGE_NAMES, BuildSettings, PromptSet
+from posir_build.settings import STAGE_NAMES, BuildSettings, PromptSet, StageName
 from posir_build.verify import audit_ranges, count_pools
 from posir_run.api import EngineName, choose_engine
 from posir_run.worker import Settings
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 def build(
     config: str | Path | None = None,
     *,
-    stage: str | None = None,
+    stage: StageName | None = None,
     plan: bool = False,
     prompts: PromptSet | None = None,
     engine: EngineName = "local",
@@ -71,8 +71,7 @@ def build(
     Args:
         config: YAML file with settings; settings given by name override it, field by field within
             sections.
-        stage: Last stage to run: `sample`, `ask`, `locate`, `verify`, `false-negatives` or
-            `balance`.
+        stage: Last stage to run.
         plan: Estimate calls, tokens and cost without sending anything to a language model.
         prompts: Prompt set: `posir` (the default), or `posq` with the inputs, outputs and relevance
             scale of PosQ, for `ask.method: chunk`.
@@ -108,8 +107,6 @@ def build(
         BuildSettings, Path(config) if config else None, settings, options
     )
     start_engine = choose_engine(engine, address, Settings({"batch_size": 32}))
-    if stage is not None and stage not in STAGE_NAMES:
-        raise PosirError(f"--stage {stage}: no such stage. Stages: {', '.join(STAGE_NAMES)}.")
     check_build(build_settings, complete=stage is None and not plan)
     with lock(build_settings.work_folder):
         if plan:

@@ -410,8 +410,7 @@ def _request_segments(
             continue
         persona = offers[document.id][choice.persona - 1]
         details = choice.model_dump(include={"difficulty", "query_length"}) | {"persona": persona}
-        sentences = find_sentences(document.text, settings.language)
-        segments = split_thirds(document.text, sentences)
+        segments = split_thirds(document.text, find_sentences(document.text, settings.language))
         for position, segment in zip(POSITIONS, segments, strict=True):
             values = {
                 "document": document.text,

@@ -91,8 +91,7 @@ def balance_questions(
         if question.id in surplus:
             return question.discard(surplus[question.id])
         part = HELD_OUT if question.document in held_out else PUBLIC
-        verdict = QuestionVerdict(Check.SPLIT, True, "posir", {"part": part})
-        return question.with_verdict(verdict)
+        return question.with_verdict(QuestionVerdict(Check.SPLIT, True, "posir", {"part": part}))
 
     result = previous.advance(map(assign, previous.questions))
     if min_questions is None:

@@ -57,8 +57,8 @@ def remove_false_negatives(
     """Find false negatives and remove questions or documents according to `settings.rule`."""
     candidates = list(_find_candidates(previous, settings, retriever, rerankers))
     documents = previous.documents
-    failures: dict[str, Discarded] = {}
-    removed_documents: list[Discarded] = []
+    failures = {}
+    removed_documents = []
     if settings.rule == "document":
         removals = {candidate.document.id: candidate.question.id for candidate in candidates}
         documents = tuple(document for document in documents if document.id not in removals)
@@ -77,8 +77,7 @@ def remove_false_negatives(
     values = {"recall": settings.recall}
     verdict = QuestionVerdict(Check.FALSE_NEGATIVES, True, judges, values, settings.rule)
     outcomes = [failures.get(row.id) or row.with_verdict(verdict) for row in previous.questions]
-    result = StageResult(documents, (), (), (), counts)
-    return result.advance([*removed_documents, *outcomes])
+    return StageResult(documents, (), (), (), counts).advance([*removed_documents, *outcomes])
 
 
 def _find_candidates(
@@ -102,17 +101,12 @@ def _find_candidates(
             if document.id == question.document:
                 positive = row_scores
                 continue
-            candidate = Candidate(question, document, row_scores, positive)
-            if is_suspect(candidate, settings):
-                yield candidate
-
-
-def is_suspect(candidate: Candidate, settings: FalseNegativeSettings) -> bool:
-    """Return True if the rerankers flag a document according to `settings.rule`."""
-    if settings.rule == "question":
-        return has_votes(candidate.scores, settings.threshold, settings.votes)
-    # PosIR, section 2.3: any reranker scores it above the question's own document.
-    return bool((candidate.scores > candidate.positive).any())
+            # PosIR, section 2.3: any reranker scores it above the question's own document.
+            is_suspect = (row_scores > positive).any()
+            if settings.rule == "question":
+                is_suspect = has_votes(row_scores, settings.threshold, settings.votes)
+            if is_suspect:
+                yield Candidate(question, document, row_scores, positive)
 
 
 def _confirm(
@@ -144,8 +138,7 @@ def _confirm(
             Check.FALSE_NEGATIVES, False, judges, values, settings.rule, panel_replies[0].prompt
         )
         question = candidate.question.with_verdict(verdict)
-        reason = DiscardReason.ANSWERED_ELSEWHERE
-        negatives.append(question.discard(reason, candidate.document.id))
+        negatives.append(question.discard(DiscardReason.ANSWERED_ELSEWHERE, candidate.document.id))
     return negatives
 
 

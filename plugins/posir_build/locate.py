@@ -83,8 +83,7 @@ def locate_evidence(
         if reason:
             return question.discard(reason)
         ((span, quote),) = spans.items()
-        third = POSITIONS[find_third(span, len(text))]
-        values = {"requested": question.position, "found": third}
+        values = {"requested": question.position, "found": POSITIONS[find_third(span, len(text))]}
         if label and settings.keep_labels:
             span = label
         question = replace(question, span=span, quote=quote)

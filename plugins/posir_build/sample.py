@@ -40,8 +40,7 @@ def open_source(settings: BuildSettings) -> Dataset:
 
 def check_source(settings: BuildSettings) -> None:
     """Raise DataError if a local source does not exist or contains no readable text."""
-    is_local = Path(settings.documents).expanduser().exists()
-    if not is_local and is_hub_name(settings.documents):
+    if not Path(settings.documents).expanduser().exists() and is_hub_name(settings.documents):
         return
     skipped_texts = []
     for item in open_source(settings).read_texts():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -24,7 +24,8 @@ Name = Annotated[str, Field(min_length=1)]
 #: Default license of the documents.
 NO_LICENSE = "not specified"
 #: The stages in order.
-STAGE_NAMES = ("sample", "ask", "locate", "verify", "false-negatives", "balance")
+StageName = Literal["sample", "ask", "locate", "verify", "false-negatives", "balance"]
+STAGE_NAMES: tuple[StageName, ...] = get_args(StageName)
 
 
 def _check_code(code: str) -> str:

@@ -210,7 +210,7 @@ class Translator:
 
         title = f"Translate into {self.target}"
         replies = self.model.ask(TRANSLATE_SENTENCES, blocks, build, title, check)
-        texts: defaultdict[str, list[str]] = defaultdict(list)
+        texts = defaultdict(list)
         faults: dict[str, str] = {}
         for (document, spans), reply in zip(blocks, replies, strict=True):
             if reply.answer is None:
@@ -220,7 +220,7 @@ class Translator:
             # Only the first sentence may have a prefix.
             first = remove_prefix(first, spans[0].of(document.text))
             translations = [first, *(" ".join(text.split()) for _, text in following)]
-            texts[document.id] += translations
+            texts[document.id].extend(translations)
             if not all(translations):
                 faults.setdefault(document.id, DiscardReason.BLANK_SENTENCE)
         translated_documents = {

@@ -255,7 +255,7 @@ def write_rating_sheets(folder: Path, translations: Sequence[Translation], seed:
     """Write a sheet per language with empty rating columns; rows are shuffled and do not name the
     system.
     """
-    sheets: dict[Path, list[tuple[str, ...]]] = defaultdict(list)
+    sheets = defaultdict(list)
     for row in shuffle(translations, seed, PURPOSE):
         cells = (row.id, row.language, row.original, row.text)
         sheets[folder / f"{row.language}.csv"].append(cells)
@@ -381,8 +381,7 @@ def score_ratings(rater: str, rated_rows: Sequence[RatedTranslation]) -> list[Sc
     if not rated_rows:
         return []
     scores = []
-    groups = _group(_tabulate(rated_rows), (*SCALES, OVERALL))
-    for (system, language, scale), rows in groups:
+    for (system, language, scale), rows in _group(_tabulate(rated_rows), (*SCALES, OVERALL)):
         ratings = rows["rating"] if scale == OVERALL else rows["rating"].cast(pl.Int64)
         counts = dict(sorted(Counter(ratings).items()))
         mean = _estimate(rows, pl.col("rating"), 1, 5)

@@ -135,7 +135,7 @@ class Verifier:
         """Sample the same number of questions from each third, the size of the smallest nonempty
         third (PosQ, appendix A.2).
         """
-        by_third: defaultdict[int, list[Question]] = defaultdict(list)
+        by_third = defaultdict(list)
         for question in shuffle(questions, self.seed, "balance"):
             by_third[self.previous.find_third(question)].append(question)
         smallest = min(map(len, by_third.values()))
@@ -178,7 +178,7 @@ class Verifier:
         The audit covers the kept questions and, for each margin range, the discarded ones. It
         discards nothing.
         """
-        groups: defaultdict[int | None, list[Question]] = defaultdict(list)
+        groups = defaultdict(list)
         for question in result.checked_questions():
             groups[find_range(question, self.settings.margins)].append(question)
         if None in groups:

@@ -221,8 +221,7 @@ def build_table(trials: Sequence[Trial]) -> Table:
     for trial in trials:
         cells = [trial.method]
         for metric in SCORES:
-            estimate = trial.find_estimate(metric)
-            cells.append(format_estimate(estimate, FORMATS[metric]))
+            cells.append(format_estimate(trial.find_estimate(metric), FORMATS[metric]))
             change = trial.changes.get(metric)
             cells.append(format_change(change) if change else MISSING)
         cells += [

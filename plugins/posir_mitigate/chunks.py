@@ -382,7 +382,7 @@ class LateVectorizer:
     def _pool(self, texts: Sequence[TokenizedText], batch_size: int) -> Iterator[Vectors]:
         """Yield the chunk vectors of each text after all modules, shape (chunks, dimensions)."""
         windows = [(ids, *window) for ids, _ in texts for window in self.divide(len(ids))]
-        states: list[torch.Tensor] = []
+        states = []
         for batch in split_batches(windows, batch_size):
             batch_states = self._encode([ids[first:end] for ids, first, _, end in batch])
             for window_states, (_, first, new, _) in zip(batch_states, batch, strict=True):

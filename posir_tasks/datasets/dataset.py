@@ -237,8 +237,7 @@ class Dataset(Result):
             DataError: There are no questions.
         """
         self.require_corpus()
-        is_judged = any(subset.read_judgments for subset in self.subsets)
-        if not self.has_questions and not is_judged:
+        if not self.has_questions and not any(subset.read_judgments for subset in self.subsets):
             raise DataError(self._describe_missing_questions(command, self._describe_format()))
         subsets = (
             replace(subset, read=partial(self._read_questions, subset, command, several_places))
