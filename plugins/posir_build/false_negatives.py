@@ -90,11 +90,12 @@ def _find_candidates(
     questions = previous.questions
     nearest = retriever.find(previous.documents, questions, settings.recall) if questions else []
     for batch in split_batches(list(zip(questions, nearest, strict=True)), BATCH):
-        pairs = []
-        for question, ids in batch:
-            # The question's own document comes first.
-            candidate_ids = dict.fromkeys((question.document, *ids))
-            pairs += [(question, previous.by_id[name]) for name in candidate_ids]
+        # The question's own document comes first.
+        pairs = [
+            (question, previous.by_id[name])
+            for question, ids in batch
+            for name in dict.fromkeys((question.document, *ids))
+        ]
         texts = [(question.text, document.text) for question, document in pairs]
         scores = np.stack([reranker.score(texts) for reranker in rerankers], axis=1)
         for (question, document), row_scores in zip(pairs, scores, strict=True):

@@ -79,10 +79,12 @@ def locate_evidence(
             values = compare_with_label(label, sorted(spans))
             verdict = build_verdict(Check.LABELED_SPAN, not values["reason"], values=values)
             question = question.with_verdict(verdict)
-        reason = find_problem(list(spans), settings.max_share * len(text))
-        if reason:
+        if len(spans) != 1:
+            reason = DiscardReason.SEVERAL_PASSAGES if spans else DiscardReason.NO_EVIDENCE
             return question.discard(reason)
         ((span, quote),) = spans.items()
+        if span.end - span.start > settings.max_share * len(text):
+            return question.discard(DiscardReason.LONG_EVIDENCE)
         values = {"requested": question.position, "found": POSITIONS[find_third(span, len(text))]}
         if label and settings.keep_labels:
             span = label
@@ -118,17 +120,6 @@ def find_span(
         if error.fault == DiscardReason.QUOTE_NOT_FOUND and quote in text:
             raise QuoteError(DiscardReason.QUOTE_OF_OTHER_SENTENCE) from None
         raise
-
-
-def find_problem(spans: Sequence[Span], limit: float) -> DiscardReason | None:
-    """Return why spans are not usable as evidence; None for a single span of at most `limit`
-    characters.
-    """
-    if not spans:
-        return DiscardReason.NO_EVIDENCE
-    if len(spans) > 1:
-        return DiscardReason.SEVERAL_PASSAGES
-    return DiscardReason.LONG_EVIDENCE if spans[0].end - spans[0].start > limit else None
 
 
 def compare_with_label(label: Span, spans: Sequence[Span]) -> dict[str, Any]:

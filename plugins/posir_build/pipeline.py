@@ -257,7 +257,7 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
 
     Stages with a saved result and unchanged inputs are not run again.
     """
-    results = {}
+    results: dict[str, StageResult] = {}
     previous = StageResult(())
     fingerprint = ""
     for stage in STAGE_NAMES:

@@ -265,17 +265,16 @@ def build_margin_tables(
     it has rows.
     """
     if pools:
-        rows = map(_format_pool, pools)
         thirds = f"Published {' / '.join(POSITIONS)} %"
         headings = ("Margin", "Questions", "Kept %", *POSITIONS, "Published %", thirds)
         title = "Questions with at least this margin, and the third of their evidence"
         note = f"Published: {BUILT_IN}, table 6. Questions that a check discarded are included."
-        yield build_table(headings, rows, title=title, notes=[note])
+        yield build_table(headings, map(_format_pool, pools), title=title, notes=[note])
     if ranges:
-        rows = map(_format_range, ranges)
         headings = ("Margin", "Audited", *(f"{name} %" for name in AUDIT_NAMES), "Published %")
         note = f"Published: {BUILT_IN}, table 7, for its margin ranges."
-        yield build_table(headings, rows, title="Audit by margin", notes=[note])
+        title = "Audit by margin"
+        yield build_table(headings, map(_format_range, ranges), title=title, notes=[note])
 
 
 def _format_pool(pool: MarginPool) -> tuple[str, ...]:

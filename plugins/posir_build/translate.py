@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any, Literal, TypeAlias
@@ -167,14 +167,10 @@ class Translator:
     ) -> tuple[dict[str, TranslatedDocument], list[Discarded]]:
         """Translate documents; return usable translations by id, and the discarded documents."""
         translations, faults = self._translate_sentences(result.documents)
-        faults |= self._find_faults(
-            {
-                name: (result.by_id[name].text, row.document.text)
-                for name, row in translations.items()
-            }
-        )
+        texts = {name: row.document.text for name, row in translations.items()}
+        faults |= self._find_faults(result.documents, texts)
         usable = {name: row for name, row in translations.items() if name not in faults}
-        lengths = [self.count_tokens(row.document.text) for row in usable.values()]
+        lengths = [self.count_tokens(texts[name]) for name in usable]
         outliers = find_outliers(lengths, self.settings.lower, self.settings.upper)
         for name in compress(list(usable), outliers):
             faults[name] = DiscardReason.LENGTH_OUTLIER
@@ -240,18 +236,20 @@ class Translator:
             return DiscardReason.UNTRANSLATED
         return DiscardReason.OTHER_LANGUAGE if detect_other_language(text, self.target) else None
 
-    def _find_faults(self, pairs: Mapping[str, tuple[str, str]]) -> dict[str, str]:
-        """Return the faults of translations by id, given pairs of original and translation; the
-        judge decides on uncertain faults.
-        """
+    def _find_faults(
+        self, originals: Iterable[Document | Question], texts: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Return the faults of translations, all by id; the judge decides on uncertain faults."""
         faults = {
-            name: self._find_fault(text, original) for name, (original, text) in pairs.items()
+            row.id: self._find_fault(texts[row.id], row.text)
+            for row in originals
+            if row.id in texts
         }
         if self.judge is not None:
             suspects = [name for name, fault in faults.items() if fault in UNCERTAIN_FAULTS]
 
             def build(name: str) -> PromptValues:
-                return {"text": pairs[name][1][:JUDGED_CHARACTERS], **self._languages}
+                return {"text": texts[name][:JUDGED_CHARACTERS], **self._languages}
 
             title = f"Judge translations into {self.target}"
             replies = self.judge.ask(JUDGE_TRANSLATION, suspects, build, title)
@@ -263,7 +261,12 @@ class Translator:
     def _translate_questions(
         self, questions: Sequence[Question], documents: Mapping[str, TranslatedDocument]
     ) -> Outcomes:
-        eligible = [question for question in questions if question.document in documents]
+        eligible = []
+        for question in questions:
+            if question.document in documents:
+                eligible.append(question)
+            else:
+                yield question.discard(DiscardReason.DOCUMENT_DISCARDED)
 
         def build(question: Question) -> PromptValues:
             return {"question": question.text, **self._languages}
@@ -276,31 +279,24 @@ class Translator:
 
         title = f"Translate questions into {self.target}"
         replies = self.model.ask(TRANSLATE_QUESTION, eligible, build, title, check)
-        translations = {
-            question.id: (reply, remove_prefix(reply.answer.text, question.text))
-            for question, reply in zip(eligible, replies, strict=True)
+        rows = list(zip(eligible, replies, strict=True))
+        texts = {
+            question.id: remove_prefix(reply.answer.text, question.text)
+            for question, reply in rows
             if reply.answer
         }
-        faults = {row.id: reply.fault for row, reply in zip(eligible, replies, strict=True)}
-        faults |= self._find_faults(
-            {
-                row.id: (row.text, translations[row.id][1])
-                for row in eligible
-                if row.id in translations
-            }
-        )
-        for question in questions:
-            fault = faults.get(question.id, DiscardReason.DOCUMENT_DISCARDED)
+        faults = self._find_faults(eligible, texts)
+        for question, reply in rows:
+            fault = reply.fault or faults.get(question.id)
             if fault:
                 yield question.discard(fault)
                 continue
-            reply, text = translations[question.id]
             span = map_span(question.evidence, documents[question.document])
             values = {"original": question.text}
             verdict = QuestionVerdict(
                 Check.TRANSLATED, True, reply.model, values, prompt=reply.prompt
             )
-            yield replace(question, text=text, span=span).with_verdict(verdict)
+            yield replace(question, text=texts[question.id], span=span).with_verdict(verdict)
 
 
 def join_sentences(

@@ -68,7 +68,7 @@ class TranslationRating(ModelAnswer):
 RATE_TRANSLATION = load_prompt("rate_translation", TranslationRating)
 #: The four scales, in the paper's order.
 SCALES = ("fluency", "accuracy", "completeness", "style")
-RATINGS: tuple[Rating, ...] = get_args(Rating)
+RATINGS: tuple[int, ...] = get_args(Rating)
 #: Name that is hashed with the seed for the random order of documents and sheet rows.
 PURPOSE = "rate translations"
 #: Name of the mean over the four scales.

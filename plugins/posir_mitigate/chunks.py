@@ -261,11 +261,9 @@ class LateChunks(DividingMethod):
         """
         encoder = self.require_encoder(base)
         overlap = getattr(self, "overlap", None)
-        loaded_model = getattr(base, "model", None)
+        loaded_model: Any = getattr(base, "model", None)
         wrappers = (SentenceTransformerEncoderWrapper, InstructSentenceTransformerModel)
-        modules = (
-            list(loaded_model) if isinstance(base, wrappers) and loaded_model is not None else []
-        )
+        modules = list(loaded_model) if isinstance(base, wrappers) else []
         if [type(module).__name__ for module in modules[:2]] != ["Transformer", "Pooling"]:
             raise self.unsupported(
                 base,
