@@ -131,8 +131,14 @@ class Tools:
         # `datasets` would show a progress bar for every batch.
         disable_progress_bars()
         language = self.settings.language
-        models = [ModelReranker(row.reference, language, row.scale == "logit") for row in rows]
-        return [Reranker(model, self.log, self.start_engine) for model in models]
+        return [
+            Reranker(
+                ModelReranker(row.reference, language, row.scale == "logit"),
+                self.log,
+                self.start_engine,
+            )
+            for row in rows
+        ]
 
     def retriever(self, model: str, revision: str | None = None) -> CandidateRetriever:
         """Open an embedding model for nearest-neighbor search."""

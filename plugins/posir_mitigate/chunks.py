@@ -157,11 +157,9 @@ class Chunks(DividingMethod):
         if self.combination is Combination.MAX:
             model = MaximumSearch(encoder, chunker.vectorize)
         else:
-
-            def average(inner: ModelEncoder, texts: Sequence[str]) -> Vectors:
-                return chunker.vectorize(inner, texts).average()
-
-            model = DocumentEncoder(encoder, average)
+            model = DocumentEncoder(
+                encoder, lambda inner, texts: chunker.vectorize(inner, texts).average()
+            )
         model.read_part = chunker.find_read_part(encoder)
         return model
 

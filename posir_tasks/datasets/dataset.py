@@ -273,14 +273,15 @@ def _list_questions(subset: Subset) -> Iterator[dict[str, Any]]:
     sizes = data.documents["text"].str.len_chars()
     lengths = dict(zip(data.documents["id"], sizes, strict=True))
     for query, text, document, span in data.list_questions():
+        start, end = span or (None, None)
         yield {
             "subset": subset.name,
             "query_id": query,
             "query": text,
             "document_id": document,
             "characters": lengths[document],
-            "start": span.start if span else None,
-            "end": span.end if span else None,
+            "start": start,
+            "end": end,
             "position": span.middle / lengths[document] if span and lengths[document] else None,
         }
 
