@@ -21,7 +21,6 @@ from posir_build.records import (
     DiscardReason,
     Document,
     Question,
-    QuestionVerdict,
     StageResult,
     seeded_order,
     shuffle,
@@ -91,7 +90,7 @@ def balance_questions(
         if question.id in surplus:
             return question.discard(surplus[question.id])
         part = HELD_OUT if question.document in held_out else PUBLIC
-        return question.with_verdict(QuestionVerdict(Check.SPLIT, True, "posir", {"part": part}))
+        return question.conclude(Check.SPLIT, "posir", {"part": part})
 
     result = previous.advance(map(assign, previous.questions))
     if min_questions is None:

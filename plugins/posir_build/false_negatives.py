@@ -75,8 +75,11 @@ def remove_false_negatives(
         counts = {"suspects": len(candidates), "confirmed": len(negatives)}
     judges = ", ".join((retriever.name, *(reranker.name for reranker in rerankers)))
     values = {"recall": settings.recall}
-    verdict = QuestionVerdict(Check.FALSE_NEGATIVES, True, judges, values, settings.rule)
-    outcomes = [failures.get(row.id) or row.with_verdict(verdict) for row in previous.questions]
+    outcomes = [
+        failures.get(row.id)
+        or row.conclude(Check.FALSE_NEGATIVES, judges, values, rule=settings.rule)
+        for row in previous.questions
+    ]
     return StageResult(documents, (), (), (), counts).advance([*removed_documents, *outcomes])
 
 

@@ -73,11 +73,12 @@ def locate_evidence(
             return question.discard(reply.fault, reply.detail)
         text = previous.by_id[question.document].text
         spans = find_spans(question, reply.answer)
-        build_verdict = partial(QuestionVerdict, judge=reply.model, prompt=reply.prompt)
         label = question.span
         if label:
             values = compare_with_label(label, sorted(spans))
-            verdict = build_verdict(Check.LABELED_SPAN, not values["reason"], values=values)
+            verdict = QuestionVerdict(
+                Check.LABELED_SPAN, not values["reason"], reply.model, values, prompt=reply.prompt
+            )
             question = question.with_verdict(verdict)
         if len(spans) != 1:
             reason = DiscardReason.SEVERAL_PASSAGES if spans else DiscardReason.NO_EVIDENCE
@@ -89,7 +90,7 @@ def locate_evidence(
         if label and settings.keep_labels:
             span = label
         question = replace(question, span=span, quote=quote)
-        return question.with_verdict(build_verdict(Check.LOCATED, True, values=values))
+        return question.conclude(Check.LOCATED, reply.model, values, prompt=reply.prompt)
 
     replies = model.ask(LOCATE, previous.questions, build, "Locate", find_spans)
     result = previous.advance(map(check, previous.questions, replies))

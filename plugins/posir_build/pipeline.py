@@ -204,6 +204,7 @@ def _call_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
     settings = tools.settings
     language = settings.language
     seed = settings.seed
+    models = tools.models(stage)
     match stage:
         case "sample":
             items = open_source(settings).read_texts()
@@ -213,15 +214,14 @@ def _call_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
         case "ask":
             embedder = settings.ask.persona_embedder
             retriever = tools.retriever(embedder) if embedder else None
-            model = tools.models(stage)[0]
-            return ask.ask_questions(previous.documents, settings, model, retriever)
+            return ask.ask_questions(previous.documents, settings, models[0], retriever)
         case "locate":
-            model = tools.models(stage)[0]
-            return locate.locate_evidence(previous, settings.locate, model, language)
+            return locate.locate_evidence(previous, settings.locate, models[0], language)
         case "verify":
             rerankers = tools.rerankers(settings.verify.rerankers)
-            model = tools.models(stage)[0]
-            verifier = verify.Verifier(previous, settings.verify, language, model, rerankers, seed)
+            verifier = verify.Verifier(
+                previous, settings.verify, language, models[0], rerankers, seed
+            )
             return verifier.verify()
         case "false-negatives":
             search = settings.false_negatives
@@ -233,7 +233,7 @@ def _call_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
                 search,
                 tools.retriever(search.embedder, search.revision),
                 tools.rerankers(search.rerankers),
-                tools.models(stage),
+                models,
             )
         case _:
             min_questions = find_min_questions(settings.balance, previous.questions)

@@ -152,8 +152,17 @@ class Question:
         """Return a copy with one more verdict."""
         return replace(self, verdicts=(*self.verdicts, verdict))
 
-    def conclude(self, verdict: QuestionVerdict, reason: str = "") -> Question | Discarded:
-        """Add a verdict, and discard the question if there is a reason."""
+    def conclude(
+        self,
+        check: Check,
+        judge: str,
+        values: dict[str, Any],
+        reason: str = "",
+        rule: str = "",
+        prompt: str = "",
+    ) -> Question | Discarded:
+        """Add the verdict of a check, and discard the question if there is a reason."""
+        verdict = QuestionVerdict(check, not reason, judge, values, rule, prompt)
         question = self.with_verdict(verdict)
         return question.discard(reason) if reason else question
 

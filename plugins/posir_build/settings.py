@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.settings_file import Section
+from posir_tasks.base.untrusted import find_repeated
 from posir_tasks.data.posir import DOMAIN_NAME, DOMAIN_RULE
 from posir_tasks.language_models.settings import Count, LanguageModelSettings
 from posir_tasks.models.references import ModelReference
@@ -396,12 +397,12 @@ class BuildSettings(Section):
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
         languages = [self.language, *self.translate.languages]
-        for code in languages:
-            if languages.count(code) > 1:
-                raise ValueError(
-                    f"translate.languages: {code} is the language of the documents, or named "
-                    "twice; remove it"
-                )
+        repeated = find_repeated(languages)
+        if repeated:
+            raise ValueError(
+                f"translate.languages: {repeated} is the language of the documents, or named "
+                "twice; remove it"
+            )
         if self.held_out_folder.resolve() == self.output.resolve():
             raise ValueError(
                 f"balance.held_out_output: {self.output} is also the output; each part needs its "
@@ -439,8 +440,8 @@ class BuildSettings(Section):
             return (self.translate.judge,) if self.translate.judge else ()
         if stage == "false-negatives" and self.false_negatives.panel:
             return self.false_negatives.panel
-        section: AskingSection = getattr(self, stage, self.verify)
-        return (section.llm or self.llm,)
+        section = getattr(self, stage, self.verify)
+        return (getattr(section, "llm", None) or self.llm,)
 
     def list_llms(self) -> list[LanguageModelSettings]:
         """List the distinct language models that the build may call."""

@@ -28,7 +28,6 @@ from posir_build.records import (
     Outcomes,
     PromptValues,
     Question,
-    QuestionVerdict,
     StageResult,
 )
 from posir_build.settings import TranslateSettings
@@ -293,10 +292,8 @@ class Translator:
                 continue
             span = map_span(question.evidence, documents[question.document])
             values = {"original": question.text}
-            verdict = QuestionVerdict(
-                Check.TRANSLATED, True, reply.model, values, prompt=reply.prompt
-            )
-            yield replace(question, text=texts[question.id], span=span).with_verdict(verdict)
+            translation = replace(question, text=texts[question.id], span=span)
+            yield translation.conclude(Check.TRANSLATED, reply.model, values, prompt=reply.prompt)
 
 
 def join_sentences(

@@ -128,8 +128,8 @@ class Verifier:
                 # PosQ, appendix A.2; PosIR, section 2.3: every reranker scores the text with the
                 # evidence highest; ties fail.
                 passed = bool((rows[:, :1] > rows[:, 1:]).all())
-            verdict = QuestionVerdict(Check.RERANKERS, passed, judge, values, rule)
-            yield question.conclude(verdict, "" if passed else RERANK_REASONS[rule])
+            reason = "" if passed else RERANK_REASONS[rule]
+            yield question.conclude(Check.RERANKERS, judge, values, reason, rule)
 
     def _check_balance(self, questions: Sequence[Question]) -> Outcomes:
         """Sample the same number of questions from each third, the size of the smallest nonempty
@@ -141,9 +141,8 @@ class Verifier:
         smallest = min(map(len, by_third.values()))
         sample = {row.id for group in by_third.values() for row in group[:smallest]}
         for question in questions:
-            passed = question.id in sample
-            verdict = QuestionVerdict(Check.BALANCED, passed, "posir", {"per_third": smallest})
-            yield question.conclude(verdict, "" if passed else DiscardReason.FULL_CELL)
+            reason = "" if question.id in sample else DiscardReason.FULL_CELL
+            yield question.conclude(Check.BALANCED, "posir", {"per_third": smallest}, reason)
 
     def _check_by_relevance(self, questions: Sequence[Question]) -> Outcomes:
         """Let the language model grade each text from 0 to 4, and apply the rule of PosQ or PosIR.
@@ -159,8 +158,11 @@ class Verifier:
                 reason = DiscardReason.IRRELEVANT
             if not reason and grades[0] < max(grades[1:]) + self.settings.gap:
                 reason = DiscardReason.RELEVANT_WITHOUT
-            verdict = _judge(Check.RELEVANCE, replies[0], {"grades": grades}, reason, rule)
-            yield question.conclude(verdict, reason)
+            reply = replies[0]
+            values = {"grades": grades}
+            yield question.conclude(
+                Check.RELEVANCE, reply.model, values, reason, rule, reply.prompt
+            )
 
     def _check_without_span(self, questions: Sequence[Question]) -> Outcomes:
         """Fail questions that the language model can answer from the document without the span."""
@@ -168,8 +170,10 @@ class Verifier:
         for question, (reply,) in self._ask(ANSWERABLE, questions, "span", title, views=[1]):
             answer = reply.answer and reply.answer.answer
             reason = DiscardReason.ANSWERED_WITHOUT if answer == "yes" else reply.fault
-            verdict = _judge(Check.LEAVE_SPAN_OUT, reply, {"answerable": answer}, reason)
-            yield question.conclude(verdict, reason)
+            values = {"answerable": answer}
+            yield question.conclude(
+                Check.LEAVE_SPAN_OUT, reply.model, values, reason, prompt=reply.prompt
+            )
 
     def _audit(self, result: StageResult) -> StageResult:
         """Ask separately for each third whether it contains the answer (Built-in or Learned,
@@ -189,7 +193,10 @@ class Verifier:
         audited_questions = {}
         for question, views in self._ask(ANSWERABLE, sample, "segments", "Audit"):
             answers = [reply.answer and reply.answer.answer == "yes" for reply in views]
-            verdict = _judge(Check.AUDIT, views[0], {"answerable": answers})
+            values = {"answerable": answers}
+            verdict = QuestionVerdict(
+                Check.AUDIT, True, views[0].model, values, prompt=views[0].prompt
+            )
             audited_questions[question.id] = question.with_verdict(verdict)
         discarded = [
             replace(item, question=audited_questions.get(item.item, item.question))
@@ -217,12 +224,6 @@ class Verifier:
 
         replies = self.model.ask(prompt, list(product(questions, views)), build, description)
         return zip(questions, split_batches(replies, len(views)), strict=True)
-
-
-def _judge(
-    check: Check, reply: Reply[Any], values: dict[str, Any], reason: str = "", rule: str = ""
-) -> QuestionVerdict:
-    return QuestionVerdict(check, not reason, reply.model, values, rule, reply.prompt)
 
 
 @dataclass(frozen=True)

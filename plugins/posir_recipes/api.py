@@ -130,21 +130,15 @@ def list_settings_files(paper: str) -> list[Path]:
     return sorted(file for file in folder.iterdir() if file.is_file() and file.name != RECIPE_FILE)
 
 
-def _list_exports(recipe: Recipe) -> list[str]:
-    """Write the shell variables as exports, with the trial values as comments."""
-    lines = []
-    for name, variable in recipe.variables.items():
-        trial = f'  # on a CPU: "{variable.scaled}"' if variable.scaled != variable.default else ""
-        lines.append(f'export {name}="{variable.default}"{trial}')
-    return lines
-
-
 def _to_text(paper: str, recipe: Recipe) -> str:
     """Write a recipe as shell lines with notes as comments."""
     lines = [f"# {recipe.title} ({recipe.reference})", "#"]
     introduction = wrap(f"{recipe.summary} {recipe.introduction}", WIDTH, break_on_hyphens=False)
     lines += [f"# {line}" for line in introduction]
-    lines += ["", *_list_exports(recipe)]
+    lines.append("")
+    for name, variable in recipe.variables.items():
+        trial = f'  # on a CPU: "{variable.scaled}"' if variable.scaled != variable.default else ""
+        lines.append(f'export {name}="{variable.default}"{trial}')
     differences = []
     if paper in PAPERS and any(item.commands for item in recipe.items):
         differences = list_differences([(paper, row.model) for row in list_protocols(paper)])
