@@ -27,7 +27,7 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.data.data import PositionData
 from posir_tasks.data.posir import Target, write_domain
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
-from posir_tasks.display.tables import Table, build_table, format_csv, to_json
+from posir_tasks.display.tables import Table, build_numeric_table, format_csv, to_json
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import compute_wilson_interval
 
@@ -294,4 +294,4 @@ def build_agreement_table(agreement: Sequence[Mapping[str, Any]]) -> Table:
         "length and position."
     )
     headings = ("Judgment", "Yes", "Judged", "Yes %")
-    return build_table(headings, rows, title="Human check", notes=[note])
+    return build_numeric_table(headings, rows, title="Human check", notes=[note])

@@ -14,7 +14,7 @@ from posir_build.settings import STAGE_NAMES, BuildSettings, VerifySettings
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import format_count, format_number
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.tables import build_table
+from posir_tasks.display.tables import build_numeric_table
 from posir_tasks.language_models.call_log import Usage
 from posir_tasks.language_models.chat_client import PromptTemplate
 from posir_tasks.language_models.settings import LanguageModelSettings, compute_cost, format_cost
@@ -233,7 +233,7 @@ def describe_plan(
     return Result(
         title="Plan of a build",
         rows=estimates,
-        tables=[build_table(headings, rows).without_empty_columns()],
+        tables=[build_numeric_table(headings, rows).without_empty_columns()],
         sentences=[sentence],
         notes=[*notes, assumptions],
     )

@@ -21,7 +21,7 @@ from posir_build.records import (
 from posir_build.verify import RERANK_REASONS, MarginPool, MarginRange
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import MISSING, format_count, format_percent
-from posir_tasks.display.tables import Table, build_table
+from posir_tasks.display.tables import Table, build_numeric_table
 from posir_tasks.values.evidence import POSITIONS
 from posir_tasks.values.means import estimate_mean
 
@@ -249,12 +249,12 @@ def build_stage_tables(rows: Sequence[StageRow], notes: Sequence[str]) -> list[T
     headings = ("Stage", "In", "Kept", "Kept %", "Published %")
     title = "What each stage kept"
     if not reasons:
-        return [build_table(headings, stage_rows, title=title, notes=notes)]
+        return [build_numeric_table(headings, stage_rows, title=title, notes=notes)]
     reason_headings = ("Stage", "Reason", "Number")
     reason_title = "Reasons for discarding"
     return [
-        build_table(reason_headings, reasons, keys=2, title=reason_title, notes=notes),
-        build_table(headings, stage_rows, title=title),
+        build_numeric_table(reason_headings, reasons, keys=2, title=reason_title, notes=notes),
+        build_numeric_table(headings, stage_rows, title=title),
     ]
 
 
@@ -269,12 +269,12 @@ def build_margin_tables(
         headings = ("Margin", "Questions", "Kept %", *POSITIONS, "Published %", thirds)
         title = "Questions with at least this margin, and the third of their evidence"
         note = f"Published: {BUILT_IN}, table 6. Questions that a check discarded are included."
-        yield build_table(headings, map(_format_pool, pools), title=title, notes=[note])
+        yield build_numeric_table(headings, map(_format_pool, pools), title=title, notes=[note])
     if ranges:
         headings = ("Margin", "Audited", *(f"{name} %" for name in AUDIT_NAMES), "Published %")
         note = f"Published: {BUILT_IN}, table 7, for its margin ranges."
         title = "Audit by margin"
-        yield build_table(headings, map(_format_range, ranges), title=title, notes=[note])
+        yield build_numeric_table(headings, map(_format_range, ranges), title=title, notes=[note])
 
 
 def _format_pool(pool: MarginPool) -> tuple[str, ...]:

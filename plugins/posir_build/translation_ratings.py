@@ -42,7 +42,7 @@ from posir_tasks.display.numbers import (
     format_number,
     format_percent,
 )
-from posir_tasks.display.tables import Table, build_table
+from posir_tasks.display.tables import Table, build_numeric_table
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import ModelAnswer, load_prompt
 from posir_tasks.language_models.settings import Count, LanguageModelSettings
@@ -440,7 +440,7 @@ def build_rating_tables(
     scales = map(str.capitalize, (*SCALES, OVERALL))
     headings = ("Rater", "System", "Language", "Rated", *scales)
     title = "Ratings of translations"
-    tables = [build_table(headings, means, keys=3, title=title, notes=[note, *notes])]
+    tables = [build_numeric_table(headings, means, keys=3, title=title, notes=[note, *notes])]
     if agreement:
         tables.append(_build_agreement_table(agreement))
     return tables
@@ -461,7 +461,7 @@ def _build_agreement_table(agreement: Sequence[ScaleAgreement]) -> Table:
         )
         for row in agreement
     ]
-    return build_table(headings, rows, keys=3, title="Agreement between judge and people")
+    return build_numeric_table(headings, rows, keys=3, title="Agreement between judge and people")
 
 
 format_rating: Format = partial(format_number, spec=".2f")

@@ -27,7 +27,7 @@ from posir_tasks.display.tables import (
     DisplaySection,
     Table,
     build_columns,
-    build_table,
+    build_numeric_table,
     to_markdown,
 )
 from posir_tasks.models.protocols import PAPERS, list_differences, list_protocols
@@ -316,5 +316,5 @@ def _tabulate_recipes(papers: Sequence[str]) -> Result:
         fields = recipe.model_dump(include={"title", "reference", "summary"})
         records.append({"name": paper, **fields})
         rows.append((paper, recipe.title, recipe.reference, str(len(recipe.items))))
-    table = build_table(("Recipe", "Paper", "Reference", "Items"), rows, keys=3)
+    table = build_numeric_table(("Recipe", "Paper", "Reference", "Items"), rows, keys=3)
     return Result(title="Recipes", tables=[table], rows=records)

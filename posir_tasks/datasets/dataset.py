@@ -25,7 +25,7 @@ from posir_tasks.data.formats.passages import (
 )
 from posir_tasks.display.numbers import format_count
 from posir_tasks.display.presentation import Deferred, Result
-from posir_tasks.display.tables import Table, build_table
+from posir_tasks.display.tables import Table, build_numeric_table
 from posir_tasks.tasks.catalog import mention_task
 from posir_tasks.text.languages import UNKNOWN
 from posir_tasks.values.schemes import PositionScheme
@@ -189,7 +189,7 @@ class Dataset(Result):
         if skipped:
             notes.append(skipped)
         unit = "Questions" if self.has_questions else "Texts"
-        yield build_table(("Subset", unit), rows, notes=notes)
+        yield build_numeric_table(("Subset", unit), rows, notes=notes)
 
     def find_languages(self) -> dict[str, list[str]]:
         """Return the language codes of queries and corpus by subset name, as in task metadata.

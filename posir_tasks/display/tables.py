@@ -258,7 +258,7 @@ def build_columns(
     )
 
 
-def build_table(
+def build_numeric_table(
     headings: Sequence[str],
     rows: Iterable[tuple[str, ...]],
     *,
