@@ -222,7 +222,7 @@ def ask_questions(
     prompt = PROMPTS[settings.ask.method][-1]
     replies = model.ask(prompt, requests, lambda request: request.values | common, "Ask")
     result = StageResult(tuple(documents), (), tuple(discarded))
-    result = result.advance(_check_questions(zip(requests, replies, strict=True), settings))
+    result = result.advance(_check_questions(replies, settings))
     result = result.advance(drop_repeated(result.questions, settings.ask.similar))
     if settings.ask.method == "chunk":
         result = replace(result, notes=(_describe_labels(result.questions),))
@@ -230,10 +230,10 @@ def ask_questions(
 
 
 def _check_questions(
-    rows: Iterable[tuple[QuestionRequest, Reply[Any]]], settings: BuildSettings
+    replies: Iterable[tuple[QuestionRequest, Reply[Any]]], settings: BuildSettings
 ) -> Outcomes:
     """Yield the questions in the replies to requests; discard faulty ones."""
-    for request, reply in rows:
+    for request, reply in replies:
         document = request.document
         if reply.answer is None:
             yield Discarded(reply.fault, document.id, reply.detail)
@@ -366,8 +366,7 @@ def _request_chunks(
         return {"document": document.text, "language": find_english_name(settings.language)}
 
     requests = []
-    summaries = model.ask(SUMMARIZE, documents, build, "Summarize")
-    for document, reply in zip(documents, summaries, strict=True):
+    for document, reply in model.ask(SUMMARIZE, documents, build, "Summarize"):
         if reply.answer is None:
             discarded.append(Discarded(reply.fault, document.id, reply.detail))
             continue
@@ -402,8 +401,8 @@ def _request_segments(
             raise UnusableAnswerError(DiscardReason.NO_SUCH_PERSONA)
 
     requests = []
-    choices = model.ask(CHOOSE_PERSONA, documents, build, "Choose personas", check)
-    for document, reply in zip(documents, choices, strict=True):
+    replies = model.ask(CHOOSE_PERSONA, documents, build, "Choose personas", check)
+    for document, reply in replies:
         choice = reply.answer
         if choice is None:
             discarded.append(Discarded(reply.fault, document.id, reply.detail))

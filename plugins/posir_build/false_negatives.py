@@ -127,7 +127,9 @@ def _confirm(
         judge.ask(RELEVANCE, candidates, build, f"Confirm by {judge.name}") for judge in panel
     ]
     negatives = []
-    for candidate, *panel_replies in zip(candidates, *replies, strict=True):
+    for rows in zip(*replies, strict=True):
+        candidate = rows[0][0]
+        panel_replies = [reply for _, reply in rows]
         grades = [reply.answer.relevance if reply.answer else -1 for reply in panel_replies]
         if not has_votes(grades, settings.level, settings.votes):
             continue

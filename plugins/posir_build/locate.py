@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
+from itertools import starmap
 from typing import Any
 
 from posir_build.quotes import QuoteError, find_quote
@@ -68,7 +69,7 @@ def locate_evidence(
             for citation in answer.evidence
         }
 
-    def check(question: Question, reply: Reply[Citations]) -> Question | Discarded:
+    def conclude(question: Question, reply: Reply[Citations]) -> Question | Discarded:
         if reply.answer is None:
             return question.discard(reply.fault, reply.detail)
         text = previous.by_id[question.document].text
@@ -93,7 +94,7 @@ def locate_evidence(
         return question.conclude(Check.LOCATED, reply.model, values, prompt=reply.prompt)
 
     replies = model.ask(LOCATE, previous.questions, build, "Locate", find_spans)
-    result = previous.advance(map(check, previous.questions, replies))
+    result = previous.advance(starmap(conclude, replies))
     if not any(question.span for question in previous.questions):
         return result
     moved_count = sum(row.position != row.verdicts[-1].values["found"] for row in result.questions)

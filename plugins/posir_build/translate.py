@@ -207,7 +207,7 @@ class Translator:
         replies = self.model.ask(TRANSLATE_SENTENCES, blocks, build, title, check)
         texts = defaultdict(list)
         faults: dict[str, str] = {}
-        for (document, spans), reply in zip(blocks, replies, strict=True):
+        for (document, spans), reply in replies:
             if reply.answer is None:
                 faults.setdefault(document.id, reply.fault)
                 continue
@@ -251,8 +251,7 @@ class Translator:
                 return {"text": texts[name][:JUDGED_CHARACTERS], **self._languages}
 
             title = f"Judge translations into {self.target}"
-            replies = self.judge.ask(JUDGE_TRANSLATION, suspects, build, title)
-            for name, reply in zip(suspects, replies, strict=True):
+            for name, reply in self.judge.ask(JUDGE_TRANSLATION, suspects, build, title):
                 if reply.answer:
                     faults[name] = VERDICT_FAULTS[reply.answer.verdict]
         return {name: fault for name, fault in faults.items() if fault}
@@ -278,14 +277,13 @@ class Translator:
 
         title = f"Translate questions into {self.target}"
         replies = self.model.ask(TRANSLATE_QUESTION, eligible, build, title, check)
-        rows = list(zip(eligible, replies, strict=True))
         texts = {
             question.id: remove_prefix(reply.answer.text, question.text)
-            for question, reply in rows
+            for question, reply in replies
             if reply.answer
         }
         faults = self._find_faults(eligible, texts)
-        for question, reply in rows:
+        for question, reply in replies:
             fault = reply.fault or faults.get(question.id)
             if fault:
                 yield question.discard(fault)

@@ -242,10 +242,10 @@ def ask_judge(
     replies = model.ask(RATE_TRANSLATION, translations, build, "Rate translations")
     rated_rows = [
         (translation, reply.answer.model_dump(include=set(SCALES)))
-        for translation, reply in zip(translations, replies, strict=True)
+        for translation, reply in replies
         if reply.answer
     ]
-    faults = Counter(reply.fault for reply in replies if reply.fault)
+    faults = Counter(reply.fault for _, reply in replies if reply.fault)
     if not rated_rows:
         raise PosirError(f"{model.name}: rated no translation: {'; '.join(faults)}.")
     return rated_rows, dict(faults.most_common())

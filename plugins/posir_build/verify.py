@@ -186,6 +186,7 @@ class Verifier:
         for question in result.checked_questions():
             groups[find_range(question, self.settings.margins)].append(question)
         if None in groups:
+            # Without margins, only kept questions are audited.
             groups[None] = list(result.questions)
         sample: list[Question] = []
         for group in groups.values():
@@ -222,7 +223,8 @@ class Verifier:
             question, view = pair
             return {"question": question.text, "text": self._build_views(rule, question)[view]}
 
-        replies = self.model.ask(prompt, list(product(questions, views)), build, description)
+        rows = self.model.ask(prompt, list(product(questions, views)), build, description)
+        replies = [reply for _, reply in rows]
         return zip(questions, split_batches(replies, len(views)), strict=True)
 
 
