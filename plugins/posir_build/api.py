@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from operator import attrgetter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,8 +29,8 @@ from posir_build.pipeline import (
 )
 from posir_build.records import LOG_FILE, StageResult
 from posir_build.sample import check_source
-from posir_build.settings import STAGE_NAMES, BuildSettings, PromptSet
-from posir_build.verify import MarginPool, MarginRange, audit_ranges, count_pools
+from posir_build.settings import STAGE_NAMES, BuildSettings, PromptSet, StageName
+from posir_build.verify import audit_ranges, count_pools
 from posir_run.api import EngineName, choose_engine
 from posir_run.worker import Settings
 from posir_tasks.base.errors import PosirError
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 def build(
     config: str | Path | None = None,
     *,
-    stage: str | None = None,
+    stage: StageName | None = None,
     plan: bool = False,
     prompts: PromptSet | None = None,
     engine: EngineName = "local",
@@ -72,8 +71,7 @@ def build(
     Args:
         config: YAML file with settings; settings given by name override it, field by field within
             sections.
-        stage: Last stage to run: `sample`, `ask`, `locate`, `verify`, `false-negatives` or
-            `balance`.
+        stage: Last stage to run.
         plan: Estimate calls, tokens and cost without sending anything to a language model.
         prompts: Prompt set: `posir` (the default), or `posq` with the inputs, outputs and relevance
             scale of PosQ, for `ask.method: chunk`.
@@ -109,8 +107,6 @@ def build(
         BuildSettings, Path(config) if config else None, settings, options
     )
     start_engine = choose_engine(engine, address, Settings({"batch_size": 32}))
-    if stage is not None and stage not in STAGE_NAMES:
-        raise PosirError(f"--stage {stage}: no such stage. Stages: {', '.join(STAGE_NAMES)}.")
     check_build(build_settings, complete=stage is None and not plan)
     with lock(build_settings.work_folder):
         if plan:
@@ -253,12 +249,12 @@ def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
         _check_output(settings, output)
     find_min_questions(settings.balance)
     search = settings.false_negatives
-    models = {row.reference for row in (*settings.verify.rerankers, *search.rerankers)}
+    models = [row.reference for row in (*settings.verify.rerankers, *search.rerankers)]
     if search.embedder:
-        models.add(ModelReference(search.embedder, search.revision))
+        models.append(ModelReference(search.embedder, search.revision))
     if settings.ask.persona_embedder:
-        models.add(ModelReference(settings.ask.persona_embedder))
-    for model in sorted(models, key=attrgetter("name")):
+        models.append(ModelReference(settings.ask.persona_embedder))
+    for model in models:
         find_model(model)
 
 
@@ -303,15 +299,11 @@ def _build_report(
 ) -> BuildReport:
     rows = [*stage_report.build_stage_rows(results), *translations]
     notes = [f"{name}: {note}" for name, result in results.items() for note in result.notes]
-    pools: Sequence[MarginPool] = ()
-    ranges: Sequence[MarginRange] = ()
-    result = results.get("verify")
-    if result:
-        notes += stage_report.describe_lost_documents(result)
-        pools = count_pools(result, tools.settings.verify.margins)
-        ranges = audit_ranges(result, tools.settings.verify.margins)
+    verified = results.get("verify", StageResult(()))
+    notes += stage_report.describe_lost_documents(verified)
     notes += describe_usage(tools)
-    first_table, *other_tables = stage_report.build_stage_tables(rows)
+    pools = count_pools(verified, tools.settings.verify.margins)
+    ranges = audit_ranges(verified, tools.settings.verify.margins)
     return BuildReport(
         title=f"Build of {tools.settings.domain}",
         rows=rows,
@@ -319,8 +311,7 @@ def _build_report(
         folder=tools.settings.work_folder,
         tables=[
             *stage_report.build_margin_tables(pools, ranges),
-            replace(first_table, notes=tuple(notes)),
-            *other_tables,
+            *stage_report.build_stage_tables(rows, notes),
         ],
         values={
             "stages": [row.to_record() for row in rows],

@@ -11,7 +11,8 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from importlib.resources import files
 from itertools import pairwise
 from operator import attrgetter
@@ -28,10 +29,10 @@ from posir_build.records import (
     Discarded,
     DiscardReason,
     Document,
+    Outcomes,
     PromptValues,
     Question,
     StageResult,
-    index_by_id,
     question_id,
     seeded_order,
     shuffle,
@@ -68,11 +69,11 @@ FORBIDDEN_PATTERNS = {
 
 def find_fault(question: Question, document: Document, language: str) -> Discarded | None:
     """Return the question's first fault, or None."""
-    text = question.text.strip()
+    text = question.text
     original = document.text.lower()
     if not text:
         return question.discard(DiscardReason.BLANK_QUESTION)
-    if not question.answer.strip():
+    if not question.answer:
         return question.discard(DiscardReason.BLANK_ANSWER)
     if len(text) > MAX_QUESTION_CHARACTERS:
         return question.discard(DiscardReason.LONG_QUESTION, f"{len(text):,} characters")
@@ -86,17 +87,13 @@ def find_fault(question: Question, document: Document, language: str) -> Discard
     return question.discard(DiscardReason.OTHER_LANGUAGE, other) if other else None
 
 
-def drop_repeated(
-    questions: Iterable[Question], similar: float
-) -> tuple[list[Question], list[Discarded]]:
-    """Separate distinct questions from repetitions of earlier questions.
+def drop_repeated(questions: Iterable[Question], similar: float) -> Outcomes:
+    """Discard repetitions of earlier questions.
 
     Within a document, a question is a repetition if its text similarity to an earlier question is
     at least `similar`, in [0, 1]. Across documents, only identical texts are repetitions: if two
     documents answer the same question, each is a false negative for the other document's question.
     """
-    distinct = []
-    discarded = []
     first_ids: dict[str, str] = {}
     texts_by_document: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for question in questions:
@@ -110,12 +107,11 @@ def drop_repeated(
                 original = name
                 break
         if original is not None:
-            discarded.append(question.discard(DiscardReason.REPEATED, original))
+            yield question.discard(DiscardReason.REPEATED, original)
             continue
         first_ids[text] = question.id
         earlier_texts[question.id] = text
-        distinct.append(question)
-    return distinct, discarded
+        yield question
 
 
 class AskedQuestion(ModelAnswer):
@@ -158,6 +154,11 @@ class PersonaQuery(ModelAnswer):
     query: str
     answer: str
     reasoning: str
+
+    @property
+    def questions(self) -> list[AskedQuestion]:
+        """The query as the only question."""
+        return [AskedQuestion(question=self.query, answer=self.answer, type="query")]
 
 
 ASK_POSITIONAL = load_prompt("ask_positional", AskedQuestions)
@@ -220,31 +221,43 @@ def ask_questions(
     }
     prompt = PROMPTS[settings.ask.method][-1]
     replies = model.ask(prompt, requests, lambda request: request.values | common, "Ask")
-    accepted_questions = []
-    question_count = 0
-    for request, reply in zip(requests, replies, strict=True):
+    result = StageResult(tuple(documents), (), tuple(discarded))
+    result = result.advance(_check_questions(replies, settings))
+    result = result.advance(drop_repeated(result.questions, settings.ask.similar))
+    if settings.ask.method == "chunk":
+        result = replace(result, notes=(_describe_labels(result.questions),))
+    return result
+
+
+def _check_questions(
+    replies: Iterable[tuple[QuestionRequest, Reply[Any]]], settings: BuildSettings
+) -> Outcomes:
+    """Yield the questions in the replies to requests; discard faulty ones."""
+    for request, reply in replies:
+        document = request.document
         if reply.answer is None:
-            discarded.append(Discarded(reply.fault, request.document.id, reply.detail))
+            yield Discarded(reply.fault, document.id, reply.detail)
             continue
         accepted_ids: set[str] = set()
-        questions = _list_questions(request, reply)
-        question_count += len(questions)
-        for question in questions:
-            fault = find_fault(question, request.document, settings.language)
+        for row in reply.answer.questions:
+            text = " ".join(row.question.split())
+            question = Question(
+                id=question_id(document.id, text),
+                document=document.id,
+                text=text,
+                answer=row.answer.strip(),
+                position=request.position,
+                model=reply.model,
+                prompt=reply.prompt,
+                details={"type": row.type, **request.details},
+            )
+            fault = find_fault(question, document, settings.language)
             ids = accepted_ids | {question.id}
             if not fault and settings.prompts == "posir" and len(ids) > settings.ask.questions:
                 fault = question.discard(DiscardReason.EXTRA_QUESTION)
-            if fault:
-                discarded.append(fault)
-            else:
+            if not fault:
                 accepted_ids = ids
-                accepted_questions.append(question)
-    distinct, repetitions = drop_repeated(accepted_questions, settings.ask.similar)
-    counts = {"questions": question_count}
-    notes = [_describe_labels(distinct)] if settings.ask.method == "chunk" else []
-    return StageResult(
-        tuple(documents), tuple(distinct), (*discarded, *repetitions), tuple(notes), counts
-    )
+            yield fault or question
 
 
 def _describe_labels(questions: Iterable[Question]) -> str:
@@ -262,83 +275,51 @@ def _describe_labels(questions: Iterable[Question]) -> str:
     return f"questions by the third of their chunk: {lists[0]}; with two labels: {lists[1]}"
 
 
-def _list_questions(request: QuestionRequest, reply: Reply[Any]) -> list[Question]:
-    """Convert a reply to questions without checking them."""
-    answer: Any = reply.answer
-    if isinstance(answer, PersonaQuery):
-        rows = [AskedQuestion(question=answer.query, answer=answer.answer, type="query")]
-    else:
-        rows = answer.questions
-    questions = []
-    for row in rows:
-        text = " ".join(row.question.split())
-        questions.append(
-            Question(
-                id=question_id(request.document.id, text),
-                document=request.document.id,
-                text=text,
-                answer=row.answer.strip(),
-                position=request.position,
-                model=reply.model,
-                prompt=reply.prompt,
-                details={"type": row.type, **request.details},
-            )
-        )
-    return questions
-
-
 def take_questions(documents: Sequence[Document], settings: BuildSettings) -> StageResult:
     """Take the questions and spans that come with the documents; raise DataError if there are
     none.
     """
-    documents_by_id = index_by_id(documents)
+    result = StageResult(tuple(documents))
     questions = []
     for subset in open_source(settings).with_questions("`ask.method: given`").subsets:
         data = subset.read()
         texts = list_texts(data.corpus)
         for query, text, name, span in data.list_questions():
-            document = documents_by_id.get(name)
+            document = result.by_id.get(name)
             # Documents in different languages may share ids.
-            if span is None or document is None or document.text != texts[name]:
-                continue
-            third = POSITIONS[find_third(span, len(document.text))]
-            answer = span.of(document.text)
-            questions.append(Question(query, name, text, answer, third, GIVEN, GIVEN, span=span))
-    candidates = [documents_by_id[name] for name in {question.document for question in questions}]
-    sample = index_by_id(sample_sources(candidates, settings.ask.documents, settings.seed))
-    selection = tuple(question for question in questions if question.document in sample)
-    repetitions = count_repeated_evidence(selection, documents_by_id, settings.language)
-    counts = {"questions": len(selection), "repeated": repetitions}
+            if span and document and document.text == texts[name]:
+                third = POSITIONS[find_third(span, len(document.text))]
+                answer = span.of(document.text)
+                question = Question(query, name, text, answer, third, GIVEN, GIVEN, span=span)
+                questions.append(question)
+    candidates = [result.by_id[name] for name in {question.document for question in questions}]
+    sample = sample_sources(candidates, settings.ask.documents, settings.seed)
+    ids = {document.id for document in sample}
+    result = result.advance(question for question in questions if question.document in ids)
+    repetitions = count_repeated_evidence(result, settings.language)
+    if not repetitions:
+        return result
     note = (
         f"evidence sentences that occur in several documents: {repetitions:,} of "
-        f"{len(selection):,} questions; only the labeled document counts as relevant (RARE, arXiv "
-        "2604.19047)"
+        f"{len(result.questions):,} questions; only the labeled document counts as relevant (RARE, "
+        "arXiv 2604.19047)"
     )
-    return StageResult(tuple(documents), selection, (), (note,) * bool(repetitions), counts)
+    return replace(result, notes=(note,))
 
 
-def count_repeated_evidence(
-    questions: Sequence[Question], documents: Mapping[str, Document], language: str
-) -> int:
+def count_repeated_evidence(result: StageResult, language: str) -> int:
     """Count questions whose evidence sentences also occur in another document, ignoring case and
     white space.
     """
-    names = {question.document for question in questions}
-    sentences = {name: find_sentences(documents[name].text, language) for name in names}
+    split = cache(partial(find_sentences, language=language))
     passages = []
-    for question in questions:
-        start, end = question.span or Span(0, 0)
-        overlapping = [
-            sentence
-            for sentence in sentences[question.document]
-            if sentence.start < end and start < sentence.end
-        ]
-        if overlapping:
-            start = overlapping[0].start
-            end = overlapping[-1].end
-        passages.append(documents[question.document].text[start:end])
+    for question in result.questions:
+        text = result.by_id[question.document].text
+        evidence = question.evidence
+        overlapping = [row for row in split(text) if row.overlaps(evidence)] or [evidence]
+        passages.append(text[overlapping[0].start : overlapping[-1].end])
     folded_passages = _fold(passages)
-    occurrences = _fold(document.text for document in documents.values()).str.extract_many(
+    occurrences = _fold(document.text for document in result.documents).str.extract_many(
         [*folded_passages.unique(), "\0"], overlapping=True
     )
     counts = Counter(occurrences.list.unique().explode())
@@ -385,8 +366,7 @@ def _request_chunks(
         return {"document": document.text, "language": find_english_name(settings.language)}
 
     requests = []
-    summaries = model.ask(SUMMARIZE, documents, build, "Summarize")
-    for document, reply in zip(documents, summaries, strict=True):
+    for document, reply in model.ask(SUMMARIZE, documents, build, "Summarize"):
         if reply.answer is None:
             discarded.append(Discarded(reply.fault, document.id, reply.detail))
             continue
@@ -402,36 +382,34 @@ def _request_chunks(
 
 def _request_segments(
     documents: Sequence[Document],
-    offers: Sequence[list[str]],
+    offers: Mapping[str, list[str]],
     settings: BuildSettings,
     model: LanguageModel,
     discarded: list[Discarded],
 ) -> list[QuestionRequest]:
-    """Let the model choose one of the offered personas per document, then request one query per
-    segment (Built-in or Learned). Documents without a persona are discarded.
+    """Let the model choose one of the personas offered for a document id, then request one query
+    per segment (Built-in or Learned). Documents without a persona are discarded.
     """
-    offer_rows = list(zip(documents, offers, strict=True))
 
-    def build(row: tuple[Document, list[str]]) -> PromptValues:
-        document, personas = row
-        lines = [f"{number}. {persona}" for number, persona in enumerate(personas, 1)]
+    def build(document: Document) -> PromptValues:
+        personas = enumerate(offers[document.id], 1)
+        lines = [f"{number}. {persona}" for number, persona in personas]
         return {"document": document.text, "personas": "\n".join(lines)}
 
-    def check(row: tuple[Document, list[str]], choice: PersonaChoice) -> None:
-        if not 1 <= choice.persona <= len(row[1]):
+    def check(document: Document, choice: PersonaChoice) -> None:
+        if not 1 <= choice.persona <= len(offers[document.id]):
             raise UnusableAnswerError(DiscardReason.NO_SUCH_PERSONA)
 
     requests = []
-    choices = model.ask(CHOOSE_PERSONA, offer_rows, build, "Choose personas", check)
-    for (document, personas), reply in zip(offer_rows, choices, strict=True):
+    replies = model.ask(CHOOSE_PERSONA, documents, build, "Choose personas", check)
+    for document, reply in replies:
         choice = reply.answer
         if choice is None:
             discarded.append(Discarded(reply.fault, document.id, reply.detail))
             continue
-        persona = personas[choice.persona - 1]
+        persona = offers[document.id][choice.persona - 1]
         details = choice.model_dump(include={"difficulty", "query_length"}) | {"persona": persona}
-        sentences = find_sentences(document.text, settings.language)
-        segments = split_thirds(document.text, sentences)
+        segments = split_thirds(document.text, find_sentences(document.text, settings.language))
         for position, segment in zip(POSITIONS, segments, strict=True):
             values = {
                 "document": document.text,
@@ -499,17 +477,19 @@ def _split(text: str, span: Span, words: int, separators: Sequence[str]) -> list
 
 def offer_personas(
     documents: Sequence[Document], settings: BuildSettings, retriever: CandidateRetriever | None
-) -> list[list[str]]:
-    """Select personas for each document: the nearest by embedding (Built-in or Learned, section
-    3.1.2), or a random sample.
+) -> dict[str, list[str]]:
+    """Select personas for each document, by id: the nearest by embedding (Built-in or Learned,
+    section 3.1.2), or a random sample.
     """
     personas = load_personas(settings.ask.personas)
     number = min(settings.ask.personas_offered, len(personas))
     if retriever is None:
-        return [_seed(settings, "personas", row).sample(personas, number) for row in documents]
-    rows = [Document(str(row), persona, 0, "") for row, persona in enumerate(personas)]
+        return {
+            row.id: _seed(settings, "personas", row).sample(personas, number) for row in documents
+        }
+    rows = [Document(persona, persona, 0, "") for persona in personas]
     nearest = retriever.find(rows, documents, number)
-    return [[personas[int(row)] for row in ids] for ids in nearest]
+    return {row.id: names for row, names in zip(documents, nearest, strict=True)}
 
 
 def _seed(settings: BuildSettings, purpose: str, document: Document) -> random.Random:

@@ -10,25 +10,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 
 from posir_build.records import (
     Check,
+    Discarded,
     DiscardReason,
     Document,
     Question,
-    QuestionVerdict,
     StageResult,
-    index_by_id,
     seeded_order,
     shuffle,
 )
 from posir_build.settings import FIVE_LENGTHS, BalanceSettings, CellLengths
 from posir_significance.api import Design, compute_sample
-from posir_tasks.text.spans import find_third
 from posir_tasks.values.evidence import POSITIONS
 from posir_tasks.values.schemes import RelativePositions
 
@@ -51,19 +49,14 @@ class CellScheme:
     """Maximum length of each bucket except the last."""
     measure: Callable[[Document], int]
 
-    def find(self, question: Question, document: Document) -> BalanceCell:
+    def find(self, result: StageResult, question: Question) -> BalanceCell:
         """Return the cell of a question."""
-        length = int(np.searchsorted(self.bounds, self.measure(document), side="left"))
-        return length, find_third(question.evidence, len(document.text))
+        length = self.measure(result.by_id[question.document])
+        return int(np.searchsorted(self.bounds, length)), result.find_third(question)
 
-    def count(
-        self, documents: Sequence[Document], questions: Sequence[Question]
-    ) -> dict[BalanceCell, int]:
+    def count(self, result: StageResult) -> dict[BalanceCell, int]:
         """Count the questions of every cell, including empty cells."""
-        documents_by_id = index_by_id(documents)
-        counts = Counter(
-            self.find(question, documents_by_id[question.document]) for question in questions
-        )
+        counts = Counter(self.find(result, question) for question in result.questions)
         return {cell: counts[cell] for cell in product(range(len(self.titles)), range(3))}
 
 
@@ -90,27 +83,21 @@ def balance_questions(
     `settings.position_effect`, or None. If it is set, notes list the cells with too few questions.
     """
     surplus = _find_surplus(previous, settings, seed)
-    discarded = []
-    selection = []
-    for question in previous.questions:
-        if question.id in surplus:
-            discarded.append(question.discard(surplus[question.id]))
-        else:
-            selection.append(question)
+    selection = [question for question in previous.questions if question.id not in surplus]
     held_out = _sample_documents(selection, settings.held_out, seed)
-    assignments = []
-    public = []
-    for question in selection:
+
+    def assign(question: Question) -> Question | Discarded:
+        if question.id in surplus:
+            return question.discard(surplus[question.id])
         part = HELD_OUT if question.document in held_out else PUBLIC
-        verdict = QuestionVerdict(Check.SPLIT, True, "posir", {"part": part})
-        assignments.append(question.with_verdict(verdict))
-        if part == PUBLIC:
-            public.append(question)
-    notes = []
-    if min_questions:
-        counts = CELLS[settings.cells].count(previous.documents, public)
-        notes = list(_describe_shortage(counts, settings, min_questions))
-    return StageResult(previous.documents, tuple(assignments), tuple(discarded), tuple(notes))
+        return question.conclude(Check.SPLIT, "posir", {"part": part})
+
+    result = previous.advance(map(assign, previous.questions))
+    if min_questions is None:
+        return result
+    public = tuple(question for question in selection if question.document not in held_out)
+    counts = CELLS[settings.cells].count(replace(previous, questions=public))
+    return replace(result, notes=tuple(_describe_shortage(counts, settings, min_questions)))
 
 
 def _find_surplus(
@@ -118,10 +105,9 @@ def _find_surplus(
 ) -> dict[str, DiscardReason]:
     """Map the id of each question beyond its cell's limit to the discard reason."""
     scheme = CELLS[settings.cells]
-    documents = index_by_id(previous.documents)
     incomplete: set[int] = set()
     if settings.per_cell == "smallest":
-        counts = scheme.count(previous.documents, previous.questions)
+        counts = scheme.count(previous)
         # Lengths without questions at some position cannot be balanced.
         incomplete = {length for (length, _), count in counts.items() if not count}
         complete = [count for (length, _), count in counts.items() if length not in incomplete]
@@ -131,7 +117,7 @@ def _find_surplus(
     sizes: Counter[BalanceCell] = Counter()
     surplus = {}
     for question in shuffle(previous.questions, seed, "balance"):
-        cell = scheme.find(question, documents[question.document])
+        cell = scheme.find(previous, question)
         sizes[cell] += 1
         if cell[0] in incomplete:
             surplus[question.id] = DiscardReason.INCOMPLETE_LENGTH

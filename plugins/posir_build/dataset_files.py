@@ -9,7 +9,7 @@ are not counted as independent.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from posir_build.balance import BalanceCell, CellScheme
-from posir_build.records import Check, Document, Question, StageResult, index_by_id, shuffle
+from posir_build.records import Check, Question, StageResult, shuffle
 from posir_build.settings import NO_LICENSE
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.files import atomic_write, write_text
@@ -27,7 +27,7 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.data.data import PositionData
 from posir_tasks.data.posir import Target, write_domain
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
-from posir_tasks.display.tables import Table, build_columns, format_csv, to_json
+from posir_tasks.display.tables import Table, build_numeric_table, format_csv, to_json
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import compute_wilson_interval
 
@@ -43,12 +43,7 @@ CARD_END = "\n-----\n"
 QUESTIONS = TypeAdapter(tuple[Question, ...])
 
 
-def write_dataset(
-    target: Target,
-    documents: Sequence[Document],
-    questions: Sequence[Question],
-    construction: Mapping[str, Any],
-) -> None:
+def write_dataset(target: Target, result: StageResult, construction: Mapping[str, Any]) -> None:
     """Write a domain atomically, with its provenance and the construction record for the dataset
     card.
 
@@ -57,19 +52,18 @@ def write_dataset(
             invalid.
     """
     target.check()
-    sources = {document.id: document.source for document in documents}
     provenance = [
-        json.dumps(record | {"source": sources[record["document"]]}, ensure_ascii=False)
-        for record in QUESTIONS.dump_python(tuple(questions))
+        json.dumps(record | {"source": result.by_id[record["document"]].source}, ensure_ascii=False)
+        for record in QUESTIONS.dump_python(result.questions)
     ]
     files = {
         PROVENANCE_FILE: "".join(f"{line}\n" for line in provenance),
         CONSTRUCTION_FILE: json.dumps(construction, indent=2, ensure_ascii=False) + "\n",
     }
     data = PositionData.from_questions(
-        {document.id: document.text for document in documents},
-        {row.id: (row.text, row.document, row.evidence) for row in questions},
-        tokens={document.id: document.tokens for document in documents},
+        {document.id: document.text for document in result.documents},
+        {row.id: (row.text, row.document, row.evidence) for row in result.questions},
+        tokens={document.id: document.tokens for document in result.documents},
     )
     write_domain(data, target.folder, files)
 
@@ -117,12 +111,13 @@ def list_answering_models(questions: Sequence[Question]) -> dict[str, list[str]]
     """List the language models, as named by their servers, by contribution: questions, spans and
     grades.
     """
-    models = {"questions": {question.model for question in questions}}
+    models = defaultdict(set)
     for question in questions:
+        models["questions"].add(question.model)
         for verdict in question.verdicts:
             if verdict.check in CONTRIBUTIONS:
-                models.setdefault(CONTRIBUTIONS[verdict.check], set()).add(verdict.judge)
-    return {name: sorted(models[name]) for name in models}
+                models[CONTRIBUTIONS[verdict.check]].add(verdict.judge)
+    return {name: sorted(names) for name, names in models.items()}
 
 
 def write_card(output: Path) -> None:
@@ -174,11 +169,10 @@ def choose_questions(
     result: StageResult, number: int, seed: int, scheme: CellScheme
 ) -> list[Question]:
     """Sample questions, about the same number from each cell of length and position."""
-    documents = index_by_id(result.documents)
     sizes: Counter[BalanceCell] = Counter()
     by_round = {}
     for question in shuffle(result.questions, seed, "human check"):
-        cell = scheme.find(question, documents[question.document])
+        cell = scheme.find(result, question)
         by_round[sizes[cell], cell] = question
         sizes[cell] += 1
     return [by_round[key] for key in sorted(by_round)[:number]]
@@ -188,10 +182,9 @@ def write_sheet(file: Path, result: StageResult, questions: Sequence[Question]) 
     """Write a CSV file with questions, documents with 【marked】 spans, and empty columns for
     judgments.
     """
-    documents = index_by_id(result.documents)
     rows = []
     for question in questions:
-        text = documents[question.document].text
+        text = result.by_id[question.document].text
         start, end = question.evidence
         marked_text = f"{text[:start]}【{text[start:end]}】{text[end:]}"
         verdicts = "; ".join(f"{verdict.check} {verdict.values}" for verdict in question.verdicts)
@@ -262,16 +255,15 @@ def count_agreement(sheets: Sequence[dict[str, dict[str, bool]]]) -> list[dict[s
 
     `rate` is the share of "yes" with a Wilson interval, or None without judgments.
     """
-    by_title: dict[str, list[tuple[str, bool]]] = {title: [] for title in JUDGMENTS.values()}
-    by_title["all of these"] = []
-    for sheet in sheets:
-        for name, row in sheet.items():
-            for column, answer in row.items():
-                by_title[JUDGMENTS[column]].append((name, answer))
-            if len(row) == len(JUDGMENTS):
-                by_title["all of these"].append((name, all(row.values())))
+    rows = [row for sheet in sheets for row in sheet.items()]
+    by_title = {
+        title: [(name, row[column]) for name, row in rows if column in row]
+        for column, title in JUDGMENTS.items()
+    }
+    complete_rows = [(name, row) for name, row in rows if len(row) == len(JUDGMENTS)]
+    by_title["all of these"] = [(name, all(row.values())) for name, row in complete_rows]
     if len(sheets) > 1:
-        pairs = by_title.setdefault("two people give the same judgment", [])
+        pairs = by_title["two people give the same judgment"] = []
         for first, second in combinations(sheets, 2):
             for name in first.keys() & second.keys():
                 columns = first[name].keys() & second[name].keys()
@@ -297,10 +289,9 @@ def build_agreement_table(agreement: Sequence[Mapping[str, Any]]) -> Table:
     for row in agreement:
         rate = format_estimate(row["rate"], format_percent)
         rows.append((row["judgment"], format_count(row["yes"]), format_count(row["judged"]), rate))
-    numbers = ("Yes", "Judged", "Yes %")
-    columns = build_columns(("Judgment", *numbers), numbers)
     note = (
         "With 95% intervals. The sample has about the same number of questions from each cell of "
         "length and position."
     )
-    return Table(columns, tuple(rows), title="Human check", notes=(note,))
+    headings = ("Judgment", "Yes", "Judged", "Yes %")
+    return build_numeric_table(headings, rows, title="Human check", notes=[note])

@@ -14,7 +14,7 @@ from posir_build.settings import STAGE_NAMES, BuildSettings, VerifySettings
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import format_count, format_number
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import build_numeric_table
 from posir_tasks.language_models.call_log import Usage
 from posir_tasks.language_models.chat_client import PromptTemplate
 from posir_tasks.language_models.settings import LanguageModelSettings, compute_cost, format_cost
@@ -218,8 +218,14 @@ def describe_plan(
         cost_cell = format_number(row.cost if currency else None, ",.2f")
         pairs = format_count(row.reranker_pairs if total.reranker_pairs else None)
         rows.append((row.stage, *counts, cost_cell, pairs))
-    numbers = ("Calls", "Input tokens", "Output tokens", f"Cost ({currency})", "Reranker pairs")
-    table = Table(build_columns(("Stage", *numbers), numbers), tuple(rows))
+    headings = (
+        "Stage",
+        "Calls",
+        "Input tokens",
+        "Output tokens",
+        f"Cost ({currency})",
+        "Reranker pairs",
+    )
     assumptions = (
         "Assumes that nothing is discarded; tokens are estimated. Retries and thinking tokens are "
         "not included."
@@ -227,7 +233,7 @@ def describe_plan(
     return Result(
         title="Plan of a build",
         rows=estimates,
-        tables=[table.without_empty_columns()],
+        tables=[build_numeric_table(headings, rows).without_empty_columns()],
         sentences=[sentence],
         notes=[*notes, assumptions],
     )

@@ -24,7 +24,6 @@ from posir_build.records import (
     Question,
     QuestionVerdict,
     StageResult,
-    index_by_id,
 )
 from posir_build.settings import FalseNegativeSettings
 from posir_build.verify import RELEVANCE
@@ -58,30 +57,30 @@ def remove_false_negatives(
     """Find false negatives and remove questions or documents according to `settings.rule`."""
     candidates = list(_find_candidates(previous, settings, retriever, rerankers))
     documents = previous.documents
-    discarded: list[Discarded] = []
     failures = {}
+    removed_documents = []
     if settings.rule == "document":
         removals = {candidate.document.id: candidate.question.id for candidate in candidates}
         documents = tuple(document for document in documents if document.id not in removals)
         reason = DiscardReason.ANSWERS_OTHER
-        discarded += [Discarded(reason, name, removals[name]) for name in sorted(removals)]
+        removed_documents = [Discarded(reason, name, removals[name]) for name in sorted(removals)]
+        reason = DiscardReason.DOCUMENT_ANSWERS_OTHER
         for question in previous.questions:
             if question.document in removals:
-                failures[question.id] = question.discard(
-                    DiscardReason.DOCUMENT_ANSWERS_OTHER, removals[question.document]
-                )
+                failures[question.id] = question.discard(reason, removals[question.document])
         counts = {"documents removed": len(removals)}
     else:
         negatives = _confirm(candidates, settings, panel)
-        for negative in negatives:
-            failures.setdefault(negative.item, negative)
+        failures = {negative.item: negative for negative in reversed(negatives)}
         counts = {"suspects": len(candidates), "confirmed": len(negatives)}
     judges = ", ".join((retriever.name, *(reranker.name for reranker in rerankers)))
     values = {"recall": settings.recall}
-    verdict = QuestionVerdict(Check.FALSE_NEGATIVES, True, judges, values, settings.rule)
-    passed = [row.with_verdict(verdict) for row in previous.questions if row.id not in failures]
-    discarded += [failures[row.id] for row in previous.questions if row.id in failures]
-    return StageResult(documents, tuple(passed), tuple(discarded), (), counts)
+    outcomes = [
+        failures.get(row.id)
+        or row.conclude(Check.FALSE_NEGATIVES, judges, values, rule=settings.rule)
+        for row in previous.questions
+    ]
+    return StageResult(documents, (), (), (), counts).advance([*removed_documents, *outcomes])
 
 
 def _find_candidates(
@@ -91,32 +90,27 @@ def _find_candidates(
     rerankers: Sequence[Reranker],
 ) -> Iterator[Candidate]:
     """Yield the retrieved documents that the rerankers flag, batch by batch to limit memory."""
-    documents = index_by_id(previous.documents)
     questions = previous.questions
     nearest = retriever.find(previous.documents, questions, settings.recall) if questions else []
     for batch in split_batches(list(zip(questions, nearest, strict=True)), BATCH):
-        pairs = []
-        for question, ids in batch:
-            # The question's own document comes first.
-            candidate_ids = dict.fromkeys((question.document, *ids))
-            pairs += [(question, documents[name]) for name in candidate_ids]
+        # The question's own document comes first.
+        pairs = [
+            (question, previous.by_id[name])
+            for question, ids in batch
+            for name in dict.fromkeys((question.document, *ids))
+        ]
         texts = [(question.text, document.text) for question, document in pairs]
         scores = np.stack([reranker.score(texts) for reranker in rerankers], axis=1)
         for (question, document), row_scores in zip(pairs, scores, strict=True):
             if document.id == question.document:
                 positive = row_scores
                 continue
-            candidate = Candidate(question, document, row_scores, positive)
-            if is_suspect(candidate, settings):
-                yield candidate
-
-
-def is_suspect(candidate: Candidate, settings: FalseNegativeSettings) -> bool:
-    """Return True if the rerankers flag a document according to `settings.rule`."""
-    if settings.rule == "question":
-        return has_votes(candidate.scores, settings.threshold, settings.votes)
-    # PosIR, section 2.3: any reranker scores it above the question's own document.
-    return bool((candidate.scores > candidate.positive).any())
+            # PosIR, section 2.3: any reranker scores it above the question's own document.
+            is_suspect = (row_scores > positive).any()
+            if settings.rule == "question":
+                is_suspect = has_votes(row_scores, settings.threshold, settings.votes)
+            if is_suspect:
+                yield Candidate(question, document, row_scores, positive)
 
 
 def _confirm(
@@ -133,7 +127,9 @@ def _confirm(
         judge.ask(RELEVANCE, candidates, build, f"Confirm by {judge.name}") for judge in panel
     ]
     negatives = []
-    for candidate, *panel_replies in zip(candidates, *replies, strict=True):
+    for rows in zip(*replies, strict=True):
+        candidate = rows[0][0]
+        panel_replies = [reply for _, reply in rows]
         grades = [reply.answer.relevance if reply.answer else -1 for reply in panel_replies]
         if not has_votes(grades, settings.level, settings.votes):
             continue
@@ -148,8 +144,7 @@ def _confirm(
             Check.FALSE_NEGATIVES, False, judges, values, settings.rule, panel_replies[0].prompt
         )
         question = candidate.question.with_verdict(verdict)
-        reason = DiscardReason.ANSWERED_ELSEWHERE
-        negatives.append(question.discard(reason, candidate.document.id))
+        negatives.append(question.discard(DiscardReason.ANSWERED_ELSEWHERE, candidate.document.id))
     return negatives
 
 

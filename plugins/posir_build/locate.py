@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from itertools import starmap
 from typing import Any
 
 from posir_build.quotes import QuoteError, find_quote
 from posir_build.records import (
     Check,
+    Discarded,
     DiscardReason,
     PromptValues,
     Question,
@@ -22,7 +24,7 @@ from posir_build.records import (
     StageResult,
 )
 from posir_build.settings import LocateSettings
-from posir_tasks.language_models.asking import LanguageModel
+from posir_tasks.language_models.asking import LanguageModel, Reply
 from posir_tasks.language_models.chat_client import ModelAnswer, load_prompt
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span, find_third
@@ -51,59 +53,56 @@ def locate_evidence(
     previous: StageResult, settings: LocateSettings, model: LanguageModel, language: str
 ) -> StageResult:
     """Find the evidence span of each question; discard questions without exactly one span."""
-    texts = {document.id: document.text for document in previous.documents}
-    names = {question.document for question in previous.questions}
-    sentences = {name: find_sentences(texts[name], language) for name in names}
+    split = cache(partial(find_sentences, language=language))
 
     def build(question: Question) -> PromptValues:
-        name = question.document
-        numbered_text = number_sentences(texts[name], sentences[name])
-        return {"document": numbered_text, "question": question.text}
+        text = previous.by_id[question.document].text
+        return {"document": number_sentences(text, split(text)), "question": question.text}
 
     def find_spans(question: Question, answer: Citations) -> dict[Span, str]:
         """Map the distinct spans of an answer to their quotes; raise QuoteError if a quote has no
         unique match.
         """
-        name = question.document
+        text = previous.by_id[question.document].text
         return {
-            find_span(citation, texts[name], sentences[name], settings.similarity): citation.quote
+            find_span(citation, text, split(text), settings.similarity): citation.quote
             for citation in answer.evidence
         }
 
-    questions = []
-    discarded = []
-    replies = model.ask(LOCATE, previous.questions, build, "Locate", find_spans)
-    for question, reply in zip(previous.questions, replies, strict=True):
+    def conclude(question: Question, reply: Reply[Citations]) -> Question | Discarded:
         if reply.answer is None:
-            discarded.append(question.discard(reply.fault, reply.detail))
-            continue
-        text = texts[question.document]
+            return question.discard(reply.fault, reply.detail)
+        text = previous.by_id[question.document].text
         spans = find_spans(question, reply.answer)
-        build_verdict = partial(QuestionVerdict, judge=reply.model, prompt=reply.prompt)
         label = question.span
         if label:
             values = compare_with_label(label, sorted(spans))
-            verdict = build_verdict(Check.LABELED_SPAN, not values["reason"], values=values)
+            verdict = QuestionVerdict(
+                Check.LABELED_SPAN, not values["reason"], reply.model, values, prompt=reply.prompt
+            )
             question = question.with_verdict(verdict)
-        reason = find_problem(list(spans), settings.max_share * len(text))
-        if reason:
-            discarded.append(question.discard(reason))
-            continue
+        if len(spans) != 1:
+            reason = DiscardReason.SEVERAL_PASSAGES if spans else DiscardReason.NO_EVIDENCE
+            return question.discard(reason)
         ((span, quote),) = spans.items()
-        third = POSITIONS[find_third(span, len(text))]
-        values = {"requested": question.position, "found": third}
-        verdict = build_verdict(Check.LOCATED, True, values=values)
+        if span.end - span.start > settings.max_share * len(text):
+            return question.discard(DiscardReason.LONG_EVIDENCE)
+        values = {"requested": question.position, "found": POSITIONS[find_third(span, len(text))]}
         if label and settings.keep_labels:
             span = label
-        questions.append(replace(question, span=span, quote=quote).with_verdict(verdict))
-    notes = []
-    if any(question.span for question in previous.questions):
-        moved_count = sum(row.position != row.verdicts[-1].values["found"] for row in questions)
-        notes.append(
-            f"evidence in a different third than the data states: {moved_count:,} of "
-            f"{len(questions):,}"
-        )
-    return StageResult(previous.documents, tuple(questions), tuple(discarded), tuple(notes))
+        question = replace(question, span=span, quote=quote)
+        return question.conclude(Check.LOCATED, reply.model, values, prompt=reply.prompt)
+
+    replies = model.ask(LOCATE, previous.questions, build, "Locate", find_spans)
+    result = previous.advance(starmap(conclude, replies))
+    if not any(question.span for question in previous.questions):
+        return result
+    moved_count = sum(row.position != row.verdicts[-1].values["found"] for row in result.questions)
+    note = (
+        f"evidence in a different third than the data states: {moved_count:,} of "
+        f"{len(result.questions):,}"
+    )
+    return replace(result, notes=(note,))
 
 
 def find_span(
@@ -125,17 +124,6 @@ def find_span(
         raise
 
 
-def find_problem(spans: Sequence[Span], limit: float) -> DiscardReason | None:
-    """Return why spans are not usable as evidence; None for a single span of at most `limit`
-    characters.
-    """
-    if not spans:
-        return DiscardReason.NO_EVIDENCE
-    if len(spans) > 1:
-        return DiscardReason.SEVERAL_PASSAGES
-    return DiscardReason.LONG_EVIDENCE if spans[0].end - spans[0].start > limit else None
-
-
 def compare_with_label(label: Span, spans: Sequence[Span]) -> dict[str, Any]:
     """Compare cited spans, sorted by start, with the labeled span.
 
@@ -146,7 +134,7 @@ def compare_with_label(label: Span, spans: Sequence[Span]) -> dict[str, Any]:
     passages: list[Span] = []
     overlapping = 0
     for span in spans:
-        if span.start < label.end and label.start < span.end:
+        if span.overlaps(label):
             overlapping += 1
         elif passages and span.start < passages[-1].end:
             passages[-1] = Span(passages[-1].start, max(span.end, passages[-1].end))

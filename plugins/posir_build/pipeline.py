@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from posir_build.dataset_files import (
     write_card,
     write_dataset,
 )
-from posir_build.records import LOG_FILE, Document, Question, StageResult, index_by_id
+from posir_build.records import LOG_FILE, Document, Question, StageResult
 from posir_build.sample import digest_source, open_source, sample_corpus
 from posir_build.settings import STAGE_NAMES, BuildSettings, PromptSet, RerankerSettings
 from posir_build.stage_report import StageRow, build_stage_rows, build_translation_rows
@@ -62,39 +62,33 @@ ADAPTER = TypeAdapter(StageFile)
 
 
 def load_stage(
-    folder: Path, stage: str, fingerprint: str, previous: StageResult
+    file: Path, fingerprint: str, previous: StageResult, run: Callable[[], StageResult] | None
 ) -> StageResult | None:
-    """Load the saved result of a stage, or None if it is missing or its inputs have changed.
+    """Load the saved result of a stage; if it is missing or its inputs have changed, run the stage
+    and save its result, or return None without `run`.
 
     `previous` is the result of the previous stage, with the document texts.
     """
-    file = folder / f"{stage}.json"
-    if not file.is_file():
+    if file.is_file():
+        try:
+            stage_file = ADAPTER.validate_json(file.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise PosirError(
+                f"{file}: cannot be read ({summarize_error(error)}). Remove it to run the stage "
+                "again; answered calls are kept."
+            ) from error
+        if stage_file.fingerprint == fingerprint:
+            documents = previous.by_id | stage_file.result.by_id
+            texts = tuple(documents[name] for name in stage_file.document_ids)
+            return replace(stage_file.result, documents=texts)
+    if run is None:
         return None
-    try:
-        stage_file = ADAPTER.validate_json(file.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise PosirError(
-            f"{file}: cannot be read ({summarize_error(error)}). Remove it to run the stage "
-            "again; answered calls are kept."
-        ) from error
-    if stage_file.fingerprint != fingerprint:
-        return None
-    documents = index_by_id([*previous.documents, *stage_file.result.documents])
-    return replace(
-        stage_file.result, documents=tuple(documents[name] for name in stage_file.document_ids)
-    )
-
-
-def save_stage(
-    folder: Path, stage: str, fingerprint: str, result: StageResult, previous: StageResult
-) -> None:
-    """Save the result of a stage."""
-    ids = tuple(document.id for document in result.documents)
+    result = run()
     saved = replace(result, documents=()) if previous.documents else result
-    content = ADAPTER.dump_json(StageFile(fingerprint, ids, saved), indent=1)
-    with atomic_write(folder / f"{stage}.json") as part:
+    content = ADAPTER.dump_json(StageFile(fingerprint, tuple(result.by_id), saved), indent=1)
+    with atomic_write(file) as part:
         part.write_bytes(content)
+    return result
 
 
 #: Settings of a language model that do not affect its answers.
@@ -137,8 +131,14 @@ class Tools:
         # `datasets` would show a progress bar for every batch.
         disable_progress_bars()
         language = self.settings.language
-        models = [ModelReranker(row.reference, language, row.scale == "logit") for row in rows]
-        return [Reranker(model, self.log, self.start_engine) for model in models]
+        return [
+            Reranker(
+                ModelReranker(row.reference, language, row.scale == "logit"),
+                self.log,
+                self.start_engine,
+            )
+            for row in rows
+        ]
 
     def retriever(self, model: str, revision: str | None = None) -> CandidateRetriever:
         """Open an embedding model for nearest-neighbor search."""
@@ -189,9 +189,22 @@ def _list_inputs(stage: str, settings: BuildSettings) -> object:
 
 
 def _run_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
+    """Run a stage; a note counts the unusable answers of language models."""
+    number = STAGE_NAMES.index(stage) + 1
+    with track(f"Stage {number} of {len(STAGE_NAMES)}: {stage}"):
+        result = _call_stage(stage, tools, previous)
+    if tools.log.faults:
+        result = replace(result, notes=(*result.notes, tools.log.describe_answers()))
+    tools.log.usage_by_key.clear()
+    tools.log.faults.clear()
+    return result
+
+
+def _call_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
     settings = tools.settings
     language = settings.language
     seed = settings.seed
+    models = tools.models(stage)
     match stage:
         case "sample":
             items = open_source(settings).read_texts()
@@ -201,18 +214,15 @@ def _run_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
         case "ask":
             embedder = settings.ask.persona_embedder
             retriever = tools.retriever(embedder) if embedder else None
-            model = tools.models(stage)[0]
-            return ask.ask_questions(previous.documents, settings, model, retriever)
+            return ask.ask_questions(previous.documents, settings, models[0], retriever)
         case "locate":
-            model = tools.models(stage)[0]
-            return locate.locate_evidence(previous, settings.locate, model, language)
+            return locate.locate_evidence(previous, settings.locate, models[0], language)
         case "verify":
             rerankers = tools.rerankers(settings.verify.rerankers)
-            model = tools.models(stage)[0]
             verifier = verify.Verifier(
-                previous.documents, settings.verify, language, model, rerankers, seed
+                previous, settings.verify, language, models[0], rerankers, seed
             )
-            return verifier.verify(previous.questions)
+            return verifier.verify()
         case "false-negatives":
             search = settings.false_negatives
             if search.embedder is None:
@@ -223,7 +233,7 @@ def _run_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
                 search,
                 tools.retriever(search.embedder, search.revision),
                 tools.rerankers(search.rerankers),
-                tools.models(stage),
+                models,
             )
         case _:
             min_questions = find_min_questions(settings.balance, previous.questions)
@@ -253,25 +263,18 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
 
     Stages with a saved result and unchanged inputs are not run again.
     """
-    folder = tools.settings.work_folder
-    results = {}
-    previous = StageResult((), ())
+    results: dict[str, StageResult] = {}
+    previous = StageResult(())
     fingerprint = ""
-    for number, stage in enumerate(STAGE_NAMES, 1):
+    for stage in STAGE_NAMES:
         fingerprint = digest_json([SCHEMA, stage, fingerprint, _list_inputs(stage, tools.settings)])
-        result = load_stage(folder, stage, fingerprint, previous)
+        file = tools.settings.work_folder / f"{stage}.json"
+        run = partial(_run_stage, stage, tools, previous) if last else None
+        result = load_stage(file, fingerprint, previous, run)
         if result is None:
-            if last is None:
-                break
-            with track(f"Stage {number} of {len(STAGE_NAMES)}: {stage}"):
-                result = _run_stage(stage, tools, previous)
-            if tools.log.faults:
-                result = replace(result, notes=(*result.notes, tools.log.describe_answers()))
-            tools.log.usage_by_key.clear()
-            tools.log.faults.clear()
-            save_stage(folder, stage, fingerprint, result, previous)
+            break
         results[stage] = result
-        previous = result
+        previous = StageResult(result.documents, result.questions)
         if not (result.documents if stage == "sample" else result.questions):
             reasons = "; ".join(f"{key} ({count:,})" for key, count in result.reasons().items())
             raise PosirError(
@@ -305,11 +308,12 @@ def write_results(
         for language in settings.translate.languages:
             translation = translate_result(tools, result, language, part)
             name = language if part == PUBLIC else f"{language}, {part}"
-            language_rows = build_translation_rows(result, translation, name)
+            language_rows = list(build_translation_rows(result, translation, name))
             translation_rows += language_rows
             title = f"{part}, translated"
-            all_rows = [*rows, *language_rows]
-            folder = _write_part(settings, language, output, title, translation, all_rows)
+            folder = _write_part(
+                settings, language, output, title, translation, [*rows, *language_rows]
+            )
             sizes[folder] = len(translation.questions)
         write_card(output)
     return sizes, translation_rows
@@ -326,10 +330,9 @@ def translate_result(tools: Tools, result: StageResult, language: str, part: str
         *(prompt.id for prompt in translate.PROMPTS),
     ]
     fingerprint = digest_json([SCHEMA, "translate", language, identity, _list_content(result)])
-    name = f"translate-{language}-{part}"
-    previous = StageResult((), ())
-    translation = load_stage(settings.work_folder, name, fingerprint, previous)
-    if translation is None:
+    file = settings.work_folder / f"translate-{language}-{part}.json"
+
+    def run() -> StageResult:
         translator = translate.Translator(
             settings.translate,
             tools.models("translate")[0],
@@ -338,8 +341,10 @@ def translate_result(tools: Tools, result: StageResult, language: str, part: str
             tools.count_tokens,
             next(iter(tools.models("refusals")), None),
         )
-        translation = translator.translate(result)
-        save_stage(settings.work_folder, name, fingerprint, translation, previous)
+        return translator.translate(result)
+
+    translation = load_stage(file, fingerprint, StageResult(()), run)
+    assert translation is not None
     return translation
 
 
@@ -369,7 +374,7 @@ def _write_part(
     }
     target = Target(language, settings.domain, output)
     if read_constructions(output).get(f"{language}/{settings.domain}") != construction:
-        write_dataset(target, result.documents, result.questions, construction)
+        write_dataset(target, result, construction)
     return target.folder
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import altair as alt
@@ -64,9 +65,8 @@ def build_rating_figures(
     for row in agreement:
         if row.language == row.scale == ALL:
             pairs = [
-                {"x": judge, "y": person, "value": number}
-                for person, counts in zip(RATINGS, row.confusion, strict=True)
-                for judge, number in zip(RATINGS, counts, strict=True)
+                {"x": judge, "y": person, "value": row.confusion[person - 1][judge - 1]}
+                for person, judge in product(RATINGS, RATINGS)
             ]
             chart = _plot_cells(pairs, "judge", "person", "Pairs", alt.Scale(scheme="blues"), ",d")
             title = "Ratings by people and the judge"

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from posir_tasks.text.spans import Span
+from posir_tasks.text.spans import Span, find_third
 
 #: Name of the call log in a work folder.
 LOG_FILE = "calls.sqlite"
@@ -151,6 +152,20 @@ class Question:
         """Return a copy with one more verdict."""
         return replace(self, verdicts=(*self.verdicts, verdict))
 
+    def conclude(
+        self,
+        check: Check,
+        judge: str,
+        values: dict[str, Any],
+        reason: str = "",
+        rule: str = "",
+        prompt: str = "",
+    ) -> Question | Discarded:
+        """Add the verdict of a check, and discard the question if there is a reason."""
+        verdict = QuestionVerdict(check, not reason, judge, values, rule, prompt)
+        question = self.with_verdict(verdict)
+        return question.discard(reason) if reason else question
+
     def discard(self, reason: str, detail: str = "") -> Discarded:
         """Build the record for the discarded question."""
         return Discarded(reason, self.id, detail, self)
@@ -174,17 +189,39 @@ class Discarded:
     question: Question | None = None
 
 
+#: What a stage or check makes of its questions.
+Outcomes: TypeAlias = Iterable[Question | Discarded]
+
+
 @dataclass(frozen=True)
 class StageResult:
     """The documents and questions after a stage, and the items that the stage discards."""
 
     documents: tuple[Document, ...]
-    questions: tuple[Question, ...]
+    questions: tuple[Question, ...] = ()
     discarded: tuple[Discarded, ...] = ()
     notes: tuple[str, ...] = ()
     """Notes for the user, such as about a length bucket with too few documents."""
     counts: dict[str, int] = field(default_factory=dict)
     """Counts for the report, such as documents read."""
+
+    @cached_property
+    def by_id(self) -> dict[str, Document]:
+        """The documents by id."""
+        return {document.id: document for document in self.documents}
+
+    def find_third(self, question: Question) -> int:
+        """Return the third (0, 1 or 2) of its document that contains a question's evidence."""
+        return find_third(question.evidence, len(self.by_id[question.document].text))
+
+    def advance(self, outcomes: Outcomes) -> StageResult:
+        """Replace the questions by the outcomes of a check; items that it discards are added to
+        earlier ones.
+        """
+        rows = list(outcomes)
+        questions = tuple(row for row in rows if isinstance(row, Question))
+        discarded = [row for row in rows if isinstance(row, Discarded)]
+        return replace(self, questions=questions, discarded=(*self.discarded, *discarded))
 
     def reasons(self) -> dict[str, int]:
         """Count discarded items by reason, most frequent first."""
@@ -204,11 +241,6 @@ def count_reasons(discarded: Iterable[Discarded]) -> dict[str, int]:
 def question_id(document: str, text: str) -> str:
     """Compute a question's id, 32 hexadecimal digits."""
     return hashlib.blake2b(f"{document}\0{text}".encode(), digest_size=16).hexdigest()
-
-
-def index_by_id(documents: Iterable[Document]) -> dict[str, Document]:
-    """Index documents by id."""
-    return {document.id: document for document in documents}
 
 
 def shuffle(items: Iterable[ItemT], seed: int, *names: str) -> list[ItemT]:

@@ -40,8 +40,7 @@ def open_source(settings: BuildSettings) -> Dataset:
 
 def check_source(settings: BuildSettings) -> None:
     """Raise DataError if a local source does not exist or contains no readable text."""
-    is_local = Path(settings.documents).expanduser().exists()
-    if not is_local and is_hub_name(settings.documents):
+    if not Path(settings.documents).expanduser().exists() and is_hub_name(settings.documents):
         return
     skipped_texts = []
     for item in open_source(settings).read_texts():
@@ -61,8 +60,9 @@ def digest_source(settings: BuildSettings) -> str:
     return digest(settings.documents, settings.revision or "", revision).hex()
 
 
-#: Permutations per MinHash signature.
+#: Permutations per MinHash signature, and their seed.
 PERMUTATIONS = 128
+SEED = 1
 #: Words or characters per shingle.
 SHINGLE = 5
 #: Texts with a greater mean word length are treated as written without spaces; their shingles
@@ -70,32 +70,25 @@ SHINGLE = 5
 LONG_WORD = 15
 
 
-class NearDuplicates:
-    """MinHash index of the documents seen so far."""
+def build_index(threshold: float) -> Any:
+    """Build an index of MinHash signatures that finds texts with at least this Jaccard similarity
+    of shingles.
+    """
+    from rensa import RMinHashDeduplicator
 
-    def __init__(self, threshold: float) -> None:
-        from rensa import RMinHashLSH
+    return RMinHashDeduplicator(threshold, PERMUTATIONS, True, PERMUTATIONS // 4, SEED)
 
-        self._threshold = threshold
-        self._index = RMinHashLSH(
-            threshold=threshold, num_perm=PERMUTATIONS, num_bands=PERMUTATIONS // 4
-        )
-        self._signatures: dict[int, tuple[str, Any]] = {}
 
-    def add(self, document: Document) -> str | None:
-        """Add a document, or return the id of an earlier near-duplicate."""
-        from rensa import RMinHash
+def add_document(index: Any, document: Document) -> str | None:
+    """Add a document to the index, or return the id of a near-duplicate in it."""
+    from rensa import RMinHash
 
-        signature = RMinHash(num_perm=PERMUTATIONS, seed=1)
-        signature.update(split_shingles(document.text))
-        for row in sorted(self._index.query(signature)):
-            original, original_signature = self._signatures[row]
-            if signature.jaccard(original_signature) >= self._threshold:
-                return original
-        row = len(self._signatures)
-        self._index.insert(row, signature)
-        self._signatures[row] = (document.id, signature)
-        return None
+    signature = RMinHash(PERMUTATIONS, SEED)
+    signature.update(split_shingles(document.text))
+    originals = index.get_duplicates(signature)
+    if not originals:
+        index.add(document.id, signature)
+    return min(originals, default=None)
 
 
 def split_shingles(text: str) -> list[str]:
@@ -123,7 +116,7 @@ def sample_corpus(
     """
     buckets = settings.buckets()
     quotas = allocate(settings.documents, [bucket.share for bucket in buckets])
-    duplicates = NearDuplicates(settings.near_duplicate) if settings.near_duplicate else None
+    index = build_index(settings.near_duplicate) if settings.near_duplicate else None
     groups, discarded, notes = _group_by_length(items, settings, count_tokens)
     total = sum(map(len, groups)) + len(discarded)
     sample = []
@@ -133,14 +126,15 @@ def sample_corpus(
             for document in shuffle(group, seed):
                 if not missing:
                     break
-                other_language = None
+                other_language = original = None
                 if settings.check_language:
                     other_language = detect_other_language(document.text, language)
                 if other_language:
                     reason = DiscardReason.OTHER_LANGUAGE
                     discarded.append(Discarded(reason, document.id, other_language))
                     continue
-                original = duplicates.add(document) if duplicates else None
+                if index is not None:
+                    original = add_document(index, document)
                 if original:
                     reason = DiscardReason.NEAR_DUPLICATE
                     discarded.append(Discarded(reason, document.id, f"of {original}"))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.settings_file import Section
+from posir_tasks.base.untrusted import find_repeated
 from posir_tasks.data.posir import DOMAIN_NAME, DOMAIN_RULE
 from posir_tasks.language_models.settings import Count, LanguageModelSettings
 from posir_tasks.models.references import ModelReference
@@ -24,7 +25,8 @@ Name = Annotated[str, Field(min_length=1)]
 #: Default license of the documents.
 NO_LICENSE = "not specified"
 #: The stages in order.
-STAGE_NAMES = ("sample", "ask", "locate", "verify", "false-negatives", "balance")
+StageName = Literal["sample", "ask", "locate", "verify", "false-negatives", "balance"]
+STAGE_NAMES: tuple[StageName, ...] = get_args(StageName)
 
 
 def _check_code(code: str) -> str:
@@ -36,6 +38,16 @@ def _check_code(code: str) -> str:
 
 
 LanguageCode = Annotated[str, AfterValidator(_check_code)]
+Number = TypeVar("Number", int, float)
+
+
+def _check_order(numbers: tuple[Number, ...]) -> tuple[Number, ...]:
+    if list(numbers) != sorted(set(numbers)):
+        raise ValueError("each number must be greater than the one before")
+    return numbers
+
+
+Increasing = Annotated[tuple[Number, ...], AfterValidator(_check_order)]
 
 
 class LengthBucket(Section):
@@ -253,15 +265,8 @@ class VerifySettings(AskingSection):
     """
     audit_sample: Count | None = None
     """Number of audited questions per margin range; null for all."""
-    margins: Annotated[tuple[float, ...], Field(min_length=1)] = (0.0, 0.1, 0.2, 0.3)
+    margins: Annotated[Increasing[float], Field(min_length=1)] = (0.0, 0.1, 0.2, 0.3)
     """Margin thresholds for the counts and the audit in the report (arXiv 2605.26578)."""
-
-    @field_validator("margins")
-    @classmethod
-    def _check_order(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if list(value) != sorted(set(value)):
-            raise ValueError("each threshold must be greater than the one before")
-        return value
 
 
 class FalseNegativeSettings(Section):
@@ -392,12 +397,12 @@ class BuildSettings(Section):
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
         languages = [self.language, *self.translate.languages]
-        for code in languages:
-            if languages.count(code) > 1:
-                raise ValueError(
-                    f"translate.languages: {code} is the language of the documents, or named "
-                    "twice; remove it"
-                )
+        repeated = find_repeated(languages)
+        if repeated:
+            raise ValueError(
+                f"translate.languages: {repeated} is the language of the documents, or named "
+                "twice; remove it"
+            )
         if self.held_out_folder.resolve() == self.output.resolve():
             raise ValueError(
                 f"balance.held_out_output: {self.output} is also the output; each part needs its "
@@ -435,12 +440,8 @@ class BuildSettings(Section):
             return (self.translate.judge,) if self.translate.judge else ()
         if stage == "false-negatives" and self.false_negatives.panel:
             return self.false_negatives.panel
-        sections: dict[str, AskingSection] = {
-            "ask": self.ask,
-            "locate": self.locate,
-            "translate": self.translate,
-        }
-        return (sections.get(stage, self.verify).llm or self.llm,)
+        section = getattr(self, stage, self.verify)
+        return (getattr(section, "llm", None) or self.llm,)
 
     def list_llms(self) -> list[LanguageModelSettings]:
         """List the distinct language models that the build may call."""

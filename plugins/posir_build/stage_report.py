@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from posir_build.records import (
 from posir_build.verify import RERANK_REASONS, MarginPool, MarginRange
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import MISSING, format_count, format_percent
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Table, build_numeric_table
 from posir_tasks.values.evidence import POSITIONS
 from posir_tasks.values.means import estimate_mean
 
@@ -97,34 +98,35 @@ MAX_NAMED = 20
 def build_stage_rows(results: Mapping[str, StageResult]) -> list[StageRow]:
     """Build a row for each completed stage and for each check of Verify."""
     rows = []
-    taken = 0
     for stage, result in results.items():
         documents = len(result.documents)
+        counts = result.counts
         if stage == "sample":
-            taken = result.counts["documents read"]
-            rows.append(StageRow(stage, "documents", taken, documents, result.reasons()))
+            read = counts["documents read"]
+            rows.append(StageRow(stage, "documents", read, documents, result.reasons()))
             continue
-        if stage == "ask":
-            taken = result.counts["questions"]
         if stage == "verify":
             rows += _count_checks(result)
-        rule = "question" if "suspects" in result.counts else ""
-        if "documents removed" in result.counts:
-            read = documents + result.counts["documents removed"]
-            published = _find_published(f"{stage}: documents", "document")
-            row = StageRow(f"{stage}: documents", "documents", read, documents, {}, *published)
-            rows.append(row)
+        if "documents removed" in counts:
+            read = documents + counts["documents removed"]
+            name = f"{stage}: documents"
+            rows.append(_build_row(name, "documents", read, documents, {}, "document"))
+        read = len(result.checked_questions())
         kept = len(result.questions)
-        published = _find_published(stage, rule)
-        rows.append(StageRow(stage, "questions", taken, kept, result.reasons(), *published))
-        taken = kept
+        rule = "question" if "suspects" in counts else ""
+        rows.append(_build_row(stage, "questions", read, kept, result.reasons(), rule))
         if stage == "locate":
             rows += _count_labels(result)
     return rows
 
 
-def _find_published(stage: str, rule: str) -> tuple[float | None, str]:
-    return PUBLISHED_RATES.get((stage, rule), (None, ""))
+def _build_row(
+    stage: str, unit: str, taken: int, kept: int, reasons: Mapping[str, int], rule: str
+) -> StageRow:
+    """Build a row with the share that a paper publishes for the stage and rule, if there is one."""
+    return StageRow(
+        stage, unit, taken, kept, reasons, *PUBLISHED_RATES.get((stage, rule), (None, ""))
+    )
 
 
 def _count_checks(result: StageResult) -> Iterator[StageRow]:
@@ -134,8 +136,7 @@ def _count_checks(result: StageResult) -> Iterator[StageRow]:
         if verdicts:
             passed = sum(verdict.passed for verdict in verdicts)
             name = f"verify: {check}"
-            published = _find_published(name, verdicts[0].rule)
-            yield StageRow(name, "questions", len(verdicts), passed, {}, *published)
+            yield _build_row(name, "questions", len(verdicts), passed, {}, verdicts[0].rule)
 
 
 def list_verdicts(result: StageResult, check: Check) -> list[tuple[Question, QuestionVerdict]]:
@@ -158,19 +159,18 @@ def _count_labels(result: StageResult) -> Iterator[StageRow]:
     passed = np.array([verdict.passed for _, verdict in verdicts], np.float64)
     names = [question.document for question, _ in verdicts]
     estimate = estimate_mean(passed, np.unique(names, return_inverse=True)[1])
-    reasons: Counter[str] = Counter()
+    reasons = []
     for _, verdict in verdicts:
         reason = verdict.values["reason"]
         if reason == DiscardReason.ADDITIONAL_PASSAGE:
             reason = pluralize(len(verdict.values["others"]), "passage") + " besides it"
-        if reason:
-            reasons[reason] += 1
+        reasons.append(reason)
     yield StageRow(
         "locate: labeled span the only evidence",
         "questions",
         len(verdicts),
         int(passed.sum()),
-        dict(reasons.most_common()),
+        dict(Counter(filter(None, reasons)).most_common()),
         rate_interval=estimate.interval if estimate else None,
     )
 
@@ -188,10 +188,9 @@ def describe_lost_documents(result: StageResult) -> list[str]:
     for item in result.discarded:
         if item.question and item.reason not in RERANK_REASONS.values():
             groups[item.question.document].append(item.reason)
-    counts = Counter(reason for reasons in groups.values() for reason in reasons)
+    counts = Counter(chain.from_iterable(groups.values()))
     total = counts.total()
     del counts[""]
-    sources = {document.id: document.source for document in result.documents}
     expected = 0.0
     suspects = []
     for name, reasons in groups.items():
@@ -200,7 +199,8 @@ def describe_lost_documents(result: StageResult) -> list[str]:
             continue
         expected += sum((count / total) ** number for count in counts.values())
         if reasons[0] and len(set(reasons)) == 1:
-            suspects.append(f"{name} ({sources[name]}): {reasons[0]}, {number} of {number}")
+            source = result.by_id[name].source
+            suspects.append(f"{name} ({source}): {reasons[0]}, {number} of {number}")
     if not suspects:
         return []
     return [
@@ -212,21 +212,26 @@ def describe_lost_documents(result: StageResult) -> list[str]:
 
 def build_translation_rows(
     original: StageResult, translation: StageResult, name: str
-) -> list[StageRow]:
-    """Build the rows for the documents and the questions of a translation."""
-    rows = []
+) -> Iterator[StageRow]:
+    """Yield the rows for the documents and the questions of a translation."""
     for unit in ("documents", "questions"):
-        counts = (len(getattr(original, unit)), len(getattr(translation, unit)))
         reasons = count_reasons(
             item for item in translation.discarded if bool(item.question) == (unit == "questions")
         )
-        published = _find_published("translate", unit)
-        rows.append(StageRow(f"translate: {name}, {unit}", unit, *counts, reasons, *published))
-    return rows
+        yield StageRow(
+            f"translate: {name}, {unit}",
+            unit,
+            len(getattr(original, unit)),
+            len(getattr(translation, unit)),
+            reasons,
+            *PUBLISHED_RATES["translate", unit],
+        )
 
 
-def build_stage_tables(rows: Sequence[StageRow]) -> list[Table]:
-    """Build the table of discard reasons, if there are any, and the table of counts per stage."""
+def build_stage_tables(rows: Sequence[StageRow], notes: Sequence[str]) -> list[Table]:
+    """Build the table of discard reasons, if there are any, and the table of counts per stage; the
+    notes are below the first table.
+    """
     stage_rows = []
     reasons: list[tuple[str, ...]] = []
     for row in rows:
@@ -242,73 +247,61 @@ def build_stage_tables(rows: Sequence[StageRow]) -> list[Table]:
             (row.stage, reason, format_count(count)) for reason, count in row.reasons.items()
         ]
     headings = ("Stage", "In", "Kept", "Kept %", "Published %")
-    tables = [_build_table("What each stage kept", headings, stage_rows)]
-    if reasons:
-        columns = build_columns(("Stage", "Reason", "Number"), ("Number",))
-        tables.insert(0, Table(columns, tuple(reasons), title="Reasons for discarding"))
-    return tables
+    title = "What each stage kept"
+    if not reasons:
+        return [build_numeric_table(headings, stage_rows, title=title, notes=notes)]
+    reason_headings = ("Stage", "Reason", "Number")
+    reason_title = "Reasons for discarding"
+    return [
+        build_numeric_table(reason_headings, reasons, keys=2, title=reason_title, notes=notes),
+        build_numeric_table(headings, stage_rows, title=title),
+    ]
 
 
-def build_margin_tables(pools: Sequence[MarginPool], ranges: Sequence[MarginRange]) -> list[Table]:
-    """Build the table of pools by margin and the table of the audit by margin range, each only if
+def build_margin_tables(
+    pools: Sequence[MarginPool], ranges: Sequence[MarginRange]
+) -> Iterator[Table]:
+    """Yield the table of pools by margin and the table of the audit by margin range, each only if
     it has rows.
     """
-    tables = []
     if pools:
-        tables.append(_build_pool_table(pools))
+        thirds = f"Published {' / '.join(POSITIONS)} %"
+        headings = ("Margin", "Questions", "Kept %", *POSITIONS, "Published %", thirds)
+        title = "Questions with at least this margin, and the third of their evidence"
+        note = f"Published: {BUILT_IN}, table 6. Questions that a check discarded are included."
+        yield build_numeric_table(headings, map(_format_pool, pools), title=title, notes=[note])
     if ranges:
-        tables.append(_build_audit_table(ranges))
-    return tables
+        headings = ("Margin", "Audited", *(f"{name} %" for name in AUDIT_NAMES), "Published %")
+        note = f"Published: {BUILT_IN}, table 7, for its margin ranges."
+        title = "Audit by margin"
+        yield build_numeric_table(headings, map(_format_range, ranges), title=title, notes=[note])
 
 
-def _build_pool_table(pools: Sequence[MarginPool]) -> Table:
-    rows = []
-    for pool in pools:
-        questions = sum(pool.positions)
-        counts = [
-            f"{format_count(count)} ({format_percent(count / max(1, questions))}%)"
-            for count in pool.positions
-        ]
-        published = MARGIN_POOLS.get(pool.at_least, ())
-        total = sum(published)
-        rows.append(
-            (
-                "all" if pool.at_least is None else f"from {pool.at_least:g}",
-                format_count(questions),
-                format_percent(pool.share),
-                *counts,
-                format_percent(total / CANDIDATES if total else None),
-                _join_percent(count / total for count in published),
-            )
-        )
-    thirds = f"Published {' / '.join(POSITIONS)} %"
-    headings = ("Margin", "Questions", "Kept %", *POSITIONS, "Published %", thirds)
-    title = "Questions with at least this margin, and the third of their evidence"
-    note = f"Published: {BUILT_IN}, table 6. Questions that a check discarded are included."
-    return _build_table(title, headings, rows, note)
+def _format_pool(pool: MarginPool) -> tuple[str, ...]:
+    questions = sum(pool.positions)
+    counts = [
+        f"{format_count(count)} ({format_percent(count / max(1, questions))}%)"
+        for count in pool.positions
+    ]
+    published = MARGIN_POOLS.get(pool.at_least, ())
+    total = sum(published)
+    return (
+        "all" if pool.at_least is None else f"from {pool.at_least:g}",
+        format_count(questions),
+        format_percent(pool.share),
+        *counts,
+        format_percent(total / CANDIDATES if total else None),
+        _join_percent(count / total for count in published),
+    )
 
 
-def _build_audit_table(ranges: Sequence[MarginRange]) -> Table:
-    rows = []
-    for row in ranges:
-        name = f"from {row.low:g}" if row.low is not None else "kept"
-        if row.high is not None:
-            name = f"below {row.high:g}" if row.low is None else f"[{row.low:g}, {row.high:g})"
-        rates = [format_percent(row.rates.get(rate)) for rate in AUDIT_NAMES]
-        published_rates = _join_percent(AUDIT_RATES.get((row.low, row.high), ()))
-        rows.append((name, format_count(row.audited), *rates, published_rates))
-    rate_headings = [f"{name} %" for name in AUDIT_NAMES]
-    headings = ("Margin", "Audited", *rate_headings, "Published %")
-    note = f"Published: {BUILT_IN}, table 7, for its margin ranges."
-    return _build_table("Audit by margin", headings, rows, note)
-
-
-def _build_table(
-    title: str, headings: Sequence[str], rows: Iterable[tuple[str, ...]], *notes: str
-) -> Table:
-    """Build a table with right-aligned columns after the first."""
-    columns = build_columns(headings, headings[1:])
-    return Table(columns, tuple(rows), title=title, notes=notes)
+def _format_range(row: MarginRange) -> tuple[str, ...]:
+    name = f"from {row.low:g}" if row.low is not None else "kept"
+    if row.high is not None:
+        name = f"below {row.high:g}" if row.low is None else f"[{row.low:g}, {row.high:g})"
+    rates = [format_percent(row.rates.get(rate)) for rate in AUDIT_NAMES]
+    published_rates = _join_percent(AUDIT_RATES.get((row.low, row.high), ()))
+    return (name, format_count(row.audited), *rates, published_rates)
 
 
 def _join_percent(rates: Iterable[float]) -> str:

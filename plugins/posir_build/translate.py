@@ -11,10 +11,11 @@ discarded here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -24,11 +25,10 @@ from posir_build.records import (
     Discarded,
     DiscardReason,
     Document,
+    Outcomes,
     PromptValues,
     Question,
-    QuestionVerdict,
     StageResult,
-    index_by_id,
 )
 from posir_build.settings import TranslateSettings
 from posir_tasks.base.batches import split_batches
@@ -118,17 +118,8 @@ VERDICT_FAULTS = {
 }
 
 
-@dataclass(frozen=True)
-class SentenceBlock:
-    """Consecutive sentences of a document, translated in one call."""
-
-    document: Document
-    sentences: Sequence[Span]
-
-    @property
-    def texts(self) -> list[str]:
-        """Texts of the sentences."""
-        return [sentence.of(self.document.text) for sentence in self.sentences]
+#: Consecutive sentences of a document, translated in one call.
+SentenceBlock: TypeAlias = tuple[Document, Sequence[Span]]
 
 
 @dataclass(frozen=True)
@@ -161,79 +152,78 @@ class Translator:
         """Translate corpus and questions; discard documents with their questions, or single
         questions, that fail a filter. Ids do not change.
         """
-        translations, discarded = self._translate_documents(result.documents)
-        questions, discarded_questions = self._translate_questions(result.questions, translations)
+        translations, discarded = self._translate_documents(result)
         documents = tuple(row.document for row in translations.values())
-        return StageResult(documents, tuple(questions), (*discarded, *discarded_questions))
+        translation = StageResult(documents, (), tuple(discarded))
+        return translation.advance(self._translate_questions(result.questions, translations))
 
     @property
     def _languages(self) -> PromptValues:
         return {"source": find_english_name(self.source), "target": find_english_name(self.target)}
 
     def _translate_documents(
-        self, documents: Sequence[Document]
+        self, result: StageResult
     ) -> tuple[dict[str, TranslatedDocument], list[Discarded]]:
-        sentences = {row.id: find_sentences(row.text, self.source) for row in documents}
-        texts, faults = self._translate_sentences(documents, sentences)
-        translations = {
-            row.id: join_sentences(row, sentences[row.id], texts[row.id])
-            for row in documents
-            if row.id not in faults
-        }
-        originals = index_by_id(documents)
-        pairs = {
-            name: (originals[name].text, row.document.text) for name, row in translations.items()
-        }
-        faults |= self._find_faults(pairs)
+        """Translate documents; return usable translations by id, and the discarded documents."""
+        translations, faults = self._translate_sentences(result.documents)
+        texts = {name: row.document.text for name, row in translations.items()}
+        faults |= self._find_faults(result.documents, texts)
         usable = {name: row for name, row in translations.items() if name not in faults}
-        lengths = [self.count_tokens(row.document.text) for row in usable.values()]
+        lengths = [self.count_tokens(texts[name]) for name in usable]
         outliers = find_outliers(lengths, self.settings.lower, self.settings.upper)
         for name in compress(list(usable), outliers):
             faults[name] = DiscardReason.LENGTH_OUTLIER
             del usable[name]
-        discarded = [Discarded(faults[row.id], row.id) for row in documents if row.id in faults]
+        discarded = [Discarded(faults[name], name) for name in result.by_id if name in faults]
         return usable, discarded
 
     def _translate_sentences(
-        self, documents: Sequence[Document], sentences: Mapping[str, Sequence[Span]]
-    ) -> tuple[dict[str, list[str]], dict[str, str]]:
+        self, documents: Sequence[Document]
+    ) -> tuple[dict[str, TranslatedDocument], dict[str, str]]:
         """Translate sentences in blocks; return the translations and the faults by document id."""
+        sentences = {row.id: find_sentences(row.text, self.source) for row in documents}
         blocks = [
-            SentenceBlock(document, spans)
+            (document, spans)
             for document in documents
             for spans in split_batches(sentences[document.id], self.settings.sentences)
         ]
 
         def build(block: SentenceBlock) -> PromptValues:
-            numbered_text = number_sentences(block.document.text, block.sentences)
-            return {"sentences": numbered_text, **self._languages}
+            document, spans = block
+            return {"sentences": number_sentences(document.text, spans), **self._languages}
 
         def check(block: SentenceBlock, answer: TranslatedSentences) -> None:
+            document, spans = block
             rows = answer.sort_by_number()
-            if [number for number, _ in rows] != list(range(1, len(block.sentences) + 1)):
+            if [number for number, _ in rows] != list(range(1, len(spans) + 1)):
                 raise UnusableAnswerError(DiscardReason.SENTENCES_CHANGED)
             text = " ".join(text for _, text in rows)
             # Sentences that consist of names are the same in both languages.
-            is_same = is_same_text(text, " ".join(block.texts))
+            is_same = is_same_text(text, " ".join(span.of(document.text) for span in spans))
             if is_same and detect_other_language(text, self.target):
                 raise UnusableAnswerError(DiscardReason.UNTRANSLATED)
 
         title = f"Translate into {self.target}"
         replies = self.model.ask(TRANSLATE_SENTENCES, blocks, build, title, check)
-        texts: dict[str, list[str]] = {document.id: [] for document in documents}
+        texts = defaultdict(list)
         faults: dict[str, str] = {}
-        for block, reply in zip(blocks, replies, strict=True):
-            name = block.document.id
+        for (document, spans), reply in replies:
             if reply.answer is None:
-                faults.setdefault(name, reply.fault)
+                faults.setdefault(document.id, reply.fault)
                 continue
             (_, first), *following = reply.answer.sort_by_number()
             # Only the first sentence may have a prefix.
-            texts[name].append(remove_prefix(first, block.texts[0]))
-            texts[name] += [" ".join(text.split()) for _, text in following]
-            if not all(texts[name]):
-                faults.setdefault(name, DiscardReason.BLANK_SENTENCE)
-        return texts, faults
+            first = remove_prefix(first, spans[0].of(document.text))
+            translations = [first, *(" ".join(text.split()) for _, text in following)]
+            texts[document.id].extend(translations)
+            if not all(translations):
+                faults.setdefault(document.id, DiscardReason.BLANK_SENTENCE)
+        translated_documents = {
+            row.id: join_sentences(row, sentences[row.id], texts[row.id])
+            for row in documents
+            if row.id not in faults
+        }
+        return translated_documents, faults
 
     def _find_fault(self, text: str, original: str) -> DiscardReason | None:
         """Return the first fault that the rules find in a translation, or None."""
@@ -245,36 +235,36 @@ class Translator:
             return DiscardReason.UNTRANSLATED
         return DiscardReason.OTHER_LANGUAGE if detect_other_language(text, self.target) else None
 
-    def _find_faults(self, pairs: Mapping[str, tuple[str, str]]) -> dict[str, str]:
-        """Return the faults of translations by id, given pairs of original and translation; the
-        judge decides on uncertain faults.
-        """
+    def _find_faults(
+        self, originals: Iterable[Document | Question], texts: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Return the faults of translations, all by id; the judge decides on uncertain faults."""
         faults = {
-            name: self._find_fault(text, original) for name, (original, text) in pairs.items()
+            row.id: self._find_fault(texts[row.id], row.text)
+            for row in originals
+            if row.id in texts
         }
         if self.judge is not None:
             suspects = [name for name, fault in faults.items() if fault in UNCERTAIN_FAULTS]
 
             def build(name: str) -> PromptValues:
-                return {"text": pairs[name][1][:JUDGED_CHARACTERS], **self._languages}
+                return {"text": texts[name][:JUDGED_CHARACTERS], **self._languages}
 
             title = f"Judge translations into {self.target}"
-            replies = self.judge.ask(JUDGE_TRANSLATION, suspects, build, title)
-            for name, reply in zip(suspects, replies, strict=True):
+            for name, reply in self.judge.ask(JUDGE_TRANSLATION, suspects, build, title):
                 if reply.answer:
                     faults[name] = VERDICT_FAULTS[reply.answer.verdict]
         return {name: fault for name, fault in faults.items() if fault}
 
     def _translate_questions(
         self, questions: Sequence[Question], documents: Mapping[str, TranslatedDocument]
-    ) -> tuple[list[Question], list[Discarded]]:
-        faults: dict[str, str] = {}
+    ) -> Outcomes:
         eligible = []
         for question in questions:
             if question.document in documents:
                 eligible.append(question)
             else:
-                faults[question.id] = DiscardReason.DOCUMENT_DISCARDED
+                yield question.discard(DiscardReason.DOCUMENT_DISCARDED)
 
         def build(question: Question) -> PromptValues:
             return {"question": question.text, **self._languages}
@@ -287,25 +277,21 @@ class Translator:
 
         title = f"Translate questions into {self.target}"
         replies = self.model.ask(TRANSLATE_QUESTION, eligible, build, title, check)
-        translations = {}
-        pairs = {}
-        for question, reply in zip(eligible, replies, strict=True):
-            if reply.answer is None:
-                faults[question.id] = reply.fault
+        texts = {
+            question.id: remove_prefix(reply.answer.text, question.text)
+            for question, reply in replies
+            if reply.answer
+        }
+        faults = self._find_faults(eligible, texts)
+        for question, reply in replies:
+            fault = reply.fault or faults.get(question.id)
+            if fault:
+                yield question.discard(fault)
                 continue
-            text = remove_prefix(reply.answer.text, question.text)
-            pairs[question.id] = (question.text, text)
             span = map_span(question.evidence, documents[question.document])
             values = {"original": question.text}
-            verdict = QuestionVerdict(
-                Check.TRANSLATED, True, reply.model, values, prompt=reply.prompt
-            )
-            translations[question.id] = replace(question, text=text, span=span).with_verdict(
-                verdict
-            )
-        faults |= self._find_faults(pairs)
-        usable = [row for name, row in translations.items() if name not in faults]
-        return usable, [row.discard(faults[row.id]) for row in questions if row.id in faults]
+            translation = replace(question, text=texts[question.id], span=span)
+            yield translation.conclude(Check.TRANSLATED, reply.model, values, prompt=reply.prompt)
 
 
 def join_sentences(
@@ -326,9 +312,7 @@ def join_sentences(
 def map_span(span: Span, document: TranslatedDocument) -> Span:
     """Return the span of the translations of all sentences that overlap the original span."""
     translations = [
-        translation
-        for original, translation in document.sentences
-        if original.start < span.end and span.start < original.end
+        translation for original, translation in document.sentences if original.overlaps(span)
     ]
     return Span(translations[0].start, translations[-1].end)
 

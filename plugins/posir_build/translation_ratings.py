@@ -15,18 +15,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import chain, pairwise, product
+from functools import cache, cached_property, partial
+from itertools import groupby, islice, pairwise, product
+from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import polars as pl
-from pydantic import Field, field_validator
+from polars.dataframe.group_by import GroupBy
+from pydantic import Field
 
 from posir_build.dataset_files import read_sheet, refuse_overwrite, write_sheet_rows
 from posir_build.records import PromptValues, seeded_order, shuffle
-from posir_build.settings import Name
+from posir_build.settings import Increasing, Name
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.settings_file import Section
@@ -40,7 +42,7 @@ from posir_tasks.display.numbers import (
     format_number,
     format_percent,
 )
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Table, build_numeric_table
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import ModelAnswer, load_prompt
 from posir_tasks.language_models.settings import Count, LanguageModelSettings
@@ -66,7 +68,7 @@ class TranslationRating(ModelAnswer):
 RATE_TRANSLATION = load_prompt("rate_translation", TranslationRating)
 #: The four scales, in the paper's order.
 SCALES = ("fluency", "accuracy", "completeness", "style")
-RATINGS = (1, 2, 3, 4, 5)
+RATINGS: tuple[int, ...] = get_args(Rating)
 #: Name that is hashed with the seed for the random order of documents and sheet rows.
 PURPOSE = "rate translations"
 #: Name of the mean over the four scales.
@@ -91,7 +93,7 @@ class RatingSettings(Section):
     """Languages of the translations; empty for all languages that every system has."""
     domains: tuple[str, ...] = ()
     """Domains; empty for all domains that the originals and every system have."""
-    edges: tuple[int, ...] = (0, 512, 1024, 1536, 2048)
+    edges: Annotated[Increasing[int], Field(min_length=2)] = (0, 512, 1024, 1536, 2048)
     """Edges of the length buckets, in tokens of the original; upper edges are inclusive (PosIR,
     appendix B).
     """
@@ -104,13 +106,6 @@ class RatingSettings(Section):
     """Folder for the call log."""
     llm: LanguageModelSettings
     """The judge; GPT-4o in the paper."""
-
-    @field_validator("edges")
-    @classmethod
-    def _check_order(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if len(value) < 2 or sorted(set(value)) != list(value):
-            raise ValueError("give at least two edges in increasing order")
-        return value
 
 
 @dataclass(frozen=True)
@@ -154,15 +149,12 @@ def sample_translations(
     ]
     domains = settings.domains or sorted({domain for domain, _ in shared_subsets})
     languages = settings.languages or sorted({language for _, language in shared_subsets})
-    missing = [
-        f"{domain} in {language}"
-        for domain, language in product(domains, languages)
-        if (domain, language) not in shared_subsets
-    ]
+    missing = sorted({*product(domains, languages)} - {*shared_subsets})
     if missing or not shared_subsets:
+        names = ", ".join(f"{domain} in {language}" for domain, language in missing)
         raise DataError(
             f"translations: {', '.join(systems)}: not all of them have "
-            f"{', '.join(missing) or 'a domain and a language'} in common with the originals in "
+            f"{names or 'a domain and a language'} in common with the originals in "
             f"{settings.language}, {settings.source}. Set `language`, `languages` or `domains`."
         )
     translations: list[Translation] = []
@@ -214,21 +206,20 @@ def _sample_documents(
     """Sample the same number of document ids from each length bucket; add a note for each bucket
     with too few documents.
     """
-    limit = settings.per_bucket
-    buckets: dict[tuple[int, int], list[str]] = {bucket: [] for bucket in pairwise(settings.edges)}
-    for name in sorted(texts, key=lambda name: seeded_order(settings.seed, PURPOSE, domain, name)):
-        if all(len(names) == limit for names in buckets.values()):
-            break
-        tokens = count_tokens(texts[name])
-        for (low, high), names in buckets.items():
-            if low < tokens <= high and len(names) < limit:
-                names.append(name)
-    notes = [
-        f"{domain}: {len(names)} of {limit} documents of {low + 1:,} to {high:,} tokens."
-        for (low, high), names in buckets.items()
-        if len(names) < limit
-    ]
-    return list(chain(*buckets.values())), notes
+    count = cache(count_tokens)
+    sample: list[str] = []
+    notes = []
+    order = sorted(texts, key=lambda name: seeded_order(settings.seed, PURPOSE, domain, name))
+    for low, high in pairwise(settings.edges):
+        bucket = (name for name in order if low < count(texts[name]) <= high)
+        names = list(islice(bucket, settings.per_bucket))
+        sample += names
+        if len(names) < settings.per_bucket:
+            notes.append(
+                f"{domain}: {len(names)} of {settings.per_bucket} documents of {low + 1:,} to "
+                f"{high:,} tokens."
+            )
+    return sample, notes
 
 
 def ask_judge(
@@ -251,10 +242,10 @@ def ask_judge(
     replies = model.ask(RATE_TRANSLATION, translations, build, "Rate translations")
     rated_rows = [
         (translation, reply.answer.model_dump(include=set(SCALES)))
-        for translation, reply in zip(translations, replies, strict=True)
+        for translation, reply in replies
         if reply.answer
     ]
-    faults = Counter(reply.fault for reply in replies if reply.fault)
+    faults = Counter(reply.fault for _, reply in replies if reply.fault)
     if not rated_rows:
         raise PosirError(f"{model.name}: rated no translation: {'; '.join(faults)}.")
     return rated_rows, dict(faults.most_common())
@@ -264,7 +255,7 @@ def write_rating_sheets(folder: Path, translations: Sequence[Translation], seed:
     """Write a sheet per language with empty rating columns; rows are shuffled and do not name the
     system.
     """
-    sheets: dict[Path, list[tuple[str, ...]]] = defaultdict(list)
+    sheets = defaultdict(list)
     for row in shuffle(translations, seed, PURPOSE):
         cells = (row.id, row.language, row.original, row.text)
         sheets[folder / f"{row.language}.csv"].append(cells)
@@ -350,15 +341,16 @@ def _tabulate(rated_rows: Sequence[RatedTranslation]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema_overrides={"rating": pl.Float64})
 
 
-def _group(rows: pl.DataFrame, scales: Sequence[str]) -> dict[tuple[str, str, str], pl.DataFrame]:
+def _group(rows: pl.DataFrame, scales: Sequence[str]) -> GroupBy:
     """Group rows by system, language and scale, and over all languages. The column `target`
     contains the language of each row.
     """
     single = rows.with_columns(target="language")
     all_rows = pl.concat([single, single.with_columns(language=pl.lit(ALL))])
-    groups = all_rows.partition_by("system", "language", "scale", as_dict=True)
-    order = sorted(groups, key=lambda key: (key[0], key[1] == ALL, key[1], scales.index(key[2])))
-    return {(key[0], key[1], key[2]): groups[key] for key in order}
+    is_total = pl.col("language") == ALL
+    scale = pl.col("scale").cast(pl.Enum(scales))
+    all_rows = all_rows.sort("system", is_total, "language", scale, maintain_order=True)
+    return all_rows.group_by("system", "language", "scale", maintain_order=True)
 
 
 def _estimate(rows: pl.DataFrame, values: pl.Expr, low: float, high: float) -> Estimate:
@@ -389,12 +381,10 @@ def score_ratings(rater: str, rated_rows: Sequence[RatedTranslation]) -> list[Sc
     if not rated_rows:
         return []
     scores = []
-    for (system, language, scale), rows in _group(
-        _tabulate(rated_rows), (*SCALES, OVERALL)
-    ).items():
+    for (system, language, scale), rows in _group(_tabulate(rated_rows), (*SCALES, OVERALL)):
         ratings = rows["rating"] if scale == OVERALL else rows["rating"].cast(pl.Int64)
         counts = dict(sorted(Counter(ratings).items()))
-        mean = _estimate(rows, pl.col("rating"), RATINGS[0], RATINGS[-1])
+        mean = _estimate(rows, pl.col("rating"), 1, 5)
         scores.append(ScaleScore(rater, system, language, scale, counts, mean))
     return scores
 
@@ -413,7 +403,7 @@ def compare_ratings(
     pairs = pl.concat([pairs, pairs.with_columns(scale=pl.lit(ALL))])
     difference = pl.col("judge_rating") - pl.col("rating")
     agreement = []
-    for (system, language, scale), rows in _group(pairs, (*SCALES, ALL)).items():
+    for (system, language, scale), rows in _group(pairs, (*SCALES, ALL)):
         counts = Counter(zip(rows["rating"], rows["judge_rating"], strict=True))
         agreement.append(
             ScaleAgreement(
@@ -423,7 +413,7 @@ def compare_ratings(
                 tuple(tuple(counts[row, column] for column in RATINGS) for row in RATINGS),
                 # PosIR, table 9: a difference of at most 1 counts as agreement.
                 _estimate(rows, (difference.abs() <= 1).cast(pl.Float64), 0, 1),
-                _estimate(rows, difference.abs(), 0, RATINGS[-1] - RATINGS[0]),
+                _estimate(rows, difference.abs(), 0, 4),
                 rows.select(difference.mean()).item(),
             )
         )
@@ -434,11 +424,9 @@ def build_rating_tables(
     scores: Sequence[ScaleScore], agreement: Sequence[ScaleAgreement], notes: Sequence[str]
 ) -> list[Table]:
     """Build the tables of mean ratings and of the agreement between judge and people."""
-    groups: dict[tuple[str, str, str], dict[str, ScaleScore]] = defaultdict(dict)
-    for score in scores:
-        groups[score.rater, score.system, score.language][score.scale] = score
     means = []
-    for keys, by_scale in groups.items():
+    for keys, group in groupby(scores, attrgetter("rater", "system", "language")):
+        by_scale = {score.scale: score for score in group}
         number = max(sum(score.counts.values()) for score in by_scale.values())
         cells = []
         for scale in (*SCALES, OVERALL):
@@ -449,10 +437,10 @@ def build_rating_tables(
         "Ratings range from 1, poor, to 5, excellent; 95% intervals are for new documents. All "
         "languages are weighted equally."
     )
-    numbers = ("Rated", *map(str.capitalize, (*SCALES, OVERALL)))
-    columns = build_columns(("Rater", "System", "Language", *numbers), numbers)
+    scales = map(str.capitalize, (*SCALES, OVERALL))
+    headings = ("Rater", "System", "Language", "Rated", *scales)
     title = "Ratings of translations"
-    tables = [Table(columns, tuple(means), title=title, notes=(note, *notes), keys=3)]
+    tables = [build_numeric_table(headings, means, keys=3, title=title, notes=[note, *notes])]
     if agreement:
         tables.append(_build_agreement_table(agreement))
     return tables
@@ -460,6 +448,7 @@ def build_rating_tables(
 
 def _build_agreement_table(agreement: Sequence[ScaleAgreement]) -> Table:
     numbers = ("Pairs", "Differ by at most 1, %", "Mean absolute error", "Judge minus people")
+    headings = ("System", "Language", "Scale", *numbers)
     rows = [
         (
             row.system,
@@ -472,8 +461,7 @@ def _build_agreement_table(agreement: Sequence[ScaleAgreement]) -> Table:
         )
         for row in agreement
     ]
-    columns = build_columns(("System", "Language", "Scale", *numbers), numbers)
-    return Table(columns, tuple(rows), title="Agreement between judge and people", keys=3)
+    return build_numeric_table(headings, rows, keys=3, title="Agreement between judge and people")
 
 
 format_rating: Format = partial(format_number, spec=".2f")

@@ -12,7 +12,6 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise, product
 from typing import Any, Literal
 
@@ -23,12 +22,11 @@ from posir_build.locate import remove_span, split_thirds
 from posir_build.records import (
     Check,
     DiscardReason,
-    Document,
+    Outcomes,
     PromptValues,
     Question,
     QuestionVerdict,
     StageResult,
-    index_by_id,
     shuffle,
 )
 from posir_build.settings import VerifySettings
@@ -43,7 +41,6 @@ from posir_tasks.language_models.chat_client import (
 from posir_tasks.models.rerankers import compute_margin
 from posir_tasks.text.interventions import find_part
 from posir_tasks.text.sentences import find_sentences
-from posir_tasks.text.spans import find_third
 
 
 class Relevance(ModelAnswer):
@@ -68,15 +65,13 @@ RERANK_REASONS = {
     "margin": DiscardReason.SMALL_MARGIN,
     "span": DiscardReason.SPAN_NOT_NEEDED,
 }
-#: The verdict on a question, and the reason to discard it, empty if it passed.
-CheckOutcome = tuple[QuestionVerdict, str]
 
 
 @dataclass(frozen=True)
 class Verifier:
     """The checks of the Verify stage."""
 
-    documents: Sequence[Document]
+    previous: StageResult
     settings: VerifySettings
     language: str
     model: LanguageModel
@@ -84,7 +79,7 @@ class Verifier:
     seed: int
     """Random seed for balancing and for the audit sample."""
 
-    def verify(self, questions: Sequence[Question]) -> StageResult:
+    def verify(self) -> StageResult:
         """Run all checks in order; discard each question at its first failed check."""
         checks = []
         if self.rerankers:
@@ -95,38 +90,25 @@ class Verifier:
             checks.append(self._check_by_relevance)
         if self.settings.leave_out:
             checks.append(self._check_without_span)
-        discarded = []
+        result = self.previous
         for check in checks:
-            passed = []
-            for question, (verdict, reason) in zip(questions, check(questions), strict=True):
-                checked_question = question.with_verdict(verdict)
-                if reason:
-                    discarded.append(checked_question.discard(reason))
-                else:
-                    passed.append(checked_question)
-            questions = passed
-        result = StageResult(tuple(self.documents), tuple(questions), tuple(discarded))
+            if result.questions:
+                result = result.advance(check(result.questions))
         return self._audit(result) if self.settings.audit else result
-
-    @cached_property
-    def _texts(self) -> dict[str, str]:
-        return {document.id: document.text for document in self.documents}
 
     def _build_views(self, rule: str, question: Question) -> list[str]:
         """List the texts to judge, starting with the text that contains the evidence: for the rule
         `span`, the document with and without the span; otherwise, the three segments.
         """
-        text = self._texts[question.document]
+        text = self.previous.by_id[question.document].text
         if rule == "span":
             return [text, remove_span(text, question.evidence)]
         segments = split_thirds(text, find_sentences(text, self.language))
         target = segments.pop(find_part(segments, question.evidence))
         return [segment.of(text) for segment in (target, *segments)]
 
-    def _check_by_rerankers(self, questions: Sequence[Question]) -> Iterator[CheckOutcome]:
+    def _check_by_rerankers(self, questions: Sequence[Question]) -> Outcomes:
         """Apply the rule of PosQ, Built-in or Learned, or PosIR to the rerankers' scores."""
-        if not questions:
-            return
         rule = self.settings.rerank_rule
         pairs = [
             (question.text, view)
@@ -135,7 +117,7 @@ class Verifier:
         ]
         scores = np.stack([reranker.score(pairs) for reranker in self.rerankers], axis=1)
         judge = ", ".join(reranker.name for reranker in self.rerankers)
-        for view_scores in np.split(scores, len(questions)):
+        for question, view_scores in zip(questions, np.split(scores, len(questions)), strict=True):
             # Shape (rerankers, views).
             rows = view_scores.T
             values: dict[str, Any] = {"scores": rows.tolist()}
@@ -146,52 +128,52 @@ class Verifier:
                 # PosQ, appendix A.2; PosIR, section 2.3: every reranker scores the text with the
                 # evidence highest; ties fail.
                 passed = bool((rows[:, :1] > rows[:, 1:]).all())
-            verdict = QuestionVerdict(Check.RERANKERS, passed, judge, values, rule)
-            yield verdict, "" if passed else RERANK_REASONS[rule]
+            reason = "" if passed else RERANK_REASONS[rule]
+            yield question.conclude(Check.RERANKERS, judge, values, reason, rule)
 
-    def _check_balance(self, questions: Sequence[Question]) -> Iterator[CheckOutcome]:
+    def _check_balance(self, questions: Sequence[Question]) -> Outcomes:
         """Sample the same number of questions from each third, the size of the smallest nonempty
         third (PosQ, appendix A.2).
         """
-        by_third: defaultdict[int, list[Question]] = defaultdict(list)
+        by_third = defaultdict(list)
+        for question in shuffle(questions, self.seed, "balance"):
+            by_third[self.previous.find_third(question)].append(question)
+        smallest = min(map(len, by_third.values()))
+        sample = {row.id for group in by_third.values() for row in group[:smallest]}
         for question in questions:
-            third = find_third(question.evidence, len(self._texts[question.document]))
-            by_third[third].append(question)
-        smallest = min(map(len, by_third.values()), default=0)
-        sample: set[str] = set()
-        for group in by_third.values():
-            sample.update(row.id for row in shuffle(group, self.seed, "balance")[:smallest])
-        for question in questions:
-            passed = question.id in sample
-            verdict = QuestionVerdict(Check.BALANCED, passed, "posir", {"per_third": smallest})
-            yield verdict, "" if passed else DiscardReason.FULL_CELL
+            reason = "" if question.id in sample else DiscardReason.FULL_CELL
+            yield question.conclude(Check.BALANCED, "posir", {"per_third": smallest}, reason)
 
-    def _check_by_relevance(self, questions: Sequence[Question]) -> Iterator[CheckOutcome]:
+    def _check_by_relevance(self, questions: Sequence[Question]) -> Outcomes:
         """Let the language model grade each text from 0 to 4, and apply the rule of PosQ or PosIR.
 
         PosQ, appendix A.2: L(t) >= 3 and L(t) >= L(u) + 1 for both other segments u. PosIR, section
         2.3, compares the document with and without the span; the paper omits the thresholds.
         """
         rule = self.settings.relevance
-        for replies in self._ask(RELEVANCE, questions, rule, "Grade relevance"):
+        for question, replies in self._ask(RELEVANCE, questions, rule, "Grade relevance"):
             grades = [reply.answer.relevance for reply in replies if reply.answer]
             reason = next((reply.fault for reply in replies if reply.fault), "")
             if not reason and grades[0] < self.settings.level:
                 reason = DiscardReason.IRRELEVANT
             if not reason and grades[0] < max(grades[1:]) + self.settings.gap:
                 reason = DiscardReason.RELEVANT_WITHOUT
-            yield _judge(Check.RELEVANCE, replies[0], {"grades": grades}, reason, rule)
+            reply = replies[0]
+            values = {"grades": grades}
+            yield question.conclude(
+                Check.RELEVANCE, reply.model, values, reason, rule, reply.prompt
+            )
 
-    def _check_without_span(self, questions: Sequence[Question]) -> Iterator[CheckOutcome]:
+    def _check_without_span(self, questions: Sequence[Question]) -> Outcomes:
         """Fail questions that the language model can answer from the document without the span."""
-
-        def build(question: Question) -> PromptValues:
-            return {"question": question.text, "text": self._build_views("span", question)[1]}
-
-        for reply in self.model.ask(ANSWERABLE, questions, build, "Leave the span out"):
+        title = "Leave the span out"
+        for question, (reply,) in self._ask(ANSWERABLE, questions, "span", title, views=[1]):
             answer = reply.answer and reply.answer.answer
             reason = DiscardReason.ANSWERED_WITHOUT if answer == "yes" else reply.fault
-            yield _judge(Check.LEAVE_SPAN_OUT, reply, {"answerable": answer}, reason)
+            values = {"answerable": answer}
+            yield question.conclude(
+                Check.LEAVE_SPAN_OUT, reply.model, values, reason, prompt=reply.prompt
+            )
 
     def _audit(self, result: StageResult) -> StageResult:
         """Ask separately for each third whether it contains the answer (Built-in or Learned,
@@ -200,20 +182,22 @@ class Verifier:
         The audit covers the kept questions and, for each margin range, the discarded ones. It
         discards nothing.
         """
-        kept_ids = {question.id for question in result.questions}
-        groups: defaultdict[int | None, list[Question]] = defaultdict(list)
+        groups = defaultdict(list)
         for question in result.checked_questions():
-            range_index = find_range(question, self.settings.margins)
-            if range_index is not None or question.id in kept_ids:
-                groups[range_index].append(question)
+            groups[find_range(question, self.settings.margins)].append(question)
+        if None in groups:
+            # Without margins, only kept questions are audited.
+            groups[None] = list(result.questions)
         sample: list[Question] = []
         for group in groups.values():
             sample += shuffle(group, self.seed, Check.AUDIT)[: self.settings.audit_sample]
         audited_questions = {}
-        replies = self._ask(ANSWERABLE, sample, "segments", "Audit")
-        for question, views in zip(sample, replies, strict=True):
+        for question, views in self._ask(ANSWERABLE, sample, "segments", "Audit"):
             answers = [reply.answer and reply.answer.answer == "yes" for reply in views]
-            verdict, _ = _judge(Check.AUDIT, views[0], {"answerable": answers})
+            values = {"answerable": answers}
+            verdict = QuestionVerdict(
+                Check.AUDIT, True, views[0].model, values, prompt=views[0].prompt
+            )
             audited_questions[question.id] = question.with_verdict(verdict)
         discarded = [
             replace(item, question=audited_questions.get(item.item, item.question))
@@ -228,24 +212,20 @@ class Verifier:
         questions: Sequence[Question],
         rule: str,
         description: str,
-    ) -> list[list[Reply[AnswerT]]]:
-        """Ask about each view of each question; return the replies per question."""
-        views = 2 if rule == "span" else 3
-        pairs = list(product(questions, range(views)))
+        views: Sequence[int] = (),
+    ) -> Iterator[tuple[Question, Sequence[Reply[AnswerT]]]]:
+        """Ask about each view of each question, by default all views of the rule; yield each
+        question with its replies.
+        """
+        views = views or range(2 if rule == "span" else 3)
 
         def build(pair: tuple[Question, int]) -> PromptValues:
             question, view = pair
             return {"question": question.text, "text": self._build_views(rule, question)[view]}
 
-        replies = self.model.ask(prompt, pairs, build, description)
-        return [[*batch] for batch in split_batches(replies, views)]
-
-
-def _judge(
-    check: Check, reply: Reply[Any], values: dict[str, Any], reason: str = "", rule: str = ""
-) -> CheckOutcome:
-    """Build the verdict on a reply of a language model."""
-    return QuestionVerdict(check, not reason, reply.model, values, rule, reply.prompt), reason
+        rows = self.model.ask(prompt, list(product(questions, views)), build, description)
+        replies = [reply for _, reply in rows]
+        return zip(questions, split_batches(replies, len(views)), strict=True)
 
 
 @dataclass(frozen=True)
@@ -311,13 +291,11 @@ def count_pools(result: StageResult, margins: Sequence[float]) -> list[MarginPoo
     """Count the questions with a margin, in total and at each threshold; an empty list without
     margins.
     """
-    documents = index_by_id(result.documents)
     rows = []
     for question in result.checked_questions():
         margin = find_margin(question)
         if margin is not None:
-            length = len(documents[question.document].text)
-            rows.append((margin, find_third(question.evidence, length)))
+            rows.append((margin, result.find_third(question)))
     pools = []
     for threshold in (None, *margins) if rows else ():
         thirds = [third for margin, third in rows if threshold is None or margin >= threshold]

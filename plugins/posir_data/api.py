@@ -215,7 +215,8 @@ def read_sources(
         )
     for dataset in datasets:
         # Repeated questions are counted later, over all sources.
-        replace(dataset, count_repeated=None).require_corpus()
+        use = dataset.declared_use or Use.CORPUS
+        replace(dataset, declared_use=use).require_corpus()
         if not dataset.has_texts:
             raise PosirError(
                 f"{dataset.location} ({dataset.kind}): has judgments but no texts. Give a BEIR "

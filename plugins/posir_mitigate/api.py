@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -155,7 +154,6 @@ def mitigate(
 
         from posir_mitigate.references import parse_reference
         from posir_mitigate.trials import compare_trials, open_task, run_trials
-        from posir_tasks.models.embeddings.cached_encoder import EMBEDDINGS_VARIABLE
         from posir_tasks.models.references import ModelReference, find_endpoint
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -166,23 +164,19 @@ def mitigate(
     parsed_methods = list(dict.fromkeys(map(parse_reference, methods)))
     task = open_task(str(data))
     folder = Path(output)
-    # The embedding cache would distort the timings.
-    cache_setting = os.environ.pop(EMBEDDINGS_VARIABLE, None)
-    try:
-        with with_settings(
-            protocol=protocol,
-            window=window,
-            query_prompt=query_prompt,
-            document_prompt=document_prompt,
-            query_field=query_field,
-            passage_field=passage_field,
-        ):
-            plain, mitigated_models, errors = run_trials(
-                ModelReference(str(model), revision), parsed_methods, task, batch_size, folder
-            )
-    finally:
-        if cache_setting is not None:
-            os.environ[EMBEDDINGS_VARIABLE] = cache_setting
+    with with_settings(
+        protocol=protocol,
+        window=window,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+        query_field=query_field,
+        passage_field=passage_field,
+        # The embedding cache would distort the timings.
+        embeddings="",
+    ):
+        plain, mitigated_models, errors = run_trials(
+            ModelReference(str(model), revision), parsed_methods, task, batch_size, folder
+        )
     if not mitigated_models:
         raise PosirError("no method works for this model. " + " ".join(errors))
     trials = compare_trials(plain, mitigated_models, task.metadata.name, folder)
@@ -227,8 +221,7 @@ def build_table(trials: Sequence[Trial]) -> Table:
     for trial in trials:
         cells = [trial.method]
         for metric in SCORES:
-            estimate = trial.find_estimate(metric)
-            cells.append(format_estimate(estimate, FORMATS[metric]))
+            cells.append(format_estimate(trial.find_estimate(metric), FORMATS[metric]))
             change = trial.changes.get(metric)
             cells.append(format_change(change) if change else MISSING)
         cells += [

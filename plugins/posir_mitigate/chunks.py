@@ -157,11 +157,9 @@ class Chunks(DividingMethod):
         if self.combination is Combination.MAX:
             model = MaximumSearch(encoder, chunker.vectorize)
         else:
-
-            def average(inner: ModelEncoder, texts: Sequence[str]) -> Vectors:
-                return chunker.vectorize(inner, texts).average()
-
-            model = DocumentEncoder(encoder, average)
+            model = DocumentEncoder(
+                encoder, lambda inner, texts: chunker.vectorize(inner, texts).average()
+            )
         model.read_part = chunker.find_read_part(encoder)
         return model
 
@@ -261,11 +259,9 @@ class LateChunks(DividingMethod):
         """
         encoder = self.require_encoder(base)
         overlap = getattr(self, "overlap", None)
-        loaded_model = getattr(base, "model", None)
+        loaded_model: Any = getattr(base, "model", None)
         wrappers = (SentenceTransformerEncoderWrapper, InstructSentenceTransformerModel)
-        modules = (
-            list(loaded_model) if isinstance(base, wrappers) and loaded_model is not None else []
-        )
+        modules = list(loaded_model) if isinstance(base, wrappers) else []
         if [type(module).__name__ for module in modules[:2]] != ["Transformer", "Pooling"]:
             raise self.unsupported(
                 base,
@@ -382,7 +378,7 @@ class LateVectorizer:
     def _pool(self, texts: Sequence[TokenizedText], batch_size: int) -> Iterator[Vectors]:
         """Yield the chunk vectors of each text after all modules, shape (chunks, dimensions)."""
         windows = [(ids, *window) for ids, _ in texts for window in self.divide(len(ids))]
-        states: list[torch.Tensor] = []
+        states = []
         for batch in split_batches(windows, batch_size):
             batch_states = self._encode([ids[first:end] for ids, first, _, end in batch])
             for window_states, (_, first, new, _) in zip(batch_states, batch, strict=True):

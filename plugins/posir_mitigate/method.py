@@ -49,9 +49,7 @@ class Mitigation(ABC):
 
     def unsupported(self, model: Any, reason: str) -> PosirError:
         """Build the error for a model that the method does not support."""
-        meta = getattr(model, "mteb_model_meta", None)
-        name = meta.name if meta else type(model).__name__
-        return PosirError(f"{name}+{self}: {reason}")
+        return PosirError(f"{model.mteb_model_meta.name}+{self}: {reason}")
 
     def require_encoder(self, model: MTEBModels) -> EncoderProtocol:
         """Return the model if it has one vector per text, else raise PosirError."""

@@ -116,8 +116,8 @@ def run_trials(
     def load_plain() -> MTEBModels:
         return load_model(ModelReference(portable_name(plain), reference.revision))
 
-    mitigated_models: dict[Mitigation, ModelMeta] = {}
-    errors: list[str] = []
+    mitigated_models = {}
+    errors = []
     with track("Evaluating the plain model and each method", 1 + len(methods)) as advance:
         _evaluate("the plain model", plain, load_plain, task, batch_size, results)
         for method in methods:

@@ -277,7 +277,7 @@ def read_evidence_data(
     questions = [(text, spans) for (_, _, text), spans in evidence.items() if spans]
     if not questions:
         raise DataError(f"{opened.location} ({opened.kind}): no question has an evidence span.")
-    if opened.is_recognized and opened.repeated:
+    if opened.is_recognized:
         logger.warning(
             "%s: %s; each question searches only its own document (--scope).",
             opened.name,

@@ -25,7 +25,7 @@ from posir_tasks.data.formats.passages import (
 )
 from posir_tasks.display.numbers import format_count
 from posir_tasks.display.presentation import Deferred, Result
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Table, build_numeric_table
 from posir_tasks.tasks.catalog import mention_task
 from posir_tasks.text.languages import UNKNOWN
 from posir_tasks.values.schemes import PositionScheme
@@ -114,12 +114,12 @@ class Dataset(Result):
     """If true, subsets stay in memory and are read once."""
     has_texts: bool = True
     """False for qrels without documents."""
-    find_use: Callable[[], Use] = lambda: Use.CORPUS
-    """Returns the texts to search for an answer, as set by the format or the user."""
+    declared_use: Use | None = Use.CORPUS
+    """The texts to search for an answer, as set by the format or the user; None to infer them from
+    repeated questions.
+    """
     find_declared_language: Callable[[], str] = lambda: ""
     """Returns the declared language code, or an empty string unless there is exactly one."""
-    count_repeated: Callable[[], RepeatedTexts] | None = None
-    """Reads the questions and counts repeated texts; None if `find_use` is final."""
     rules: ScoringRules = field(default_factory=ScoringRules)
     reference: str = ""
     """Name in commands, or the absolute path of a file or folder; empty for texts in memory."""
@@ -132,25 +132,22 @@ class Dataset(Result):
     @cached_property
     def use(self) -> Use:
         """The texts to search for an answer, as declared or as inferred from repeated questions."""
-        use = self.find_use()
-        return self.repeated.use if use is Use.CORPUS and self.repeated else use
+        return self.declared_use or self.repeated.use
 
-    @cached_property
-    def repeated(self) -> RepeatedTexts | None:
-        """The number of questions that recur for several documents; None if `use` does not depend
-        on it.
-        """
-        return self.count_repeated() if self.count_repeated else None
+    @property
+    def repeated(self) -> RepeatedTexts:
+        """The number of questions that recur for several documents."""
+        return self.subsets[0].read().repeated
 
     @property
     def is_recognized(self) -> bool:
         """True if repeated questions show that each question is about its own document."""
-        return self.use is not Use.CORPUS and self.find_use() is Use.CORPUS
+        return self.declared_use is None and self.use is not Use.CORPUS
 
     def require_corpus(self) -> None:
         """Raise PosirError unless the questions can be asked of the whole corpus."""
         if self.use is not Use.CORPUS:
-            reason = f"{self.repeated.describe()}: " if self.is_recognized and self.repeated else ""
+            reason = f"{self.repeated.describe()}: " if self.is_recognized else ""
             raise PosirError(
                 f"{self.location} ({self.kind}): {reason}{self.use.value}. Score chunks within "
                 "each document: `posir score --model MODEL --chunker MODULE:FUNCTION --data "
@@ -184,7 +181,7 @@ class Dataset(Result):
     def _build_tables(self) -> Iterator[Table]:
         """Tabulate the rows of each subset, with notes on skipped and repaired rows."""
         counts = Counter(row["subset"] for row in self.rows)
-        rows = tuple((name, format_count(count)) for name, count in counts.items())
+        rows = [(name, format_count(count)) for name, count in counts.items()]
         notes: list[str] = []
         for subset in self.subsets if self.has_questions else ():
             notes += subset.read().warnings
@@ -192,7 +189,7 @@ class Dataset(Result):
         if skipped:
             notes.append(skipped)
         unit = "Questions" if self.has_questions else "Texts"
-        yield Table(build_columns(("Subset", unit), [unit]), rows, notes=tuple(notes))
+        yield build_numeric_table(("Subset", unit), rows, notes=notes)
 
     def find_languages(self) -> dict[str, list[str]]:
         """Return the language codes of queries and corpus by subset name, as in task metadata.
@@ -240,8 +237,7 @@ class Dataset(Result):
             DataError: There are no questions.
         """
         self.require_corpus()
-        is_judged = any(subset.read_judgments for subset in self.subsets)
-        if not self.has_questions and not is_judged:
+        if not self.has_questions and not any(subset.read_judgments for subset in self.subsets):
             raise DataError(self._describe_missing_questions(command, self._describe_format()))
         subsets = (
             replace(subset, read=partial(self._read_questions, subset, command, several_places))
@@ -277,14 +273,15 @@ def _list_questions(subset: Subset) -> Iterator[dict[str, Any]]:
     sizes = data.documents["text"].str.len_chars()
     lengths = dict(zip(data.documents["id"], sizes, strict=True))
     for query, text, document, span in data.list_questions():
+        start, end = span or (None, None)
         yield {
             "subset": subset.name,
             "query_id": query,
             "query": text,
             "document_id": document,
             "characters": lengths[document],
-            "start": span.start if span else None,
-            "end": span.end if span else None,
+            "start": start,
+            "end": end,
             "position": span.middle / lengths[document] if span and lengths[document] else None,
         }
 

@@ -157,7 +157,7 @@ def open_data(
     if scope is None:
         return dataset
     use = Use.CORPUS if scope == "corpus" else Use.WITHIN
-    return replace(dataset, find_use=lambda: use, count_repeated=None)
+    return replace(dataset, declared_use=use)
 
 
 def _open_strings(texts: Iterable[object]) -> Dataset:
@@ -166,17 +166,17 @@ def _open_strings(texts: Iterable[object]) -> Dataset:
         raise PosirError(
             "This is a data frame. Give the column with the texts, such as data['text']."
         )
-    items: list[Item] = []
+    items = []
     for number, text in enumerate(texts, start=1):
         name = f"text {number}"
-        item: Item = SkippedText(name, "not a text", file=IN_MEMORY)
         if isinstance(text, str):
-            item = read_text(IN_MEMORY, name, text, str(number))
-        items.append(item)
+            items.append(read_text(IN_MEMORY, name, text, str(number)))
+        else:
+            items.append(SkippedText(name, "not a text", file=IN_MEMORY))
     content = digest(*(item.text for item in items if isinstance(item, Passage))).hex()
-    names = (IN_MEMORY, IN_MEMORY, IN_MEMORY)
     revision = partial(str, f"{LOCAL}-{content}")
-    return _open_items(*names, partial(iter, items), revision, ReadOptions(), use=None)
+    source = Format(IN_MEMORY, read=lambda *_: iter(items), use=None)
+    return _open_items(source, Path(), IN_MEMORY, IN_MEMORY, revision, ReadOptions())
 
 
 def _open_layout(name: str, repository: Repository, keys: Sequence[SubsetKey]) -> Dataset:
@@ -213,7 +213,7 @@ def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
 
 def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
     titles = dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False))
-    questions: defaultdict[str, list[PassageQuestion]] = defaultdict(list)
+    questions = defaultdict(list)
     for query, text, document, span in data.list_questions():
         answers = (Answer.from_span(span),) if span else ()
         place = data.places.get(query, Place(query))
@@ -251,39 +251,13 @@ def _open_local(
     path: Path, name: str, find_revision: Callable[[], str], options: ReadOptions
 ) -> Dataset:
     format_ = find_format(path, options)
-    return _open_format(
+    source = replace(
         format_,
-        path,
-        (name, format_.title, str(path)),
-        partial(read_as, path, options, format_),
-        find_revision,
-        partial(find_declared_language, format_, path),
-        options,
-    )
-
-
-def _open_format(
-    format_: Format,
-    path: Path,
-    names: tuple[str, str, str],
-    read: Callable[[], Iterator[Item]],
-    find_revision: Callable[[], str],
-    find_language: Callable[[], str],
-    options: ReadOptions,
-) -> Dataset:
-    """Open a path in a format. `names` contains the name, kind and location of the dataset."""
-    read_texts = format_.read_texts
-    read_judgments = format_.read_judgments
-    return _open_items(
-        *names,
-        read,
-        find_revision,
-        options,
+        read=partial(read_as, format_=format_),
         use=find_use(path, options, format_),
-        read_texts=partial(read_texts, path, options) if read_texts else None,
-        read_judgments=partial(read_judgments, path, options) if read_judgments else None,
-        find_language=find_language,
+        find_language=partial(find_declared_language, format_),
     )
+    return _open_items(source, path, name, str(path), find_revision, options)
 
 
 def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
@@ -291,15 +265,10 @@ def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
     with error_context(path, "", "TREC qrels"):
         grades = read_qrels(path)
     judgments = Judgments({}, grades.by_query, contradictions=grades.contradictions)
-    dataset = _open_items(
-        split_suffix(path)[0],
-        QRELS,
-        str(path),
-        partial(iter, ()),
-        partial(_name_revision, path.parent, [path]),
-        replace(options, language=options.language or UNKNOWN),
-        read_judgments=lambda: judgments,
-    )
+    source = Format(QRELS, read=lambda *_: iter(()), read_judgments=lambda *_: judgments)
+    revision = partial(_name_revision, path.parent, [path])
+    options = replace(options, language=options.language or UNKNOWN)
+    dataset = _open_items(source, path, split_suffix(path)[0], str(path), revision, options)
     return replace(dataset, has_texts=False)
 
 
@@ -326,21 +295,19 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
         return _open_layout(name, repository, keys)
     file, format_ = export_hub(reference, commit, options)
 
-    def find_language() -> str:
+    def find_language(file: Path) -> str:
         code = format_.find_language(file)
         with suppress(DataError):
             code = code or read_card_language(repository.fetch("README.md"))
         return code
 
-    return _open_format(
+    source = replace(
         format_,
-        file,
-        (name, "a dataset on the Hub", f"{reference}@{commit}"),
-        partial(read_hub, reference, commit, file, format_, options),
-        lambda: commit,
-        find_language,
-        options,
+        title="a dataset on the Hub",
+        read=lambda file, options: read_hub(reference, commit, file, format_, options),
+        find_language=find_language,
     )
+    return _open_items(source, file, name, f"{reference}@{commit}", lambda: commit, options)
 
 
 def _list_hub_keys(repository: HubRepository) -> list[SubsetKey]:
@@ -355,33 +322,21 @@ def _list_hub_keys(repository: HubRepository) -> list[SubsetKey]:
 
 
 def _open_items(
+    source: Format,
+    path: Path,
     name: str,
-    kind: str,
     location: str,
-    read: Callable[[], Iterator[Item]],
     find_revision: Callable[[], str],
     options: ReadOptions,
-    *,
-    use: Use | None = Use.CORPUS,
-    read_texts: Callable[[], Iterator[Item]] | None = None,
-    read_judgments: Callable[[], Judgments] | None = None,
-    find_language: Callable[[], str] = str,
 ) -> Dataset:
-    """Open the items of a reader as a dataset with one subset.
-
-    Args:
-        name: Name of the data.
-        kind: Title of the format.
-        location: File, folder or Hub dataset, for messages.
-        read: Yields the items.
-        find_revision: Returns the revision of the data.
-        options: Language and repair.
-        use: Texts to search for an answer; None without questions.
-        read_texts: Yields the documents only; by default, they are taken from `read`.
-        read_judgments: Returns the qrels, if the data has any.
-        find_language: Returns the declared language code, or an empty string.
+    """Open the items that a format reads from a path as a dataset with one subset. `location` is
+    the file, folder or Hub dataset, for messages.
     """
     domain = re.sub("[^a-z0-9_]+", "_", name.lower()).strip("_") or "texts"
+    use = source.use
+    read = partial(source.read, path, options)
+    read_documents = partial(source.read_texts or source.read, path, options)
+    judge = source.read_judgments
 
     @cache
     def read_data() -> PositionData:
@@ -390,31 +345,31 @@ def _open_items(
         )
 
     def list_texts() -> Iterator[Item]:
-        return name_documents(_drop_questions((read_texts or read)()), domain)
+        return name_documents(_drop_questions(read_documents()), domain)
 
     @cache
     def find_languages() -> tuple[str, str]:
-        code = options.language or find_language()
+        code = options.language or source.find_language(path)
         if not code:
             texts = (item.text for item in list_texts() if isinstance(item, Passage))
-            if read_texts is None and use is not None:
+            if source.read_texts is None and use is not None:
                 # Read documents and questions together, once.
                 texts = (text for text in read_data().documents["text"] if text.strip())
             code = detect_code(islice(texts, DETECTED_TEXTS))
         return code, code
 
+    read_judgments = partial(judge, path, options) if judge else None
     return Dataset(
         to_file_name(name),
-        kind,
+        source.title,
         location,
         RelativePositions(),
         (Subset(find_languages, domain, read_data, list_texts, read, read_judgments),),
         find_revision,
         use is not None,
         in_memory=True,
-        find_use=lambda: use or Use.CORPUS,
-        find_declared_language=find_language,
-        count_repeated=(lambda: read_data().repeated) if use is Use.CORPUS else None,
+        declared_use=None if use is Use.CORPUS else use or Use.CORPUS,
+        find_declared_language=partial(source.find_language, path),
     )
 
 
@@ -449,27 +404,25 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
         message = "%s: reading the split %s; choose another one with --split (%s)"
         logger.warning(message, name, default, ", ".join(alternatives))
     find_revision = partial(str, metadata.revision)
-    subsets = []
-    for subset in task.hf_subsets:
-        language = metadata.hf_subsets_to_langscripts[subset][0]
-        dataset = _open_items(
-            subset,
-            "",
-            name,
-            partial(list_task_texts, task, subset, split),
-            find_revision,
-            replace(options, language=language),
+
+    def open_subset(subset: str) -> Subset:
+        source = Format(
+            JUDGED_TASK,
+            read=lambda *_: list_task_texts(task, subset, split),
             use=None,
-            read_judgments=partial(read_task_judgments, task, subset, split),
+            read_judgments=lambda *_: read_task_judgments(task, subset, split),
         )
+        subset_options = replace(options, language=metadata.hf_subsets_to_langscripts[subset][0])
+        dataset = _open_items(source, Path(), subset, name, find_revision, subset_options)
         # mteb's prediction files use its own subset names.
-        subsets.append(replace(dataset.subsets[0], domain=subset))
+        return replace(dataset.subsets[0], domain=subset)
+
     return Dataset(
         name,
         JUDGED_TASK,
         metadata.dataset["path"],
         RelativePositions(),
-        tuple(subsets),
+        tuple(map(open_subset, task.hf_subsets)),
         find_revision,
         has_questions=False,
         in_memory=True,
@@ -523,8 +476,7 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
     def find_revision() -> str:
         return combine_revisions(subset.read().revision for subset in subsets)
 
-    location = metadata.dataset["path"]
-    return Dataset(name, TASK, location, task.scheme, tuple(subsets), find_revision)
+    return Dataset(name, TASK, metadata.dataset["path"], task.scheme, tuple(subsets), find_revision)
 
 
 def _task_subset(read: Callable[[], PositionData], name: str, languages: tuple[str, str]) -> Subset:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 import polars as pl
@@ -209,8 +210,7 @@ class Statistics:
     def histogram(self) -> dict[str, list[int]]:
         """Count the queries of each position bin, for `all` lengths and for each length bucket."""
         cells = self.positions.queries_by_cell
-        names = self.queries_by_length()
-        by_length = dict(zip(names, cells.tolist(), strict=False))
+        by_length = dict(zip(self.queries_by_length(), cells.tolist(), strict=False))
         return {ALL: cells.sum(axis=0).tolist(), **by_length}
 
 
@@ -222,15 +222,15 @@ def group_by_language(subsets: Iterable[Statistics]) -> list[list[Statistics]]:
     total.
     """
     subsets = list(subsets)
-    groups = [list(group) for _, group in groupby(subsets, key=lambda subset: subset.language)]
+    groups = [list(group) for _, group in groupby(subsets, attrgetter("language"))]
     totals = [pool(group) for group in groups]
     for group, total in zip(groups, totals, strict=True):
         if len(group) > 1:
             group.append(total)
     if len(groups) > 1:
-        by_domain: dict[str, list[Statistics]] = {}
+        by_domain = defaultdict(list)
         for subset in subsets:
-            by_domain.setdefault(subset.domain, []).append(subset)
+            by_domain[subset.domain].append(subset)
         domains = [replace(pool(same), language=ALL) for same in by_domain.values()]
         total = replace(pool(totals), domain=ALL)
         groups.append([*domains, total] if len(domains) > 1 else [total])

@@ -258,6 +258,19 @@ def build_columns(
     )
 
 
+def build_numeric_table(
+    headings: Sequence[str],
+    rows: Iterable[tuple[str, ...]],
+    *,
+    keys: int = 1,
+    title: str = "",
+    notes: Iterable[str] = (),
+) -> Table:
+    """Build a table whose first `keys` columns identify a row; the others are right-aligned."""
+    columns = build_columns(headings, headings[keys:])
+    return Table(columns, tuple(rows), title=title, notes=tuple(notes), keys=keys)
+
+
 def build_frame(records: Iterable[Any]) -> pl.DataFrame:
     """Build a data frame from dataclasses or mappings, unrounded. An estimate becomes three
     columns, and a missing field becomes null.

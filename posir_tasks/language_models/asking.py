@@ -100,8 +100,9 @@ class LanguageModel:
         build: Callable[[Item], Mapping[str, str]],
         description: str,
         check: Callable[[Item, AnswerT], object] | None = None,
-    ) -> list[Reply[AnswerT]]:
-        """Send a prompt about each item, with several requests in flight.
+    ) -> list[tuple[Item, Reply[AnswerT]]]:
+        """Send a prompt about each item, with several requests in flight; return the items with
+        their replies.
 
         The values of placeholders are built just before sending, since they may contain many copies
         of each document. Requests are repeated if the answer cannot be parsed, or `check` raises
@@ -128,7 +129,7 @@ class LanguageModel:
             replies = run_in_thread(ask_all(), stop)
         if replies and all(reply.fault == AnswerFault.REJECTED for reply in replies):
             raise PosirError(f"{self.name}: {self._rejections[-1]}")
-        return replies
+        return list(zip(items, replies, strict=True))
 
     async def _reply(
         self,

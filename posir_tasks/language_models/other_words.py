@@ -263,7 +263,7 @@ class LanguageModelWriter:
         replies = self.model.ask(
             OTHER_WORDS, requests, build, "Writing questions in other words", check
         )
-        questions = [reply.answer.question.strip() if reply.answer else "" for reply in replies]
+        questions = [reply.answer.question.strip() if reply.answer else "" for _, reply in replies]
         # A question about several sentences is not specific to any of them.
         counts = Counter(map(normalize, questions))
         return [text if text and counts[normalize(text)] == 1 else None for text in questions]

@@ -28,6 +28,10 @@ class Span(NamedTuple):
         """Return the text of the span."""
         return text[self.start : self.end]
 
+    def overlaps(self, other: Span) -> bool:
+        """Return True if the spans have a character in common."""
+        return self.start < other.end and other.start < self.end
+
     def strip(self, text: str) -> Span:
         """Return the span without surrounding white space."""
         content = self.of(text)

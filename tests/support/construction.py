@@ -25,6 +25,8 @@ class ScriptedModel:
     write: Callable[[str, Mapping[str, str]], str]
     name: str = "scripted"
     asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
+    """The answers that can be used, as parsed."""
 
     def ask(
         self, prompt: Any, items: Any, build: Any, description: str, check: Any = None
@@ -41,9 +43,11 @@ class ScriptedModel:
                 answer = parse_answer(completion, prompt.answer, is_bare=prompt.is_bare)
                 if check:
                     check(item, answer)
-                replies.append(Reply(self.name, prompt.id, answer))
+                self.answers.append(answer)
+                reply = Reply(self.name, prompt.id, answer)
             except UnusableAnswerError as error:
-                replies.append(Reply(self.name, prompt.id, None, error.fault, error.detail))
+                reply = Reply(self.name, prompt.id, None, error.fault, error.detail)
+            replies.append((item, reply))
         return replies
 
 

@@ -161,7 +161,9 @@ def run_ask(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
         )
         # Nothing vanishes: every question that the answers have is kept or discarded.
         questions = [discard for discard in result.discarded if discard.question is not None]
-        yield result, len(result.questions) + len(questions) - result.counts["questions"]
+        asked = sum(len(getattr(answer, "questions", ())) for answer in model.answers)
+        model.answers.clear()
+        yield result, len(result.questions) + len(questions) - asked
 
 
 def run_locate(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
@@ -176,9 +178,9 @@ def run_locate(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
 
 def run_verify(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
     for rule in ("span", "segments"):
-        result = Verifier(
-            [MILL], VerifySettings(relevance=rule, audit=True), "eng-Latn", model, (), 1
-        ).verify([FIRE])
+        options = VerifySettings(relevance=rule, audit=True)
+        before = StageResult((MILL,), (FIRE,))
+        result = Verifier(before, options, "eng-Latn", model, (), 1).verify()
         yield result, len(result.questions) + len(result.discarded) - 1
 
 

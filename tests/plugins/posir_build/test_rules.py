@@ -10,7 +10,7 @@ import pytest
 
 from posir_build.ask import label_chunk, split_chunks
 from posir_build.false_negatives import has_votes
-from posir_build.records import Check, DiscardReason
+from posir_build.records import Check, DiscardReason, StageResult
 from posir_build.settings import VerifySettings
 from posir_build.translate import find_outliers
 from posir_build.verify import Verifier
@@ -97,7 +97,9 @@ def test_thirds_are_balanced_between_rerankers_and_judge():
     asked = [replace(question(about, f"q{start}"), span=Span(start, start + 1)) for start in starts]
     options = VerifySettings(balance=True, relevance="none", leave_out=False)
     model = ScriptedModel(lambda *_: "")
-    result = Verifier([about], options, "eng-Latn", model, [], 1).verify(asked)
+    result = Verifier(
+        StageResult((about,), tuple(asked)), options, "eng-Latn", model, [], 1
+    ).verify()
     thirds = Counter(kept.evidence.start // 30 for kept in result.questions)
     assert thirds == {0: 4, 1: 4, 2: 4}
     assert Counter(row.reason for row in result.discarded) == {DiscardReason.FULL_CELL: 8}

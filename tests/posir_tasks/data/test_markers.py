@@ -261,7 +261,7 @@ def test_fewer_repeated_texts_are_counted_in_one_sentence(tmp_path: Path):
     path = write(tmp_path, ".jsonl", ask(["How long?", "What of {}?", "Why does {} keep it?"]))
     assert open_data(path).use is Use.CORPUS
     assert any(warning.startswith("3 of 9 questions have a text") for warning in read(path)[2])
-    assert open_data(write(tmp_path, ".jsonl", ask(["What of {}?"]))).repeated.repeated == 0  # type: ignore[union-attr]
+    assert open_data(write(tmp_path, ".jsonl", ask(["What of {}?"]))).repeated.repeated == 0
 
 
 def test_several_documents_and_copies_repeat_nothing(tmp_path: Path):
@@ -278,4 +278,4 @@ def test_several_documents_and_copies_repeat_nothing(tmp_path: Path):
     assert opened.repeated == type(opened.repeated)(3, 0)
     unplaced = [{"_id": "all", "text": "Who keeps data?"}]
     opened = open_data(write_beir_folder(tmp_path / "unplaced", corpus, unplaced, qrels[:2]))
-    assert (opened.repeated.repeated, opened.use) == (0, Use.CORPUS)  # type: ignore[union-attr]
+    assert (opened.repeated.repeated, opened.use) == (0, Use.CORPUS)

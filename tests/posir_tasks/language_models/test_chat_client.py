@@ -54,7 +54,7 @@ def connect(tmp_path, *servers, **settings):
 def ask(model, values=ASKED):
     return [
         reply.answer.answer if reply.answer else reply.fault
-        for reply in model.ask(PROMPT, values, dict, "Ask")
+        for _, reply in model.ask(PROMPT, values, dict, "Ask")
     ]
 
 
