@@ -25,7 +25,8 @@ from posir_tasks.base.progress import progress
 from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.wording import COMMAND, PAPER, keep_together
 from posir_tasks.display.charts import NUMBER, render_svg
-from posir_tasks.display.labels import find_link, find_tone
+from posir_tasks.display.labels import find_link, find_measured, find_tone
+from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.strip import (
     SCALE,
     SHORT_LABELS,
@@ -66,6 +67,8 @@ SVG_SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
 HOSTS = {"arXiv": "https://arxiv.org/abs/", "OpenReview": "https://openreview.net/forum?id="}
 #: A name with hyphens, outside tags.
 NAME = re.compile(r"(?<![^\s(>])(\w[\w./+]*-[\w./+-]*\w)(?![^<]*>)")
+#: An interval at the end of a title.
+FINAL_INTERVAL = re.compile(r"(\[[-+\d.]+,\s[-+\d.]+\])$")
 
 
 @dataclass(frozen=True)
@@ -288,6 +291,11 @@ def keep_whole(text: object) -> Markup:
     )
 
 
+def format_headline(text: object) -> Markup:
+    """Convert a title to HTML like `keep_whole`, with a final interval in smaller text."""
+    return Markup(FINAL_INTERVAL.sub(r'<span class="interval">\1</span>', keep_whole(text)))
+
+
 def render_page(package: str, template: str, **values: Any) -> str:
     """Render a template from the package's `templates`, which may extend `page.html`.
 
@@ -305,12 +313,16 @@ def render_page(package: str, template: str, **values: Any) -> str:
         "STRIP_STYLE": STYLE,
         "format_share": format_share,
         "SHORT_LABELS": SHORT_LABELS,
+        "MISSING": MISSING,
     }
+    environment.tests["measured"] = find_measured
     environment.filters |= {
         "mark": mark,
         "color": find_tone,
         "link": find_link,
+        "measured": find_measured,
         "whole": keep_whole,
+        "headline": format_headline,
     }
     page = environment.get_template(template).render(
         values, version=version("posir"), today=date.today()

@@ -1,4 +1,4 @@
-"""Cell texts with a color or a link."""
+"""Cell texts with a color, a link or an interval."""
 
 from __future__ import annotations
 
@@ -32,6 +32,20 @@ class Label(str):
         return label
 
 
+class Measured(str):
+    """The text of an estimate with an interval: `58.3 [55.1, 61.4]`."""
+
+    value: str
+    ends: tuple[str, str]
+
+    def __new__(cls, value: str, ends: tuple[str, str], note: str = "") -> Measured:
+        """Create the text from the value and the ends of the interval; a note follows."""
+        measured = super().__new__(cls, f"{value} [{', '.join(ends)}]{note}")
+        measured.value = value
+        measured.ends = ends
+        return measured
+
+
 def find_tone(cell: object) -> Tone | None:
     """Return the tone of a label, or None for other cells."""
     return cell.tone if isinstance(cell, Label) else None
@@ -40,6 +54,11 @@ def find_tone(cell: object) -> Tone | None:
 def find_link(cell: object) -> str:
     """Return the anchor of a label, or an empty string for other cells."""
     return cell.link if isinstance(cell, Label) else ""
+
+
+def find_measured(cell: object) -> Measured | None:
+    """Return the text of an estimate with an interval, or None for other cells."""
+    return cell if isinstance(cell, Measured) else None
 
 
 def change_text(cell: str, change: Callable[[str], str]) -> str:

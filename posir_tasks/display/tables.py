@@ -77,6 +77,12 @@ class Role(StrEnum):
     """Differences: the table is compact."""
     STATE = "state"
     """States, shown in the cells of differences in the column before."""
+    TRUNCATED = "truncated"
+    """Truncated shares: a narrow page omits those without a color, which are 0."""
+    COST = "cost"
+    """Vectors per text. A narrow page shows costs, scores and changes in one row."""
+    SCORE = "score"
+    CHANGE = "change"
 
 
 @dataclass(frozen=True)
