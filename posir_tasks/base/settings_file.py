@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import EnumType
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -36,34 +37,24 @@ Settings = TypeVar("Settings", bound=Section)
 def load_settings(
     kind: type[Settings],
     file: Path | None,
-    overrides: Sequence[str] | Mapping[str, object] = (),
-    options: Mapping[str, object] | None = None,
+    overrides: Mapping[str, object] = MappingProxyType({}),
+    options: Mapping[str, object] = MappingProxyType({}),
 ) -> Settings:
     """Read settings.
 
     Args:
         kind: The settings class.
         file: A YAML file, or None.
-        overrides: Texts such as `seed=7` or `ask.questions=5` with YAML values, or values by field,
-            nested by section. They take precedence over the file.
-        options: Values of command options, such as `--per-article`, for the fields of the same
-            name. They take precedence over overrides, unless they are None or empty lists.
+        overrides: Values by field, nested by section. They take precedence over the file.
+        options: Values of command options by field. They take precedence over overrides, unless
+            they are None or empty lists.
 
     Raises:
         PosirError: The file is unreadable or a field is invalid. The message names file, field or
             option.
     """
-    values = _read_yaml(kind, file) if file else {}
-    changes = overrides if isinstance(overrides, Mapping) else read_overrides(overrides)
-    values = _merge(values, changes)
-    option_names: dict[str, str] = {}
-    for option, value in (options or {}).items():
-        field = option.strip("-").replace("-", "_").lower()
-        if value not in (None, []):
-            values[field] = value
-            option_names[field] = option
-        elif field not in values:
-            option_names[field] = option
+    values = _merge(_read_yaml(kind, file) if file else {}, overrides)
+    values |= {field: value for field, value in options.items() if value not in (None, [])}
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -74,8 +65,10 @@ def load_settings(
                 # Errors from the other members of the union are more useful.
                 continue
             source = f"{file or 'settings'}: field '{'.'.join(path) or 'settings'}'"
-            if path and path[0] in option_names:
-                source = option_names[path[0]]
+            field = next(iter(path), "")
+            # The option is the source of the value, or would be the simplest source.
+            if field in options and (options[field] not in (None, []) or field not in values):
+                source = f"--{field.replace('_', '-')}"
             problems[source] = _describe_problem(kind, path, problem)
         lines = [f"{source}: {message}" for source, message in problems.items()]
         raise PosirError("\n".join(lines)) from None

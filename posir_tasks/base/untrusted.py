@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from posir_tasks.base.errors import DataError
+from posir_tasks.base.errors import GateError as GateError
 from posir_tasks.base.files import GZIP_ERRORS, read_decompressed
-from posir_tasks.base.limits import MAX_BYTES, LimitError, check_values, describe_bytes
+from posir_tasks.base.limits import check_size, check_values
 from posir_tasks.base.quotation import (
     TAB,
     Row,
@@ -58,18 +58,6 @@ BYTE_ORDER_MARKS = {
 Value = TypeVar("Value", bound=Hashable)
 
 
-class GateError(DataError):
-    """Untrusted input is unreadable or ambiguous. The message names source and location."""
-
-    def __init__(self, name: object, problem: str) -> None:
-        """Build the message `name: problem`."""
-        super().__init__(f"{name}: {problem}")
-        self.problem = problem
-
-    is_not_finite: bool = False
-    """If true, the only problem is a number that is NaN or infinite."""
-
-
 def parse_json(
     data: str | bytes, name: object, *, max_bytes: int | None = None, nan_prefix: str | None = None
 ) -> Any:
@@ -85,11 +73,8 @@ def parse_json(
         GateError: The document is too large, too deep, not JSON or in another encoding; an object
             repeats a key; a number is NaN, infinite or an integer beyond 64 bits.
     """
-    check_size(len(data), name, max_bytes)
-    try:
-        check_values(name, data)
-    except LimitError as error:
-        raise GateError(name, error.problem) from error
+    check_size(name, len(data), max_bytes)
+    check_values(name, data)
     with _explain_json_errors(name):
         value = _DECODER.decode(
             decode(data) if isinstance(data, bytes) else data.removeprefix("\ufeff")
@@ -135,7 +120,7 @@ def parse_table(
         GateError: The table is too large, not UTF-8, contains a zero byte, repeats a heading, has
             an unclosed quotation mark, or a row with more or fewer cells than headings.
     """
-    check_size(len(data), name)
+    check_size(name, len(data))
     try:
         text = decode(data) if isinstance(data, bytes) else data.removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -218,7 +203,7 @@ def parse_yaml(data: str | bytes, name: object) -> Any:
     # The import is slow.
     import yaml
 
-    check_size(len(data), name, MAX_YAML_BYTES)
+    check_size(name, len(data), MAX_YAML_BYTES)
     try:
         # The C loader is ten times as fast, but not in every build of PyYAML.
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(
@@ -250,21 +235,9 @@ def read_bytes(file: Path, max_bytes: int | None = None) -> bytes:
         return read_decompressed(file, max_bytes)
     except FileNotFoundError:
         raise GateError(file, "no such file") from None
-    except LimitError as error:
-        raise GateError(file, error.problem) from error
     except (OSError, *GZIP_ERRORS) as error:
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         raise GateError(file, f"cannot be read ({sanitize(reason, 200)})") from error
-
-
-def check_size(size: int, name: object, max_bytes: int | None = None) -> None:
-    """Raise GateError if a source is larger than `max_bytes`, by default `POSIR_MAX_BYTES`."""
-    limit = MAX_BYTES.read() if max_bytes is None else max_bytes
-    if size > limit:
-        problem = f"is larger than {describe_bytes(limit)}, the limit"
-        raise GateError(
-            name, MAX_BYTES.refuse(name, problem).problem if max_bytes is None else problem
-        )
 
 
 def check_columns(columns: int, name: object) -> None:
