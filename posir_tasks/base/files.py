@@ -185,9 +185,10 @@ def _check_target(path: Path, target: Path) -> os.stat_result | None:
     """Return the status of a file to write, or None for a new file; raise PosirError if posir must
     not write there.
     """
-    if not target.exists():
+    try:
+        status = target.stat()
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    status = target.stat()
     if _is_open_file(target):
         return status
     if stat.S_ISDIR(status.st_mode):

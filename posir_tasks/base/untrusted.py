@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -210,7 +211,7 @@ def parse_yaml(data: str | bytes, name: object) -> Any:
             decode(data) if isinstance(data, bytes) else data
         )
         node: yaml.Node | None = loader.get_single_node()
-        _count_nodes(node, {}, name)
+        _check_nodes(node, name)
         value = None if node is None else loader.construct_document(node)
     except RecursionError:
         raise GateError(name, f"is nested more than {MAX_DEPTH} deep") from None
@@ -304,31 +305,25 @@ def _check_values(value: object, name: object, nan_prefix: str | None) -> None:
 def _refuse_values(
     value: object, name: object, nan_prefix: str | None, path: tuple[object, ...] = ()
 ) -> None:
-    items: Iterable[tuple[object, object]] = ((path[-1] if path else "", value),)
+    field = str(path[-1]) if path else ""
+    problem = ""
+    items: Iterable[tuple[object, object]] = ()
     if isinstance(value, dict | list):
         if len(path) > MAX_DEPTH:
             raise GateError(name, f"is nested more than {MAX_DEPTH} deep")
         items = value.items() if isinstance(value, dict) else enumerate(value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        if not (math.isnan(value) and nan_prefix and field.startswith(nan_prefix)):
+            problem = f"is {value}; numbers must be finite"
+    elif isinstance(value, int) and abs(value) > MAX_INTEGER:
+        problem = "an integer beyond 64 bits"
+    if problem:
+        location = sanitize(".".join(map(str, path)), 200)
+        error = GateError(name, f"field '{location}': {problem}")
+        error.is_not_finite = isinstance(value, float)
+        raise error
     for key, item in items:
-        if type(item) is str or item is None:
-            continue
-        if isinstance(item, float):
-            if not math.isfinite(item) and not (
-                math.isnan(item) and nan_prefix and str(key).startswith(nan_prefix)
-            ):
-                error = GateError(
-                    name, f"{_format_path(path, key)}is {item}; numbers must be finite"
-                )
-                error.is_not_finite = True
-                raise error
-        elif isinstance(item, dict | list):
-            _refuse_values(item, name, nan_prefix, (*path, key))
-        elif isinstance(item, int) and abs(item) > MAX_INTEGER:
-            raise GateError(name, f"{_format_path(path, key)}an integer beyond 64 bits")
-
-
-def _format_path(path: tuple[object, ...], key: object) -> str:
-    return f"field '{sanitize('.'.join(map(str, (*path, key))), 200)}': "
+        _refuse_values(item, name, nan_prefix, (*path, key))
 
 
 def _read_rows(text: str, name: object, delimiter: str) -> Sequence[Row]:
@@ -374,39 +369,32 @@ def _split_cells(text: str, name: object, delimiter: str) -> list[Row]:
     return rows
 
 
-def _count_nodes(
-    node: yaml.Node | None, counts: dict[int, int | None], name: object, depth: int = 0
-) -> int:
-    """Count the values of a YAML node with expanded aliases. `counts` contains None for nodes that
-    are still being counted.
+def _check_nodes(root: yaml.Node | None, name: object) -> None:
+    """Raise GateError for YAML that is nested too deeply, has too many values once its aliases are
+    expanded, repeats a key or has a long number.
     """
-    if depth > MAX_DEPTH:
-        raise GateError(name, f"is nested more than {MAX_DEPTH} deep")
-    if id(node) in counts:
-        known_count = counts[id(node)]
-        if known_count is None:
-            raise GateError(name, "an alias refers to a node that contains it")
-        return known_count
-    if node is not None and node.tag in NUMBER_TAGS and len(node.value) > MAX_DIGITS:
-        raise GateError(name, f"line {node.start_mark.line + 1}: has a number beyond 64 bits")
-    counts[id(node)] = None
-    items: list[Any] = getattr(node, "value", [])
-    children: list[yaml.Node] = []
-    if node is not None and node.id == "sequence":
-        children = items
-    elif node is not None and node.id == "mapping":
-        duplicate = find_repeated((key.tag, key.value) for key, _ in items if key.id == "scalar")
-        if duplicate is not None:
+    nodes = [(root, 0)] if root else []
+    count = 0
+    while nodes:
+        node, depth = nodes.pop()
+        count += 1
+        if depth > MAX_DEPTH:
+            raise GateError(name, f"is nested more than {MAX_DEPTH} deep")
+        if count > MAX_YAML_VALUES:
             raise GateError(
-                name,
-                f"line {node.start_mark.line + 1}: the key '{sanitize(duplicate[1])}' occurs "
-                "twice in one mapping",
+                name, f"has more than {MAX_YAML_VALUES:,} values once its aliases are expanded"
             )
-        children = [child for pair in items for child in pair]
-    total = 1 + sum(_count_nodes(child, counts, name, depth + 1) for child in children)
-    if total > MAX_YAML_VALUES:
-        raise GateError(
-            name, f"has more than {MAX_YAML_VALUES:,} values once its aliases are expanded"
-        )
-    counts[id(node)] = total
-    return total
+        line = f"line {node.start_mark.line + 1}"
+        children: Iterable[yaml.Node] = ()
+        if node.id == "sequence":
+            children = node.value
+        elif node.id == "mapping":
+            keys = [(key.tag, key.value) for key, _ in node.value if key.id == "scalar"]
+            duplicate = find_repeated(keys)
+            if duplicate is not None:
+                key = sanitize(duplicate[1])
+                raise GateError(name, f"{line}: the key '{key}' occurs twice in one mapping")
+            children = chain.from_iterable(node.value)
+        elif node.tag in NUMBER_TAGS and len(node.value) > MAX_DIGITS:
+            raise GateError(name, f"{line}: has a number beyond 64 bits")
+        nodes += [(child, depth + 1) for child in children]

@@ -276,12 +276,11 @@ def mark(text: object) -> Markup:
     """Convert text to HTML: commands become code, papers become links, and numbers stay together
     with their unit and interval.
     """
-    html = PAPER.sub(_link_paper, escape(keep_together(str(text))))
+    html = PAPER.sub(
+        lambda paper: f'<a href="{HOSTS[paper[1]]}{paper[2]}">{paper[0]}</a>',
+        escape(keep_together(str(text))),
+    )
     return Markup(COMMAND.sub(r"<code>\1</code>", html))
-
-
-def _link_paper(match: re.Match[str]) -> str:
-    return f'<a href="{HOSTS[match[1]]}{match[2]}">{match[0]}</a>'
 
 
 def keep_whole(text: object) -> Markup:

@@ -9,8 +9,6 @@ from posir_tasks.display.numbers import MISSING, Format, format_interval
 from posir_tasks.display.tables import Column, Table
 from posir_tasks.values.estimates import Estimate
 
-#: The hyphen before a negative number.
-NEGATIVE = re.compile(r"(?<![\w.)-])-(?=\d)")
 LATEX_SPECIAL = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -57,7 +55,7 @@ def to_latex(table: Table, *, label: str) -> str:
 
 def escape_latex(text: str) -> str:
     """Escape text for LaTeX, with a minus sign before negative numbers."""
-    return NEGATIVE.sub("$-$", text.translate(LATEX_SPECIAL))
+    return re.sub(r"(?<![\w.)-])-(?=\d)", "$-$", text.translate(LATEX_SPECIAL))
 
 
 def stack_estimates(estimates: Sequence[Estimate | None], format_value: Format) -> list[str]:

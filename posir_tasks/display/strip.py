@@ -217,17 +217,6 @@ def format_share(share: float) -> str:
     return f"{format_percent(share, '.0f')}%" if share > 0.005 else "under 1%"
 
 
-def describe_marks(strips: Sequence[PositionChart]) -> str:
-    """Explain the marks of position charts."""
-    scale = strips[0].scale
-    sentences = [f"From the start of {scale.caption}. Band: 95% interval."]
-    if any(strip.truncated for strip in strips):
-        sentences.append(
-            f"Hatched: the truncated share of {scale.whole}, not a position in each document."
-        )
-    return " ".join(sentences)
-
-
 def sketch_chart(strip: PositionChart) -> str:
     """Draw a position chart as text: `▆▅▄┊░░`, with `┊` at the end of the window and `·` for parts
     without evidence.
@@ -383,8 +372,15 @@ def _draw_rows(
         chart_top = top if is_wide else y
         parts += _draw_labeled(strip, chart_top, chart_width)
         top = max(y, chart_top + HEIGHT + 2 * LABEL) + 14
-    notes = [describe_marks(strips)] if explained and strips else []
-    for text in (*notes, source):
+    notes = ""
+    if explained and strips:
+        scale = strips[0].scale
+        notes = f"From the start of {scale.caption}. Band: 95% interval."
+        if any(strip.truncated for strip in strips):
+            notes += (
+                f" Hatched: the truncated share of {scale.whole}, not a position in each document."
+            )
+    for text in (notes, source):
         for line in textwrap.wrap(text, int((width - 24) / 6.6)):
             parts.append(_write(12, top + 10, line, "faint", 'font-size="12"'))
             top += 15
@@ -429,7 +425,11 @@ def _draw_marks(
             x += width * HATCH_GAP * (start > 0)
             right = max(x, right - width * HATCH_GAP * (end < 1 - 1e-9))
             paths["hatch"] += "".join(_hatch(x, bottom, right - x, height))
-        paths["grid"] += "".join(_draw_grid(x, right, top, height, is_read=is_read))
+        for share in (0, 0.5, 1):
+            # Lines of neighbors overlap by a pixel, or a gap would show.
+            paths["grid"] += _line(x, top + height * share, right - x + is_read)
+        for edge in () if is_read else (x, right):
+            paths["grid"] += f"M{_number(edge)} {_number(top)}v{_number(height)}"
         if score is None:
             continue
         y = bottom - height * score.value
@@ -443,17 +443,6 @@ def _draw_marks(
     for kind, path in paths.items():
         if path:
             yield f'<path class="{kind}" {KINDS[kind][0]} d="{path}"/>'
-
-
-def _draw_grid(
-    x: float, right: float, top: float, height: float, *, is_read: bool
-) -> Iterator[str]:
-    for share in (0, 0.5, 1):
-        # Lines of neighbors overlap by a pixel, or a gap would show.
-        yield _line(x, top + height * share, right - x + is_read)
-    if not is_read:
-        for edge in (x, right):
-            yield f"M{_number(edge)} {_number(top)}v{_number(height)}"
 
 
 def _line(x: float, y: float, length: float) -> str:
