@@ -322,12 +322,12 @@ def explain_disk_full(path: Path) -> Iterator[None]:
 
 def find_free_name(file: Path, suffix: str) -> Path:
     """Find an unused path next to a file: `a.json.SUFFIX`, then `a.json.SUFFIX-2`."""
-    for number in count(1):
-        numbered_suffix = suffix if number == 1 else f"{suffix}-{number}"
-        path = file.with_name(f"{file.name}.{numbered_suffix}")
+    path = file.with_name(f"{file.name}.{suffix}")
+    for number in count(2):
         if not os.path.lexists(path):
-            return path
-    raise AssertionError
+            break
+        path = file.with_name(f"{file.name}.{suffix}-{number}")
+    return path
 
 
 def is_unfinished(path: Path) -> bool:

@@ -9,7 +9,7 @@ enclosed cells may contain tabs and line breaks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TypeAlias
 
@@ -22,8 +22,6 @@ TAB = "\t"
 NUMBERED = re.compile(r"(\D*)(\d{1,18})")
 #: Minimum number of cells of a completely enclosed column.
 MIN_ENCLOSED = 2
-#: Characters that require enclosing, besides line breaks and tabs.
-NEEDS_MARKS = re.compile(r'["\r]')
 LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -46,7 +44,8 @@ def remove_marks(rows: Sequence[Row]) -> Sequence[Row]:
     quoted_cells = [cell for _, cells in rows for cell in cells if QUOTE in cell]
     if not quoted_cells or not all(map(_is_enclosed, quoted_cells)):
         return rows
-    needs_marks = any(NEEDS_MARKS.search(cell[1:-1]) for cell in quoted_cells)
+    # Characters that require enclosing, besides line breaks and tabs.
+    needs_marks = any(set('"\r') & set(cell[1:-1]) for cell in quoted_cells)
     if not needs_marks and not _has_enclosed_column(rows):
         return rows
     return [(number, [_remove_marks(cell) for cell in cells]) for number, cells in rows]
@@ -91,13 +90,11 @@ def _has_enclosed_column(rows: Sequence[Row]) -> bool:
     """Return True if all headings, or all cells of a column, are enclosed."""
     if all(map(_is_enclosed, rows[0][1])):
         return True
-    columns = zip_longest(*(cells for _, cells in rows[1:]), fillvalue="")
-    return any(map(_are_enclosed, columns))
-
-
-def _are_enclosed(column: Iterable[str]) -> bool:
-    cells = list(filter(None, column))
-    return len(cells) >= MIN_ENCLOSED and all(map(_is_enclosed, cells))
+    for column in zip_longest(*(cells for _, cells in rows[1:]), fillvalue=""):
+        cells = list(filter(None, column))
+        if len(cells) >= MIN_ENCLOSED and all(map(_is_enclosed, cells)):
+            return True
+    return False
 
 
 def _remove_marks(cell: str) -> str:

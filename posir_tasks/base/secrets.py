@@ -23,7 +23,6 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 HIDDEN = "***"
 #: Names of environment variables with secrets.
 SECRET_VARIABLE = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS)$")
-PROXY_VARIABLE = re.compile(r"_proxy$", re.IGNORECASE)
 #: Minimum length of a secret, and minimum length to redact it within words.
 MIN_LENGTH = 4
 MIN_FRAGMENT = 8
@@ -114,7 +113,7 @@ def _hide_form(match: re.Match[str]) -> str:
 
 def _find_variables() -> Iterator[str]:
     for name, value in os.environ.items():
-        if PROXY_VARIABLE.search(name):
+        if name.lower().endswith("_proxy"):
             yield from _find_user(value)
         elif SECRET_VARIABLE.search(name.upper()) and len(value.strip()) >= MIN_FRAGMENT:
             yield value.strip()

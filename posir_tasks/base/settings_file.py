@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -17,8 +16,6 @@ from pydantic_core import ErrorDetails, to_jsonable_python
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.untrusted import GateError, parse_yaml, read_yaml
 
-#: Parts of pydantic's error locations that name members of a union instead of fields.
-NOT_A_FIELD = re.compile(r"[\[(]")
 #: Width of comments in a settings file.
 WIDTH = 100
 
@@ -60,7 +57,8 @@ def load_settings(
     except ValidationError as error:
         problems: dict[str, str] = {}
         for problem in error.errors(include_url=False):
-            path = [str(part) for part in problem["loc"] if not NOT_A_FIELD.search(str(part))]
+            # Other parts of a location name members of a union.
+            path = [part for part in map(str, problem["loc"]) if not set("[(") & set(part)]
             if problem["type"] == "literal_error" and len(path) < len(problem["loc"]):
                 # Errors from the other members of the union are more useful.
                 continue

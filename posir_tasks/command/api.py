@@ -72,22 +72,14 @@ class CheckResult:
     text: str
 
 
-@dataclass(frozen=True, repr=False, kw_only=True)
-class Diagnosis(Result):
-    """The results of all checks of an installation."""
-
-    findings: tuple[CheckResult, ...]
-
-
-def build_diagnosis(findings: Sequence[CheckResult], title: str) -> Diagnosis:
-    """Build a diagnosis with a line for each finding, and exit status 1 if a check failed."""
+def build_diagnosis(findings: Sequence[CheckResult], title: str) -> Result:
+    """Build a result with a line for each finding, and exit status 1 if a check failed."""
     rows = []
     for finding in findings:
         mark, tone = MARKS[finding.passed]
         rows.append((Label(f"{mark} {finding.text}", tone),))
-    return Diagnosis(
+    return Result(
         title=title,
-        findings=tuple(findings),
         rows=findings,
         tables=[Table(build_columns([title]), tuple(rows))],
         exit_status=int(any(finding.passed is False for finding in findings)),
@@ -95,7 +87,7 @@ def build_diagnosis(findings: Sequence[CheckResult], title: str) -> Diagnosis:
 
 
 @public()
-def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Diagnosis:
+def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Result:
     """Check the installation: versions, autoload, tasks, plugins and access to the data. Exit
     status 1 if a check fails.
 
@@ -110,7 +102,7 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
         protocol: Check this paper's protocol instead of the installation.
 
     Returns:
-        The findings; `exit_status` is 1 if a check fails.
+        A row for each finding; `exit_status` is 1 if a check fails.
 
     Raises:
         PosirError: A model is given without a protocol, or the paper's authors did not run it.
