@@ -4,7 +4,7 @@ import json
 import logging
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 from posir_tasks.base.errors import PosirError, ProfileError, check_schema, summarize_error
 from posir_tasks.base.files import find_files, folder_lock, write_text
 from posir_tasks.base.progress import progress
+from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.base.wording import sanitize
 from posir_tasks.models.command_reference import CommandReference
@@ -71,7 +72,7 @@ class StoredResult:
     task: str
     subset: str
     values: Any = field(repr=False)
-    run: Mapping[str, Any] = field(repr=False)
+    run: Fields = field(repr=False)
     """The run record of the task: data and model."""
     file: Path
     corpus: CorpusRead | None = None
@@ -140,7 +141,7 @@ class ResultFile(BaseModel):
     """Required fields of a result file."""
 
     task_name: str
-    scores: dict[str, list[dict[str, Any]]]
+    scores: dict[str, list[Record]]
 
 
 class RunRecord(BaseModel):
@@ -162,7 +163,7 @@ class SubsetRecord(BaseModel):
     """Validated fields of a subset's scores, next to the additive values."""
 
     position_run: RunRecord = RunRecord(schema=SCHEMA)
-    position_scores: dict[str, dict[str, Any]] = {}
+    position_scores: dict[str, Record] = {}
 
 
 def read_results(folder: Path) -> list[SubsetResult]:
@@ -188,7 +189,7 @@ def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> 
     """
     results: list[StoredResult] = []
     problems: list[PosirError] = []
-    for file in progress(list(find_result_files(folder)), "Reading results"):
+    for file in progress(find_result_files(folder), "Reading results"):
         try:
             results += [result for result in _read_stored(file) if isinstance(result, kinds)]
         except (ForeignFileError, ProfileError) as error:
@@ -212,27 +213,23 @@ def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> 
 
 def unify_names(results: Sequence[AnyResult]) -> list[AnyResult]:
     """Replace model names that differ only in case with the most frequent spelling, and warn."""
-    spellings: dict[str, Counter[str]] = {}
-    for result in results:
-        spellings.setdefault(result.model.casefold(), Counter())[result.model] += 1
-    unified: dict[str, str] = {}
-    for counts in spellings.values():
-        usual, *variants = sorted(counts, key=lambda name: (-counts[name], name))
-        unified |= dict.fromkeys(counts, usual)
-        for variant in variants:
-            logger.warning("%s: counts as %s, which differs only in case", variant, usual)
-    return [replace(result, model=unified[result.model]) for result in results]
+    counts = Counter(result.model for result in results)
+    usual: dict[str, str] = {}
+    for name in sorted(counts, key=lambda name: (-counts[name], name)):
+        spelling = usual.setdefault(name.casefold(), name)
+        if spelling != name:
+            logger.warning("%s: counts as %s, which differs only in case", name, spelling)
+    return [replace(result, model=usual[result.model.casefold()]) for result in results]
 
 
-def find_result_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of mteb task results below a folder; raise PosirError if the folder does not
+def find_result_files(folder: Path) -> list[Path]:
+    """List the files of mteb task results below a folder; raise PosirError if the folder does not
     exist.
     """
     if not folder.is_dir():
         raise PosirError(f"{folder}: no such folder. Give the --output-folder of `mteb run`.")
-    for file in skip_clone(folder, find_files(folder, ".json")):
-        if file.name != META_FILE and (file.parent / META_FILE).exists():
-            yield file
+    files = skip_clone(folder, find_files(folder, ".json"))
+    return [file for file in files if file.name != META_FILE and (file.parent / META_FILE).exists()]
 
 
 def skip_clone(folder: Path, files: Iterable[Path]) -> Iterator[Path]:
@@ -241,10 +238,10 @@ def skip_clone(folder: Path, files: Iterable[Path]) -> Iterator[Path]:
     """
     clone = folder / "remote"
     has_clone = (clone / ".git").exists()
-    yield from (file for file in files if not has_clone or not file.is_relative_to(clone))
+    return (file for file in files if not (has_clone and file.is_relative_to(clone)))
 
 
-def sanitize_strings(data: dict[str, Any]) -> dict[str, Any]:
+def sanitize_strings(data: Record) -> Record:
     """Sanitize every key and string of a JSON object."""
     texts: set[str] = set()
     stack: list[Any] = [data]
@@ -261,16 +258,16 @@ def sanitize_strings(data: dict[str, Any]) -> dict[str, Any]:
     joint_text = " ".join(texts)
     if sanitize(joint_text, None) == joint_text:
         return data
-    safe_data: dict[str, Any] = map_json(
+    safe_data: Record = map_json(
         data, lambda value: sanitize(value, None) if isinstance(value, str) else value
     )
     return safe_data
 
 
-def load_result(file: Path) -> dict[str, Any]:
+def load_result(file: Path) -> Record:
     """Read a result file; raise ForeignFileError if it is not a task result of mteb."""
     try:
-        data: dict[str, Any] = read_json(file, nan_prefix=NAN_PREFIX)
+        data: Record = read_json(file, nan_prefix=NAN_PREFIX)
         ResultFile.model_validate(data)
     except (GateError, ValidationError) as error:
         problem = error.problem if isinstance(error, GateError) else summarize_error(error)
@@ -280,9 +277,7 @@ def load_result(file: Path) -> dict[str, Any]:
     return data
 
 
-def _stored_scores(
-    data: Mapping[str, Any], keys: Set[str] = VALUE_KEYS
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def _stored_scores(data: Fields, keys: Set[str] = VALUE_KEYS) -> Iterator[tuple[str, Record]]:
     """Yield name and scores of each subset with any of the keys, by default those of a profile."""
     for split in data["scores"].values():
         for scores in split:
@@ -338,7 +333,7 @@ def _locate_errors(file: Path, subset: str) -> Iterator[None]:
         raise ProfileError(f"{file}: subset '{subset}': {field}{error}", error.field) from error
 
 
-def read_values(file: Path, subset: str, scores: Mapping[str, Any]) -> ResultValues:
+def read_values(file: Path, subset: str, scores: Fields) -> ResultValues:
     """Parse the additive values of a subset; errors name file, subset and field."""
     with _locate_errors(file, subset):
         return parse_values(subset, scores)
@@ -353,7 +348,7 @@ def explain_invalid(error: ValidationError) -> tuple[str, str]:
     return field, f"is {sanitize(first['input'])}; {first['msg']}"
 
 
-def parse_values(subset: str, scores: Mapping[str, Any]) -> ResultValues:
+def parse_values(subset: str, scores: Fields) -> ResultValues:
     """Parse the additive values in a subset's scores and check that they are consistent.
 
     Reports, comparisons, the leaderboard, submission and rescoring share this check.

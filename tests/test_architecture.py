@@ -361,13 +361,15 @@ def test_decisions_on_rendered_text_are_found():
     assert find_text_tests(head + "def f():\n    text = label_change(row)\n    text.split(':')\n")
 
 
-#: Texts for people in templates: attributes of columns, tables and sections, and variables.
-SHOWN = {"group", "heading", "title"}
-SHOWN_VARIABLES = {"cells", "heading"}
+#: Texts for people in templates: attributes of columns, tables, sections and scales, and variables.
+SHOWN = {"finding", "group", "heading", "name", "title", "whole"}
+SHOWN_VARIABLES = {"cell", "cells", "facts", "heading", "paragraph", "state", "text", "title"}
 #: Names of tests in Jinja that compare with a value.
 COMPARISONS = {"!=", "==", "eq", "equalto", "in", "ne"}
-#: Before the interval of a number, which templates still read from cells.
-INTERVAL = " ["
+#: Methods that split a text, at an interval for example.
+SPLITS = {"partition", "rpartition", "rsplit", "split"}
+#: A selector of CSS that depends on a heading or another text on the page.
+SELECTOR = re.compile(r"""\[(?:alt|aria-label|data-label|title)\s*[~|^$*]?=""")
 
 
 def is_shown(node: nodes.Node | None) -> bool:
@@ -383,14 +385,18 @@ def is_shown(node: nodes.Node | None) -> bool:
             return is_shown(inner)
         case nodes.Getitem(node=inner) | nodes.Filter(node=inner):
             return is_shown(inner)
+        case nodes.CondExpr(expr1=first, expr2=second):
+            return is_shown(first) or is_shown(second)
     return False
 
 
 def has_text(parts: Iterable[nodes.Node]) -> bool:
-    """Whether an expression is a text that is written out, or lists one."""
+    """Whether an expression is a text that is written out, or lists one: words, a dash for a
+    missing number, or the bracket of an interval. Separators are none.
+    """
     constants = [inner for part in parts for inner in (part, *part.find_all(nodes.Const))]
     values = [constant.value for constant in constants if isinstance(constant, nodes.Const)]
-    return any(isinstance(value, str) and value not in ("", INTERVAL) for value in values)
+    return any(isinstance(value, str) and re.search(r"[\w–\[]", value) for value in values)
 
 
 def decides_on_text(node: nodes.Node) -> bool:
@@ -402,6 +408,8 @@ def decides_on_text(node: nodes.Node) -> bool:
             return len(others) < len(sides) and has_text(others)
         case nodes.Call(node=nodes.Getattr(node=inner, attr="startswith" | "endswith")):
             return is_shown(inner)
+        case nodes.Call(node=nodes.Getattr(node=inner, attr=attribute), args=values):
+            return attribute in SPLITS and is_shown(inner) and has_text(values)
         case nodes.Test(node=inner, name=name, args=values):
             return name in COMPARISONS and is_shown(inner) and has_text(values)
         case nodes.Filter(
@@ -412,10 +420,11 @@ def decides_on_text(node: nodes.Node) -> bool:
 
 
 def find_template_decisions(source: str) -> list[int]:
-    """The lines of a template that decide on a heading, a title or a cell."""
+    """The lines of a template that decide on a heading, a title or a cell, also in CSS."""
     tree = jinja2.Environment().parse(source)
     kinds = (nodes.Compare, nodes.Call, nodes.Test, nodes.Filter)
-    return [node.lineno for node in tree.find_all(kinds) if decides_on_text(node)]
+    lines = [node.lineno for node in tree.find_all(kinds) if decides_on_text(node)]
+    return lines + [source.count("\n", 0, match.start()) + 1 for match in SELECTOR.finditer(source)]
 
 
 def test_no_template_decides_on_headings_or_cells():
@@ -450,9 +459,34 @@ def test_no_template_decides_on_headings_or_cells():
         ("column.group != columns[0].group", 0),
         ('column.role == "state"', 0),
         ("not column.heading", 0),
-        ('" [" in cells[at]', 0),
+        ('" [" in cells[at]', 1),
+        ('" [" in facts[:-1] | join', 1),
+        ('cell in ("–", "0.0%")', 1),
+        ('cell.split(" [")[0]', 1),
+        ('title.rpartition(" [")[0]', 1),
+        ('strip.scale.name == "nDCG@10"', 1),
+        ('strip.scale.whole != "the evidence"', 1),
+        ('paragraph.startswith("nDCG@10: ")', 1),
+        ("strip.scale.name", 0),
+        ("cells[at] is measured", 0),
+        ('cell.split(" · ")[1:]', 0),
         ('kind.startswith("changes")', 0),
     ],
 )
 def test_decisions_of_templates_are_found(expression, number):
     assert len(find_template_decisions(f"{{% if {expression} %}}x{{% endif %}}")) == number
+
+
+@pytest.mark.parametrize(
+    ("selector", "number"),
+    [
+        ('td[data-label="Difference"]', 1),
+        ('td[data-label^="Vectors"]', 1),
+        ("[aria-label*=Model]", 1),
+        ("td[data-label]::before", 0),
+        ('td[data-role="state"]', 0),
+    ],
+)
+def test_selectors_of_headings_are_found(selector, number):
+    style = f"<style>\n{selector} {{ order: 1; }}\n</style>"
+    assert find_template_decisions(style) == [2] * number

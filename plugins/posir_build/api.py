@@ -102,7 +102,7 @@ def build(
         >>> [row.stage for row in report.rows][:3], report.datasets.keys()
         (['sample', 'ask', 'locate'], dict_keys([PosixPath('data/harbour/eng-Latn/harbour')]))
     """
-    options = {"--prompts": prompts}
+    options = {"prompts": prompts}
     build_settings = load_settings(
         BuildSettings, Path(config) if config else None, settings, options
     )

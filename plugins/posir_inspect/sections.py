@@ -52,7 +52,7 @@ from posir_tasks.display.numbers import (
 )
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.strip import NDCG, PositionChart
-from posir_tasks.display.tables import DisplaySection, Medium, Table, build_columns
+from posir_tasks.display.tables import DisplaySection, Medium, Role, Table, build_columns
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.values.read_part import Part
 from posir_tasks.values.scores import ALL, Unit
@@ -547,5 +547,7 @@ def _tabulate_groups(groups: Mapping[str, GroupFindings], *, full: bool) -> Tabl
                 for quantity in (Quantity.PSI_AS_PUBLISHED, Quantity.PSI_BY_CHANCE)
             ]
         rows.append(tuple(cells))
-    columns = build_columns(headings, {*headings[1:]} - {"State"}, drawn=[effect])
+    columns = build_columns(
+        headings, {*headings[1:]} - {"State"}, drawn=[effect], roles={"State": Role.STATE}
+    )
     return Table(columns, tuple(rows))

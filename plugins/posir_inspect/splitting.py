@@ -22,7 +22,7 @@ from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_percent
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Role, Table, build_columns
 from posir_tasks.models.embeddings.encoding import EmbeddingMemory
 from posir_tasks.search.chunked import Chunker, MaximumSearch, find_room, vectorize_chunks
 from posir_tasks.text.chunks import Chunking, TextSplitter
@@ -462,7 +462,14 @@ class ChunkComparison:
             if self.has_splitters:
                 cells.insert(2, format_count(row.counts.tokens))
             rows.append(tuple(cells))
-        columns = build_columns(headings, {*headings[1:]} - {"State"}, drawn=headings[-1:])
+        roles = {
+            vectors: Role.COST,
+            "nDCG@10": Role.SCORE,
+            "State": Role.STATE,
+            headings[-1]: Role.CHANGE,
+        }
+        right = {*headings[1:]} - {"State"}
+        columns = build_columns(headings, right, drawn=headings[-1:], roles=roles)
         return Table(columns, tuple(rows), recommended=recommended)
 
     def document(self) -> dict[str, object]:

@@ -40,7 +40,7 @@ from posir_tasks.base.progress import Advance, track
 from posir_tasks.base.public import Names, to_list
 from posir_tasks.base.wording import suggest_name
 from posir_tasks.models.embeddings.encoding import EmbeddingMemory, ModelEncoder
-from posir_tasks.plugin_api import collect_items
+from posir_tasks.plugin_api import collect_unique
 from posir_tasks.search.chunked import find_room
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_tokenizer, load_tokenizer
 
@@ -81,19 +81,8 @@ def builtin_probes() -> tuple[Probe, ...]:
 
 def all_probes() -> dict[str, Probe]:
     """Collect the probes of all plugins by name; warn about unusable ones."""
-    probes: dict[str, Probe] = {}
-    for plugin, probe in collect_items("posir_probes", "probes"):
-        if not isinstance(probe, Probe):
-            logger.warning("posir plugin '%s': %r is not a posir_probe.probe.Probe", plugin, probe)
-        elif probe.name in probes:
-            logger.warning(
-                "posir plugin '%s': another probe has the name '%s'. Choose another name.",
-                plugin,
-                probe.name,
-            )
-        else:
-            probes[probe.name] = probe
-    return probes
+    declared = collect_unique("posir_probes", Probe)
+    return {name: probe for name, (_, probe) in declared.items()}
 
 
 def select_probes(names: Names | None) -> list[Probe]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
 from posir_probe.bias_learning import MEAN
 from posir_probe.probe import SEPARATOR, UNITS, Probe, build_index_rows
@@ -212,15 +212,23 @@ def build_probe_tables(sums: ProbeSums, probe: Probe) -> list[Table]:
 
 
 def _build_matrix(cells: Sequence[tuple[str, ...]]) -> Table:
-    frame = pl.DataFrame(cells, ["Series", "Line", "Position", "value"], orient="row")
-    series, lines, positions = (frame[name].n_unique() for name in frame.columns[:3])
-    across = "Position" if positions <= series else "Series"
+    series, lines, positions = (len(set(names)) for names in list(zip(*cells, strict=True))[:3])
+    across = 2 if positions <= series else 0
     if lines > 1 or min(positions, series) > 3:
-        across = "Line"
-    matrix = frame.pivot(across, values="value").fill_null(MISSING)
-    matrix = matrix.rename({"": "model" if lines > 1 else "Value"}, strict=False)
-    split_by = "{Series}" if across == "Line" and series > 1 else ""
-    return _build_table(matrix.columns, matrix.rows(), matrix.columns[2:], split_by=split_by)
+        across = 1
+    rows = defaultdict[tuple[str, ...], dict[str, str]](dict)
+    for *names, value in cells:
+        column = names.pop(across)
+        rows[tuple(names)][column] = value
+    columns = dict.fromkeys(cell[across] for cell in cells)
+    headings = ["Series", "Line", "Position"]
+    del headings[across]
+    headings += [column or ("model" if lines > 1 else "Value") for column in columns]
+    matrix = [
+        (*names, *(row.get(column, MISSING) for column in columns)) for names, row in rows.items()
+    ]
+    split_by = "{Series}" if across == 1 and series > 1 else ""
+    return _build_table(headings, matrix, headings[2:], split_by=split_by)
 
 
 def _build_table(

@@ -327,7 +327,7 @@ def _format_queries(row: data.PublishedRow | data.PublishedBin) -> str:
 
 def _build_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """Build a table that terminals split by first column and source; drop empty columns."""
-    roles = {"Model": Role.NAME, "Task": Role.NAME}
+    roles = {"Model": Role.NAME, "Task": Role.NAME, "State": Role.STATE}
     columns = build_columns(headings, set(headings) - set(TEXT_COLUMNS), roles=roles)
     title = f"{{{headings[0]}}} · {{Source}}"
     return Table(columns, tuple(map(tuple, rows)), split_by=title, keys=2).without_empty_columns()

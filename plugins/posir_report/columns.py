@@ -43,7 +43,7 @@ PUBLISHED = ("ndcg_at_10_as_published", "start_to_end_unweighted")
 
 def known_columns() -> list[ScoreInfo]:
     """List every column of reports: main scores, other declared scores, `REPORT_COLUMNS`."""
-    declared = {score.key: score for score in declared_scores()}
+    declared = {key: score for key, (_, score) in declared_scores().items()}
     first = [key for key in (*MAIN_KEYS, *FULL_KEYS) if key in declared]
     keys = dict.fromkeys([*first, *declared])
     return [*(declared[key] for key in keys), *REPORT_COLUMNS]
@@ -82,7 +82,7 @@ def choose_columns(keys: Sequence[str], *, full: bool = False) -> list[ScoreInfo
 
 def list_bin_columns() -> list[ScoreInfo]:
     """List the default scores of position bins."""
-    return [score for score in declared_scores() if score.by_position and score.column]
+    return [score for _, score in declared_scores().values() if score.by_position and score.column]
 
 
 def add_published_columns(

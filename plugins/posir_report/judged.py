@@ -85,11 +85,10 @@ class JudgedSummary(RunSummary):
         share, margin = corpus.tokens.share
         interval = (max(share - margin, 0.0), min(share + margin, 1.0)) if margin else None
         estimate = Estimate(share, interval)
-        text = format_estimate(estimate, format_percent)
         method = corpus.tokens.counted_with
-        if share and method is not CountedWith.TOKENIZER:
-            text += f" ({method.value.replace('_', ' ')})"
-        return estimate, text
+        is_noted = share and method is not CountedWith.TOKENIZER
+        note = f" ({method.value.replace('_', ' ')})" if is_noted else ""
+        return estimate, format_estimate(estimate, format_percent, note)
 
     def columns(self) -> dict[str, Any]:
         """Return the columns for CSV and JSON. Columns of reports have the same names."""

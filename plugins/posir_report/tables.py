@@ -40,6 +40,11 @@ from posir_tasks.values.scores import ALL, ScoreInfo, Unit
 SKETCH = ScoreInfo("sketch", "Over position", EXPLAINED_SKETCH, unit=Unit.TEXT)
 #: Headings that differ from the score's title.
 HEADINGS = {"state": "Bias within\nthe window"}
+#: Roles of columns on pages.
+ROLES: dict[str, Role] = {
+    Quantity.POSITION_EFFECT: Role.EFFECT,
+    Quantity.UNREAD_SHARE: Role.TRUNCATED,
+}
 #: Heading of the column of document lengths.
 LENGTH = "Length in tokens"
 #: Larger design effects get a note.
@@ -91,7 +96,7 @@ def build_score_table(
                 "left" if column.unit is Unit.TEXT else "right",
                 picture=brief and column is SKETCH,
                 drawn=brief and column.key == Quantity.POSITION_EFFECT,
-                role=Role.EFFECT if column.key == Quantity.POSITION_EFFECT else Role.PLAIN,
+                role=ROLES.get(column.key, Role.PLAIN),
             )
         )
     roles = {"Model": Role.NAME, "Task": Role.NAME}

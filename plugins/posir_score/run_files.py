@@ -40,6 +40,7 @@ from posir_score.hits import (
 from posir_score.orders import OrderCheck, sort_by_score, sort_hits
 from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.files import check_readable, find_files, split_suffix
+from posir_tasks.base.limits import LimitError
 from posir_tasks.base.untrusted import (
     GateError,
     decode,
@@ -329,17 +330,19 @@ def read_run_file(file: Path, order: Order | None = None) -> Run:
         return _read_object(file, stem, content, order)
     builder = RankingBuilder(file, order)
     rows: Rows = [(f"[{number}]", record) for number, record in enumerate(content)]
+    readers = dict.fromkeys((".parquet", ".parq"), _read_parquet)
+    readers |= dict.fromkeys((".jsonl", ".ndjson"), _read_json_lines)
     try:
         if suffix in (".csv", ".tsv"):
             rows = _read_cells(file, "," if suffix == ".csv" else "\t", order)
-        elif suffix in (".parquet", ".parq"):
-            rows = _read_parquet(file)
-        elif suffix in (".jsonl", ".ndjson"):
-            rows = _read_json_lines(file)
+        elif suffix in readers:
+            rows = readers[suffix](file)
         elif suffix != ".json":
             rows = _read_lines(file, builder)
         for location, record in rows:
             builder.add_row(location, record)
+    except LimitError:
+        raise
     except GateError as error:
         location = str(error).removesuffix(f": {error.problem}")
         raise DataError(f"{location}: cannot be read: {error.problem}. Give {KINDS}.") from error

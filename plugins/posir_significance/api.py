@@ -26,7 +26,7 @@ from posir_significance.messages.comparisons import name_planned_state
 from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.display.numbers import format_count, format_points
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Role, Table, build_columns
 from posir_tasks.values.means import LEVEL
 
 #: Conventional power of planned studies.
@@ -177,7 +177,7 @@ def _build_table(design: Design, rows: Sequence[SampleSize]) -> Table:
     ]
     lengths = f", each of {design.lengths} lengths" if design.lengths > 1 else ""
     table = Table(
-        build_columns(cells[0], cells[0].keys() - {"State"}),
+        build_columns(cells[0], cells[0].keys() - {"State"}, roles={"State": Role.STATE}),
         tuple(tuple(line.values()) for line in cells),
         title=f"Design · {design.questions_per_document:g} questions per document{lengths}",
         notes=(

@@ -20,7 +20,7 @@ class PosirError(Exception):
     def __init__(self, *args: object) -> None:
         """Build the error, usually from one message."""
         collect_secrets()
-        super().__init__(*map(_sanitize_argument, args))
+        super().__init__(*map(_sanitize, args))
         # The cause is the exception that is being handled.
         sanitize_chain(sys.exception())
 
@@ -43,6 +43,18 @@ class NoResponseError(PosirError):
 
 class DataError(PosirError):
     """The data violates its format. The message names file, row and field."""
+
+
+class GateError(DataError):
+    """Untrusted input is unreadable or ambiguous. The message names source and location."""
+
+    def __init__(self, name: object, problem: str) -> None:
+        """Build the message `name: problem`."""
+        super().__init__(f"{name}: {problem}")
+        self.problem = problem
+
+    is_not_finite: bool = False
+    """If true, the only problem is a number that is NaN or infinite."""
 
 
 class ScoreError(PosirError):
@@ -85,8 +97,8 @@ def summarize_error(error: BaseException) -> str:
     return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
 
 
-def _sanitize_argument(argument: object) -> object:
-    return escape_controls(argument) if isinstance(argument, str) else argument
+def _sanitize(value: object) -> object:
+    return escape_controls(value) if isinstance(value, str) else value
 
 
 def sanitize_chain(error: BaseException | None) -> None:
@@ -121,13 +133,12 @@ def _sanitize_error(error: BaseException) -> bool:
     if _is_clean(error):
         return True
     with suppress(Exception):
-        error.args = tuple(map(_sanitize_argument, error.args))
+        error.args = tuple(map(_sanitize, error.args))
         for name in ("strerror", "filename", "msg", "text", "__notes__"):
             value = getattr(error, name, None)
-            if isinstance(value, list):
-                setattr(error, name, list(map(_sanitize_argument, value)))
-            elif isinstance(value, str):
-                setattr(error, name, escape_controls(value))
+            safe = [*map(_sanitize, value)] if isinstance(value, list) else _sanitize(value)
+            if safe != value:
+                setattr(error, name, safe)
     return _is_clean(error)
 
 

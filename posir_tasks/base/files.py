@@ -30,8 +30,8 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.limits import (
     MAX_BYTES,
     MAX_FILES,
-    LimitError,
     check_rows,
+    check_size,
     compute_unpacked_limit,
     describe_bytes,
     limit_seconds,
@@ -69,10 +69,8 @@ CACHE_VARIABLE = "POSIR_CACHE"
 
 def cache_folder() -> Path:
     """Return posir's cache folder."""
-    configured_folder = os.environ.get(CACHE_VARIABLE)
-    if configured_folder:
-        return Path(configured_folder).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "posir"
+    default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "posir")
+    return Path(os.environ.get(CACHE_VARIABLE) or default).expanduser()
 
 
 def find_files(folder: Path, suffix: str | tuple[str, ...]) -> list[Path]:
@@ -246,10 +244,9 @@ def _write_in_place(source: Path, target: Path) -> None:
     descriptor = _open_in_place(target)
     try:
         remaining = memoryview(source.read_bytes())
-        poll = select.poll()
-        poll.register(descriptor, select.POLLOUT)
         while remaining:
-            if not poll.poll(READER_TIMEOUT * 1_000):
+            _, writable, _ = select.select([], [descriptor], [], READER_TIMEOUT)
+            if not writable:
                 raise _build_timeout()
             remaining = remaining[os.write(descriptor, remaining) :]
     finally:
@@ -324,12 +321,12 @@ def explain_disk_full(path: Path) -> Iterator[None]:
 
 def find_free_name(file: Path, suffix: str) -> Path:
     """Find an unused path next to a file: `a.json.SUFFIX`, then `a.json.SUFFIX-2`."""
-    for number in count(1):
-        numbered_suffix = suffix if number == 1 else f"{suffix}-{number}"
-        path = file.with_name(f"{file.name}.{numbered_suffix}")
+    path = file.with_name(f"{file.name}.{suffix}")
+    for number in count(2):
         if not os.path.lexists(path):
-            return path
-    raise AssertionError
+            break
+        path = file.with_name(f"{file.name}.{suffix}-{number}")
+    return path
 
 
 def is_unfinished(path: Path) -> bool:
@@ -397,31 +394,11 @@ def atomic_update(file: Path) -> Iterator[Path]:
 SUFFIX = ".gz"
 #: Suffixes of file formats. Other suffixes belong to the name, as in `input.InexpC2.gz` and
 #: `qrels.test`.
-FORMATS = frozenset(
-    [
-        ".csv",
-        ".htm",
-        ".html",
-        ".json",
-        ".jsonl",
-        ".lz4",
-        ".markdown",
-        ".md",
-        ".ndjson",
-        ".parq",
-        ".parquet",
-        ".pdf",
-        ".qrel",
-        ".qrels",
-        ".rst",
-        ".run",
-        ".text",
-        ".trec",
-        ".tsv",
-        ".txt",
-        ".xhtml",
-    ]
-)
+FORMATS = {
+    *(".csv", ".htm", ".html", ".json", ".jsonl", ".lz4", ".markdown", ".md", ".ndjson", ".parq"),
+    *(".parquet", ".pdf", ".qrel", ".qrels", ".rst", ".run", ".text", ".trec", ".tsv", ".txt"),
+    ".xhtml",
+}
 #: Exceptions for damaged, truncated and uncompressed files.
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
 
@@ -451,20 +428,13 @@ def check_readable(file: Path) -> None:
     """Raise OSError for devices, pipes and sockets, whose content may be endless or readable only
     once.
     """
-    mode = file.stat().st_mode
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+    if file.is_file() or file.is_dir():
         return
-    kind = "a device"
-    if stat.S_ISFIFO(mode):
-        kind = "a pipe"
-    elif stat.S_ISSOCK(mode):
-        kind = "a socket"
-    raise OSError(errno.EINVAL, f"it is {kind}; save its content in a file and give that file")
-
-
-def _is_anonymous_pipe(file: Path) -> bool:
-    """Return True for a pipe between processes: `command | posir` or `<(command)`."""
-    return stat.S_ISFIFO(file.stat().st_mode) and not os.path.lexists(os.path.realpath(file))
+    # For the error of a missing file.
+    mode = file.stat().st_mode
+    kinds = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
+    kind = kinds.get(stat.S_IFMT(mode), "device")
+    raise OSError(errno.EINVAL, f"it is a {kind}; save its content in a file and give that file")
 
 
 def open_decompressed(file: Path) -> BufferedReader:
@@ -529,15 +499,14 @@ def read_decompressed(file: Path, max_bytes: int | None = None) -> bytes:
             too large, or a pipe between processes that does not end in time.
     """
     limit = MAX_BYTES.read() if max_bytes is None else max_bytes
-    if _is_anonymous_pipe(file):
+    # A pipe between processes: `command | posir` or `<(command)`.
+    if file.is_fifo() and not os.path.lexists(os.path.realpath(file)):
         with limit_seconds(file), file.open("rb") as pipe:
             content = pipe.read(limit + 1)
     else:
         with open_decompressed(file) as stream:
             content = stream.read(limit + 1)
-    if len(content) > limit:
-        problem = f"is larger than {describe_bytes(limit)}, the limit"
-        raise MAX_BYTES.refuse(file, problem) if max_bytes is None else LimitError(file, problem)
+    check_size(file, len(content), max_bytes)
     if is_compressed(file):
         check_rows(file, content.count(b"\n"), file.stat().st_size)
     return content

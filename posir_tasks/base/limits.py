@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.base.errors import GateError, PosirError
 
 #: Maximum expansion of a compressed file. Text compresses to a tenth, tables of zeros to a
 #: fiftieth.
@@ -32,13 +32,8 @@ SECONDS_PER_MIB = 10
 MIB = 2**20
 
 
-class LimitError(DataError):
-    """Untrusted input exceeds a limit. The message names the source and the variable."""
-
-    def __init__(self, name: object, problem: str) -> None:
-        """Build the message `name: problem`."""
-        super().__init__(f"{name}: {problem}")
-        self.problem = problem
+class LimitError(GateError):
+    """Untrusted input exceeds a limit. The message also names the variable."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +84,14 @@ def compute_unpacked_limit(size: int) -> int:
     return max(read_line_limit(), MAX_EXPANSION * size)
 
 
+def check_size(name: object, size: int, max_bytes: int | None = None) -> None:
+    """Raise LimitError if a source is larger than `max_bytes`, by default `POSIR_MAX_BYTES`."""
+    limit = MAX_BYTES.read() if max_bytes is None else max_bytes
+    if size > limit:
+        problem = f"is larger than {describe_bytes(limit)}, the limit"
+        raise MAX_BYTES.refuse(name, problem) if max_bytes is None else LimitError(name, problem)
+
+
 def check_rows(name: object, rows: int, size: int) -> None:
     """Raise LimitError if a file of `size` bytes has more rows than bytes and than `MAX_ROWS`."""
     limit = max(MAX_ROWS.read(), size)
@@ -118,12 +121,9 @@ class _ExpiredError(BaseException):
 
 
 def _can_interrupt() -> bool:
-    if threading.current_thread() is not threading.main_thread() or not hasattr(
-        signal, "setitimer"
-    ):
-        return False
+    is_main = threading.current_thread() is threading.main_thread()
     # Do not replace a caller's alarm.
-    return signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    return is_main and signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
 @contextmanager

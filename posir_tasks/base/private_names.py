@@ -155,15 +155,12 @@ def installed_mteb(otherwise: str = "(of an unknown version)") -> str:
 
 def warn_untested_mteb() -> str | None:
     """Return a warning if the installed mteb is newer than `NEWEST_TESTED`, else None."""
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
-    try:
-        newer = Version(installed_mteb()) > Version(NEWEST_TESTED)
-    except InvalidVersion:
-        return None
-    if newer:
+    installed = installed_mteb(NEWEST_TESTED)
+    if Version(installed) > Version(NEWEST_TESTED):
         return (
-            f"mteb {installed_mteb()} is newer than {NEWEST_TESTED}, the newest that posir was "
+            f"mteb {installed} is newer than {NEWEST_TESTED}, the newest that posir was "
             "tested with. If anything fails, run `posir doctor` and install the newest posir."
         )
     return None

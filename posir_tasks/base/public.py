@@ -30,6 +30,8 @@ DataReference: TypeAlias = str | Path | Iterable[str]
 #: One or more names.
 Names: TypeAlias = str | Iterable[str]
 
+#: Any function, such as a public one.
+Function: TypeAlias = Callable[..., Any]
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -60,6 +62,12 @@ class Option:
     python_only: bool = False
     """If true, the command lacks the parameter, such as a callback."""
 
+    @property
+    def limits(self) -> list[str]:
+        """The range in words."""
+        ends = {"at least": self.min, "at most": self.max}
+        return [f"{words} {end:g}" for words, end in ends.items() if end is not None]
+
 
 #: An integer of at least 1.
 Positive: TypeAlias = Annotated[int, Option(min=1)]
@@ -69,7 +77,9 @@ OptionalPositive: TypeAlias = Annotated[int | None, Option(min=1)]
 
 @dataclass(frozen=True)
 class Declaration:
-    """Properties of a command beyond the signature of its function."""
+    """Declare a public function with range checks and a command; the fields are properties of the
+    command beyond the signature.
+    """
 
     charts: bool = False
     """If true, the result includes charts, and the command has the option `--figures`."""
@@ -92,65 +102,8 @@ class Declaration:
     `--settings-help`.
     """
 
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of a public function and its command."""
-
-    name: str
-    type: Any
-    """Type of a single value."""
-    repeats: bool
-    """If true, several values are allowed."""
-    default: Any
-    """`inspect.Parameter.empty` for a required parameter."""
-    is_argument: bool
-    """If true, the parameter is positional."""
-    help: str
-    option: Option
-
-    def check(self, value: Any) -> None:
-        """Raise PosirError if any value is out of range or not among the choices."""
-        if value is None:
-            return
-        if typing.get_origin(self.type) is typing.Literal:
-            choices = typing.get_args(self.type)
-            if value not in choices:
-                allowed = " or ".join(map(repr, choices))
-                raise PosirError(f"{self.name}={value!r}: must be {allowed}.")
-        low = self.option.min
-        high = self.option.max
-        limits = []
-        if low is not None:
-            limits.append(f"at least {low}")
-        if high is not None:
-            limits.append(f"at most {high}")
-        if not limits:
-            return
-        allowed_type = int if self.type is int else int | float
-        kind = "whole number" if self.type is int else "number"
-        for number in to_list(value):
-            if not isinstance(number, allowed_type) or isinstance(number, bool):
-                raise PosirError(f"{self.name}={number!r}: must be a {kind}.")
-            is_low = low is not None and number < low
-            is_high = high is not None and number > high
-            if is_low or is_high or math.isnan(number):
-                raise PosirError(f"{self.name}={number}: must be {' and '.join(limits)}.")
-
-
-def public(
-    *,
-    charts: bool = False,
-    card: bool = False,
-    streams: bool = False,
-    flags: tuple[str, ...] = (),
-    undecided_by: tuple[str, ...] = (),
-    groups: Mapping[str, str] | None = None,
-    settings: str | None = None,
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Declare a public function with range checks and a command; see `Declaration`."""
-
-    def declare(function: Callable[P, R]) -> Callable[P, R]:
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Decorate a function."""
         signature = inspect.signature(function)
 
         @wraps(function)
@@ -164,13 +117,51 @@ def public(
             with sanitize_errors():
                 return function(*args, **kwargs)
 
-        declaration = Declaration(
-            charts, card, streams, flags, undecided_by, groups or {}, settings
-        )
-        setattr(checked, DECLARATION, declaration)
+        setattr(checked, DECLARATION, self)
         return checked
 
-    return declare
+
+public = Declaration
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a public function and its command."""
+
+    name: str
+    type: Any
+    """Type of a single value."""
+    default: Any
+    """`inspect.Parameter.empty` for a required parameter."""
+    help: str
+    option: Option = Option()
+    repeats: bool = False
+    """If true, several values are allowed."""
+    is_argument: bool = False
+    """If true, the parameter is positional."""
+
+    def check(self, value: Any) -> None:
+        """Raise PosirError if any value is out of range or not among the choices."""
+        if value is None:
+            return
+        if typing.get_origin(self.type) is typing.Literal:
+            choices = typing.get_args(self.type)
+            if value not in choices:
+                allowed = " or ".join(map(repr, choices))
+                raise PosirError(f"{self.name}={value!r}: must be {allowed}.")
+        limits = self.option.limits
+        if not limits:
+            return
+        low = -math.inf if self.option.min is None else self.option.min
+        high = math.inf if self.option.max is None else self.option.max
+        allowed_type = int if self.type is int else int | float
+        kind = "whole number" if self.type is int else "number"
+        for number in to_list(value):
+            if not isinstance(number, allowed_type) or isinstance(number, bool):
+                raise PosirError(f"{self.name}={number!r}: must be a {kind}.")
+            # False for NaN.
+            if not low <= number <= high:
+                raise PosirError(f"{self.name}={number}: must be {' and '.join(limits)}.")
 
 
 def _check_keywords(name: str, keywords: Iterable[str], signature: inspect.Signature) -> None:
@@ -194,7 +185,7 @@ def to_list(value: Any) -> list[Any]:
     return [value] if is_one else [*value]
 
 
-def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
+def read_parameters(function: Function) -> list[Parameter]:
     """Read the parameters of a public function, with their descriptions from the section `Args`."""
     sections = SECTION.split(inspect.getdoc(function) or "")
     texts: dict[str, str] = {}
@@ -208,19 +199,17 @@ def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
         if isinstance(annotation, str):
             # `get_type_hints` fails: the return type may be imported only for type checkers.
             annotation = eval(annotation, inspect.unwrap(function).__globals__)
-        option = Option()
-        for metadata in getattr(annotation, "__metadata__", ()):
-            option = metadata if isinstance(metadata, Option) else option
+        option = next(iter(getattr(annotation, "__metadata__", ())), Option())
         kind, repeats = (str, False) if option.one_value else _read_type(annotation)
         is_argument = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
         text = _name_options(" ".join(texts.get(name, "").split()), function)
         parameters.append(
-            Parameter(name, kind, repeats, parameter.default, is_argument, text, option)
+            Parameter(name, kind, parameter.default, text, option, repeats, is_argument)
         )
     return parameters
 
 
-def describe_function(function: Callable[..., Any]) -> str:
+def describe_function(function: Function) -> str:
     """Return the part of a docstring before its sections. Paragraphs are unwrapped, except literal
     blocks.
     """
@@ -236,7 +225,7 @@ def is_literal(block: str) -> bool:
     return block.startswith(" ") or "  # " in block
 
 
-def _name_options(text: str, function: Callable[..., Any]) -> str:
+def _name_options(text: str, function: Function) -> str:
     """Convert a docstring for the command: `k` becomes `--k`, and clauses "In Python also ..." are
     removed.
     """
@@ -265,12 +254,6 @@ def _read_type(annotation: Any) -> tuple[Any, bool]:
     return annotation, False
 
 
-def _add_working_folder() -> None:
-    folder = os.getcwd()  # noqa: PTH109 (sys.path has texts)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-
-
 def load_object(option: str, reference: str) -> Any:
     """Load `module:object`, also from the working folder. A PosirError names the option."""
     name = f"{option} {reference}"
@@ -279,14 +262,16 @@ def load_object(option: str, reference: str) -> Any:
         raise PosirError(
             f"{name}: write module:function, such as pipeline:run for `run` in pipeline.py."
         )
-    _add_working_folder()
+    folder = os.getcwd()  # noqa: PTH109 (sys.path has texts)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
         return resolve_name(reference)
     except (Exception, SystemExit) as error:  # the user's code
         raise PosirError(f"{name}: cannot be imported ({summarize_error(error)}).") from error
 
 
-def load_function(option: str, reference: str) -> Callable[..., Any]:
+def load_function(option: str, reference: str) -> Function:
     """Load `module:function` or `module:object.method`, also from the working folder; raise
     PosirError with the option's name.
     """

@@ -9,12 +9,13 @@ enclosed cells may contain tabs and line breaks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TypeAlias
 
 #: The last line of a row, from 1, and its cells.
 Row: TypeAlias = tuple[int, list[str]]
+Rows: TypeAlias = Sequence[Row]
 
 QUOTE = '"'
 TAB = "\t"
@@ -22,9 +23,9 @@ TAB = "\t"
 NUMBERED = re.compile(r"(\D*)(\d{1,18})")
 #: Minimum number of cells of a completely enclosed column.
 MIN_ENCLOSED = 2
-#: Characters that require enclosing, besides line breaks and tabs.
-NEEDS_MARKS = re.compile(r'["\r]')
 LINE_END = re.compile(r"\r\n|\r|\n")
+#: Matches a cell between quotation marks, with all marks within it doubled.
+match_enclosed = re.compile(r'"(?:[^"]|"")*"').fullmatch
 
 
 def split_literally(text: str, delimiter: str) -> list[Row]:
@@ -35,24 +36,25 @@ def split_literally(text: str, delimiter: str) -> list[Row]:
     return [(number, cells) for number, cells in rows if any(map(str.strip, cells))]
 
 
-def is_regular(rows: Sequence[Row]) -> bool:
+def is_regular(rows: Rows) -> bool:
     """Return True if all rows have as many cells as the first, ignoring empty cells at the end."""
     width = len(rows[0][1]) if rows else 0
     return all(len(cells) >= width and not any(map(str.strip, cells[width:])) for _, cells in rows)
 
 
-def remove_marks(rows: Sequence[Row]) -> Sequence[Row]:
+def remove_marks(rows: Rows) -> Rows:
     """Remove the quotation marks around cells if a file encloses cells."""
     quoted_cells = [cell for _, cells in rows for cell in cells if QUOTE in cell]
-    if not quoted_cells or not all(map(_is_enclosed, quoted_cells)):
+    if not quoted_cells or not all(map(match_enclosed, quoted_cells)):
         return rows
-    needs_marks = any(NEEDS_MARKS.search(cell[1:-1]) for cell in quoted_cells)
+    # Characters that require enclosing, besides line breaks and tabs.
+    needs_marks = any(set('"\r') & set(cell[1:-1]) for cell in quoted_cells)
     if not needs_marks and not _has_enclosed_column(rows):
         return rows
     return [(number, [_remove_marks(cell) for cell in cells]) for number, cells in rows]
 
 
-def find_swallowed_row(text: str, rows: Sequence[Row], delimiter: str) -> int | None:
+def find_swallowed_row(text: str, rows: Rows, delimiter: str) -> int | None:
     """Find the line with a quotation mark that joins apparent rows, or return None."""
     lines = list[str]()
     width = len(rows[0][1]) if rows else 0
@@ -82,22 +84,15 @@ def _have_width(rows: Sequence[Sequence[str]], width: int) -> bool:
     return matches[0] and 2 * sum(matches[1:]) >= len(matches) - 1
 
 
-def _is_enclosed(cell: str) -> bool:
-    is_between = len(cell) > 1 and cell.startswith(QUOTE) and cell.endswith(QUOTE)
-    return is_between and QUOTE not in cell[1:-1].replace(QUOTE * 2, "")
-
-
-def _has_enclosed_column(rows: Sequence[Row]) -> bool:
+def _has_enclosed_column(rows: Rows) -> bool:
     """Return True if all headings, or all cells of a column, are enclosed."""
-    if all(map(_is_enclosed, rows[0][1])):
+    if all(map(match_enclosed, rows[0][1])):
         return True
-    columns = zip_longest(*(cells for _, cells in rows[1:]), fillvalue="")
-    return any(map(_are_enclosed, columns))
-
-
-def _are_enclosed(column: Iterable[str]) -> bool:
-    cells = list(filter(None, column))
-    return len(cells) >= MIN_ENCLOSED and all(map(_is_enclosed, cells))
+    for column in zip_longest(*(cells for _, cells in rows[1:]), fillvalue=""):
+        cells = list(filter(None, column))
+        if len(cells) >= MIN_ENCLOSED and all(map(match_enclosed, cells)):
+            return True
+    return False
 
 
 def _remove_marks(cell: str) -> str:

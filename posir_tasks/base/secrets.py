@@ -12,7 +12,7 @@ import json
 import netrc
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,7 +23,6 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 HIDDEN = "***"
 #: Names of environment variables with secrets.
 SECRET_VARIABLE = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS)$")
-PROXY_VARIABLE = re.compile(r"_proxy$", re.IGNORECASE)
 #: Minimum length of a secret, and minimum length to redact it within words.
 MIN_LENGTH = 4
 MIN_FRAGMENT = 8
@@ -54,9 +53,9 @@ ESCAPES = r"(?:(?<![A-Za-z0-9])|(?<=\\x[0-9a-f]{2})|(?<=\\u[0-9a-f]{4})|(?<=%[0-
 class Forms:
     """All forms of the collected secrets."""
 
-    roots: tuple[str, ...]
+    roots: Sequence[str]
     """Lower-case substrings; each form contains at least one of them."""
-    patterns: tuple[re.Pattern[str], ...]
+    patterns: Sequence[re.Pattern[str]]
     """Patterns of the forms, the longest first."""
 
 
@@ -114,7 +113,7 @@ def _hide_form(match: re.Match[str]) -> str:
 
 def _find_variables() -> Iterator[str]:
     for name, value in os.environ.items():
-        if PROXY_VARIABLE.search(name):
+        if name.lower().endswith("_proxy"):
             yield from _find_user(value)
         elif SECRET_VARIABLE.search(name.upper()) and len(value.strip()) >= MIN_FRAGMENT:
             yield value.strip()
@@ -147,26 +146,24 @@ def _read_netrc(file: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _build_forms(secrets: frozenset[str]) -> Forms:
-    forms = {form for secret in secrets if _is_secret(secret) for form in _list_forms(secret)}
+    forms: set[str] = set()
+    for secret in secrets:
+        if len(secret) >= MIN_LENGTH and secret.lower() not in PLACEHOLDERS:
+            forms.update(_list_forms(secret))
     sorted_forms = sorted(forms, key=lambda form: (-len(form), form))
     roots: list[str] = []
+    patterns: list[re.Pattern[str]] = []
     for form in reversed(sorted_forms):
         lower_text = form.lower()
         if not any(root in lower_text for root in roots):
             roots.append(lower_text)
-    patterns = (re.compile(_match_form(form), re.IGNORECASE) for form in sorted_forms)
-    return Forms(tuple(roots), tuple(patterns))
-
-
-def _is_secret(text: str) -> bool:
-    return len(text) >= MIN_LENGTH and text.lower() not in PLACEHOLDERS
-
-
-def _match_form(form: str) -> str:
-    """Build the pattern of a form; short forms match only as words."""
-    if len(form) >= MIN_FRAGMENT:
-        return re.escape(form)
-    return rf"{ESCAPES}{re.escape(form)}(?![A-Za-z0-9])"
+    for form in sorted_forms:
+        pattern = re.escape(form)
+        # Short forms match only as words.
+        if len(form) < MIN_FRAGMENT:
+            pattern = rf"{ESCAPES}{pattern}(?![A-Za-z0-9])"
+        patterns.append(re.compile(pattern, re.IGNORECASE))
+    return Forms(roots, patterns)
 
 
 def _list_forms(secret: str) -> Iterator[str]:

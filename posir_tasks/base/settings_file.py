@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import EnumType
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails, to_jsonable_python
 
 from posir_tasks.base.errors import PosirError
+from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.untrusted import GateError, parse_yaml, read_yaml
 
-#: Parts of pydantic's error locations that name members of a union instead of fields.
-NOT_A_FIELD = re.compile(r"[\[(]")
 #: Width of comments in a settings file.
 WIDTH = 100
 
@@ -36,46 +35,39 @@ Settings = TypeVar("Settings", bound=Section)
 def load_settings(
     kind: type[Settings],
     file: Path | None,
-    overrides: Sequence[str] | Mapping[str, object] = (),
-    options: Mapping[str, object] | None = None,
+    overrides: Mapping[str, object] = MappingProxyType({}),
+    options: Mapping[str, object] = MappingProxyType({}),
 ) -> Settings:
     """Read settings.
 
     Args:
         kind: The settings class.
         file: A YAML file, or None.
-        overrides: Texts such as `seed=7` or `ask.questions=5` with YAML values, or values by field,
-            nested by section. They take precedence over the file.
-        options: Values of command options, such as `--per-article`, for the fields of the same
-            name. They take precedence over overrides, unless they are None or empty lists.
+        overrides: Values by field, nested by section. They take precedence over the file.
+        options: Values of command options by field. They take precedence over overrides, unless
+            they are None or empty lists.
 
     Raises:
         PosirError: The file is unreadable or a field is invalid. The message names file, field or
             option.
     """
-    values = _read_yaml(kind, file) if file else {}
-    changes = overrides if isinstance(overrides, Mapping) else read_overrides(overrides)
-    values = _merge(values, changes)
-    option_names: dict[str, str] = {}
-    for option, value in (options or {}).items():
-        field = option.strip("-").replace("-", "_").lower()
-        if value not in (None, []):
-            values[field] = value
-            option_names[field] = option
-        elif field not in values:
-            option_names[field] = option
+    values = _merge(_read_yaml(kind, file) if file else {}, overrides)
+    values |= {field: value for field, value in options.items() if value not in (None, [])}
     try:
         return kind.model_validate(values)
     except ValidationError as error:
         problems: dict[str, str] = {}
         for problem in error.errors(include_url=False):
-            path = [str(part) for part in problem["loc"] if not NOT_A_FIELD.search(str(part))]
+            # Other parts of a location name members of a union.
+            path = [part for part in map(str, problem["loc"]) if not set("[(") & set(part)]
             if problem["type"] == "literal_error" and len(path) < len(problem["loc"]):
                 # Errors from the other members of the union are more useful.
                 continue
             source = f"{file or 'settings'}: field '{'.'.join(path) or 'settings'}'"
-            if path and path[0] in option_names:
-                source = option_names[path[0]]
+            field = next(iter(path), "")
+            # The option is the source of the value, or would be the simplest source.
+            if field in options and (options[field] not in (None, []) or field not in values):
+                source = f"--{field.replace('_', '-')}"
             problems[source] = _describe_problem(kind, path, problem)
         lines = [f"{source}: {message}" for source, message in problems.items()]
         raise PosirError("\n".join(lines)) from None
@@ -158,7 +150,7 @@ def _find_section(kind: Any) -> type[Section] | None:
     return next(filter(None, map(_find_section, get_args(kind))), None)
 
 
-def _read_yaml(kind: type[Section], file: Path) -> dict[str, Any]:
+def _read_yaml(kind: type[Section], file: Path) -> Record:
     required_fields = ", ".join(
         name for name, field in kind.model_fields.items() if field.is_required()
     )
@@ -174,7 +166,7 @@ def _read_yaml(kind: type[Section], file: Path) -> dict[str, Any]:
     return values
 
 
-def _merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(values: Fields, changes: Fields) -> Record:
     """Merge changes into values, recursively for sections."""
     merged = {**values, **changes}
     for name, change in changes.items():
@@ -183,11 +175,11 @@ def _merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
     return merged
 
 
-def read_overrides(overrides: Iterable[str], option: str = "--set") -> dict[str, Any]:
+def read_overrides(overrides: Iterable[str], option: str = "--set") -> Record:
     """Parse overrides such as `ask.questions=5` into values nested by section; raise PosirError for
     malformed ones.
     """
-    values: dict[str, Any] = {}
+    values: Record = {}
     for override in overrides:
         name, separator, text = override.partition("=")
         path = name.strip().split(".")

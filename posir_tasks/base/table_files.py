@@ -4,11 +4,11 @@ polars treats `[`, `*` and `?` in paths as patterns, which fails for a folder su
 These readers use literal paths, and no other module calls polars' readers.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -105,21 +105,16 @@ def read_json_rows(file: Path, limit: int | None = None) -> pl.DataFrame:
     """Read JSON objects in a list, or in at most `limit` lines, from a possibly compressed file."""
     with open_decompressed(file) as stream:
         is_list = stream.read(1) == b"["
-    if is_list or limit is None:
-        content = read_decompressed(file)
-    else:
-        content = _read_first_lines(file, limit)
-    _check_keys(content, file, is_list=is_list)
     if is_list:
-        frame = pl.read_json(BytesIO(content), infer_schema_length=None)
-        parse_json(content, file)
-        return frame
-    frame = pl.read_ndjson(BytesIO(content), infer_schema_length=None)
+        content = read_decompressed(file)
+        _check_keys([parse_json(content, file)], len(content), file)
+        return pl.read_json(BytesIO(content), infer_schema_length=None)
+    content = read_decompressed(file) if limit is None else _read_first_lines(file, limit)
+    lines = enumerate(content.splitlines(), start=1)
     # polars accepts repeated fields; `parse_json` rejects them.
-    for number, line in enumerate(content.splitlines(), start=1):
-        if line.strip():
-            parse_json(line, f"{file}: line {number}")
-    return frame
+    rows = (parse_json(line, f"{file}: line {number}") for number, line in lines if line.strip())
+    _check_keys(rows, len(content), file)
+    return pl.read_ndjson(BytesIO(content), infer_schema_length=None)
 
 
 def _read_first_lines(file: Path, limit: int) -> bytes:
@@ -137,27 +132,23 @@ def _read_first_lines(file: Path, limit: int) -> bytes:
     return b"".join(lines)
 
 
-def _check_keys(content: bytes, file: Path, *, is_list: bool) -> None:
+def _check_keys(values: Iterable[Any], size: int, file: Path) -> None:
     """Raise LimitError if a table of all rows and all keys, at any depth, would have too many
     cells.
     """
     keys = set[str]()
     rows = 0
-    documents = [content] if is_list else content.splitlines()
-    for document in documents:
-        # polars reports invalid JSON with its position.
-        with suppress(GateError):
-            value = parse_json(document, file)
-            rows += len(value) if is_list else 1
-            stack = [value]
-            while stack:
-                item = stack.pop()
-                if isinstance(item, dict):
-                    keys.update(item)
-                    stack += item.values()
-                elif isinstance(item, list):
-                    stack += item
-    limit = max(MAX_ROWS.read(), len(content))
+    for value in values:
+        rows += len(value) if isinstance(value, list) else 1
+        stack = [value]
+        while stack:
+            item = stack.pop()
+            if isinstance(item, dict):
+                keys.update(item)
+                stack += item.values()
+            elif isinstance(item, list):
+                stack += item
+    limit = max(MAX_ROWS.read(), size)
     if rows * len(keys) > limit:
         problem = (
             f"has {rows:,} rows and {len(keys):,} different keys; the limit is {limit:,} cells"

@@ -15,12 +15,13 @@ import math
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from posir_tasks.base.errors import DataError
+from posir_tasks.base.errors import GateError as GateError
 from posir_tasks.base.files import GZIP_ERRORS, read_decompressed
-from posir_tasks.base.limits import MAX_BYTES, LimitError, check_values, describe_bytes
+from posir_tasks.base.limits import check_size, check_values
 from posir_tasks.base.quotation import (
     TAB,
     Row,
@@ -29,6 +30,7 @@ from posir_tasks.base.quotation import (
     remove_marks,
     split_literally,
 )
+from posir_tasks.base.records import Record
 from posir_tasks.base.wording import sanitize
 
 if TYPE_CHECKING:
@@ -58,18 +60,6 @@ BYTE_ORDER_MARKS = {
 Value = TypeVar("Value", bound=Hashable)
 
 
-class GateError(DataError):
-    """Untrusted input is unreadable or ambiguous. The message names source and location."""
-
-    def __init__(self, name: object, problem: str) -> None:
-        """Build the message `name: problem`."""
-        super().__init__(f"{name}: {problem}")
-        self.problem = problem
-
-    is_not_finite: bool = False
-    """If true, the only problem is a number that is NaN or infinite."""
-
-
 def parse_json(
     data: str | bytes, name: object, *, max_bytes: int | None = None, nan_prefix: str | None = None
 ) -> Any:
@@ -85,11 +75,8 @@ def parse_json(
         GateError: The document is too large, too deep, not JSON or in another encoding; an object
             repeats a key; a number is NaN, infinite or an integer beyond 64 bits.
     """
-    check_size(len(data), name, max_bytes)
-    try:
-        check_values(name, data)
-    except LimitError as error:
-        raise GateError(name, error.problem) from error
+    check_size(name, len(data), max_bytes)
+    check_values(name, data)
     with _explain_json_errors(name):
         value = _DECODER.decode(
             decode(data) if isinstance(data, bytes) else data.removeprefix("\ufeff")
@@ -135,17 +122,14 @@ def parse_table(
         GateError: The table is too large, not UTF-8, contains a zero byte, repeats a heading, has
             an unclosed quotation mark, or a row with more or fewer cells than headings.
     """
-    check_size(len(data), name)
+    check_size(name, len(data))
     try:
         text = decode(data) if isinstance(data, bytes) else data.removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise GateError(name, f"is not UTF-8 ({error})") from error
     if "\0" in text:
-        raise GateError(
-            name,
-            f"line {text.count(chr(10), 0, text.index(chr(0))) + 1}: contains a zero byte; a table "
-            "is text",
-        )
+        line = text.partition("\0")[0].count("\n") + 1
+        raise GateError(name, f"line {line}: contains a zero byte; a table is text")
     lines = _read_rows(text, name, delimiter)
     headings = [heading.strip() for heading in lines[0][1]] if lines else []
     check_columns(len(headings), name)
@@ -218,14 +202,14 @@ def parse_yaml(data: str | bytes, name: object) -> Any:
     # The import is slow.
     import yaml
 
-    check_size(len(data), name, MAX_YAML_BYTES)
+    check_size(name, len(data), MAX_YAML_BYTES)
     try:
         # The C loader is ten times as fast, but not in every build of PyYAML.
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(
             decode(data) if isinstance(data, bytes) else data
         )
         node: yaml.Node | None = loader.get_single_node()
-        _count_nodes(node, {}, name)
+        _check_nodes(node, name)
         value = None if node is None else loader.construct_document(node)
     except RecursionError:
         raise GateError(name, f"is nested more than {MAX_DEPTH} deep") from None
@@ -250,21 +234,9 @@ def read_bytes(file: Path, max_bytes: int | None = None) -> bytes:
         return read_decompressed(file, max_bytes)
     except FileNotFoundError:
         raise GateError(file, "no such file") from None
-    except LimitError as error:
-        raise GateError(file, error.problem) from error
     except (OSError, *GZIP_ERRORS) as error:
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         raise GateError(file, f"cannot be read ({sanitize(reason, 200)})") from error
-
-
-def check_size(size: int, name: object, max_bytes: int | None = None) -> None:
-    """Raise GateError if a source is larger than `max_bytes`, by default `POSIR_MAX_BYTES`."""
-    limit = MAX_BYTES.read() if max_bytes is None else max_bytes
-    if size > limit:
-        problem = f"is larger than {describe_bytes(limit)}, the limit"
-        raise GateError(
-            name, MAX_BYTES.refuse(name, problem).problem if max_bytes is None else problem
-        )
 
 
 def check_columns(columns: int, name: object) -> None:
@@ -296,7 +268,7 @@ def decode(content: bytes) -> str:
     return content.decode(find_encoding(content))
 
 
-def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> Record:
     members = dict(pairs)
     if len(members) < len(pairs):
         duplicate = find_repeated(key for key, _ in pairs)
@@ -331,31 +303,25 @@ def _check_values(value: object, name: object, nan_prefix: str | None) -> None:
 def _refuse_values(
     value: object, name: object, nan_prefix: str | None, path: tuple[object, ...] = ()
 ) -> None:
-    items: Iterable[tuple[object, object]] = ((path[-1] if path else "", value),)
+    field = str(path[-1]) if path else ""
+    problem = ""
+    items: Iterable[tuple[object, object]] = ()
     if isinstance(value, dict | list):
         if len(path) > MAX_DEPTH:
             raise GateError(name, f"is nested more than {MAX_DEPTH} deep")
         items = value.items() if isinstance(value, dict) else enumerate(value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        if not (math.isnan(value) and nan_prefix and field.startswith(nan_prefix)):
+            problem = f"is {value}; numbers must be finite"
+    elif isinstance(value, int) and abs(value) > MAX_INTEGER:
+        problem = "an integer beyond 64 bits"
+    if problem:
+        location = sanitize(".".join(map(str, path)), 200)
+        error = GateError(name, f"field '{location}': {problem}")
+        error.is_not_finite = isinstance(value, float)
+        raise error
     for key, item in items:
-        if type(item) is str or item is None:
-            continue
-        if isinstance(item, float):
-            if not math.isfinite(item) and not (
-                math.isnan(item) and nan_prefix and str(key).startswith(nan_prefix)
-            ):
-                error = GateError(
-                    name, f"{_format_path(path, key)}is {item}; numbers must be finite"
-                )
-                error.is_not_finite = True
-                raise error
-        elif isinstance(item, dict | list):
-            _refuse_values(item, name, nan_prefix, (*path, key))
-        elif isinstance(item, int) and abs(item) > MAX_INTEGER:
-            raise GateError(name, f"{_format_path(path, key)}an integer beyond 64 bits")
-
-
-def _format_path(path: tuple[object, ...], key: object) -> str:
-    return f"field '{sanitize('.'.join(map(str, (*path, key))), 200)}': "
+        _refuse_values(item, name, nan_prefix, (*path, key))
 
 
 def _read_rows(text: str, name: object, delimiter: str) -> Sequence[Row]:
@@ -401,39 +367,32 @@ def _split_cells(text: str, name: object, delimiter: str) -> list[Row]:
     return rows
 
 
-def _count_nodes(
-    node: yaml.Node | None, counts: dict[int, int | None], name: object, depth: int = 0
-) -> int:
-    """Count the values of a YAML node with expanded aliases. `counts` contains None for nodes that
-    are still being counted.
+def _check_nodes(root: yaml.Node | None, name: object) -> None:
+    """Raise GateError for YAML that is nested too deeply, has too many values once its aliases are
+    expanded, repeats a key or has a long number.
     """
-    if depth > MAX_DEPTH:
-        raise GateError(name, f"is nested more than {MAX_DEPTH} deep")
-    if id(node) in counts:
-        known_count = counts[id(node)]
-        if known_count is None:
-            raise GateError(name, "an alias refers to a node that contains it")
-        return known_count
-    if node is not None and node.tag in NUMBER_TAGS and len(node.value) > MAX_DIGITS:
-        raise GateError(name, f"line {node.start_mark.line + 1}: has a number beyond 64 bits")
-    counts[id(node)] = None
-    items: list[Any] = getattr(node, "value", [])
-    children: list[yaml.Node] = []
-    if node is not None and node.id == "sequence":
-        children = items
-    elif node is not None and node.id == "mapping":
-        duplicate = find_repeated((key.tag, key.value) for key, _ in items if key.id == "scalar")
-        if duplicate is not None:
+    nodes = [(root, 0)] if root else []
+    count = 0
+    while nodes:
+        node, depth = nodes.pop()
+        count += 1
+        if depth > MAX_DEPTH:
+            raise GateError(name, f"is nested more than {MAX_DEPTH} deep")
+        if count > MAX_YAML_VALUES:
             raise GateError(
-                name,
-                f"line {node.start_mark.line + 1}: the key '{sanitize(duplicate[1])}' occurs "
-                "twice in one mapping",
+                name, f"has more than {MAX_YAML_VALUES:,} values once its aliases are expanded"
             )
-        children = [child for pair in items for child in pair]
-    total = 1 + sum(_count_nodes(child, counts, name, depth + 1) for child in children)
-    if total > MAX_YAML_VALUES:
-        raise GateError(
-            name, f"has more than {MAX_YAML_VALUES:,} values once its aliases are expanded"
-        )
-    counts[id(node)] = total
-    return total
+        line = f"line {node.start_mark.line + 1}"
+        children: Iterable[yaml.Node] = ()
+        if node.id == "sequence":
+            children = node.value
+        elif node.id == "mapping":
+            keys = [(key.tag, key.value) for key, _ in node.value if key.id == "scalar"]
+            duplicate = find_repeated(keys)
+            if duplicate is not None:
+                key = sanitize(duplicate[1])
+                raise GateError(name, f"{line}: the key '{key}' occurs twice in one mapping")
+            children = chain.from_iterable(node.value)
+        elif node.tag in NUMBER_TAGS and len(node.value) > MAX_DIGITS:
+            raise GateError(name, f"{line}: has a number beyond 64 bits")
+        nodes += [(child, depth + 1) for child in children]

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.base.errors import PosirError, UsageError, summarize_error
-from posir_tasks.base.public import DECLARATION, Declaration
+from posir_tasks.base.public import DECLARATION, Declaration, Function
 from posir_tasks.base.wording import suggest_name
-from posir_tasks.plugin_api import DATA, EXTEND, PANELS, Command, collect_items
+from posir_tasks.plugin_api import DATA, EXTEND, PANELS, Command, collect_unique
 
 if TYPE_CHECKING:
     from cyclopts import App, CycloptsError
-
-logger = logging.getLogger(__name__)
 
 OWN_COMMANDS = (
     Command(
@@ -43,19 +40,10 @@ HELP_FLAGS = ("-h", "--help")
 
 def declared_commands() -> list[Command]:
     """Return the commands of posir and all plugins by panel, and warn about unusable commands."""
-    commands = {command.name: command for command in OWN_COMMANDS}
-    for owner, command in collect_items("posir_commands", "commands"):
-        problem = ""
-        if not isinstance(command, Command):
-            problem = f"{command!r}, which is not a posir_tasks.plugin_api.Command"
-        elif command.name in commands:
-            problem = f"a command '{command.name}', which is {commands[command.name].target}"
-        if problem:
-            logger.warning("posir plugin '%s' declared %s; omitted", owner, problem)
-        else:
-            commands[command.name] = command
-    panels = [*PANELS, *(command.panel for command in commands.values())]
-    return sorted(commands.values(), key=lambda command: panels.index(command.panel))
+    declared = collect_unique("posir_commands", Command, own=OWN_COMMANDS)
+    commands = [command for _, command in declared.values()]
+    panels = [*PANELS, *(command.panel for command in commands)]
+    return sorted(commands, key=lambda command: panels.index(command.panel))
 
 
 def find_command(words: Sequence[str], commands: Mapping[str, Command]) -> tuple[str, list[str]]:
@@ -188,9 +176,7 @@ def call_app(app: App, name: str, target: Any, words: Sequence[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
-def parse_call(
-    app: App, name: str, target: Any, words: Sequence[str]
-) -> tuple[Callable[..., Any], Any]:
+def parse_call(app: App, name: str, target: Any, words: Sequence[str]) -> tuple[Function, Any]:
     """Parse the arguments of a command without running it.
 
     Raises:

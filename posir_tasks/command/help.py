@@ -8,11 +8,11 @@ import re
 import shutil
 import textwrap
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from rich.console import Console
 from rich.text import Text
@@ -20,6 +20,7 @@ from rich.text import Text
 from posir_tasks.base.public import (
     DECLARATION,
     Declaration,
+    Function,
     Parameter,
     describe_function,
     is_literal,
@@ -59,9 +60,13 @@ class HelpEntry:
     """Minimum, maximum, and `required`."""
 
 
+#: Rows of the help by heading.
+Sections: TypeAlias = dict[str, list[HelpEntry]]
+
+
 def render_overview(commands: Iterable[Command]) -> str:
     """Render the help of `posir`: commands by panel, each group once."""
-    sections: dict[str, list[HelpEntry]] = {}
+    sections: Sections = {}
     names: set[str] = set()
     for command in commands:
         name, _, member = command.name.partition(" ")
@@ -84,7 +89,7 @@ def render_group(group: str, commands: Iterable[Command]) -> str:
     return _render(usage, GROUPS.get(group, ""), {"Commands": entries})
 
 
-def render_command(name: str, function: Callable[..., Any], *, is_short: bool = False) -> str:
+def render_command(name: str, function: Function, *, is_short: bool = False) -> str:
     """Render the help of a public function's command, with only common options if `is_short`."""
     from posir_tasks.command.options import OUTPUT, list_function_options, list_shared_options
 
@@ -93,7 +98,7 @@ def render_command(name: str, function: Callable[..., Any], *, is_short: bool = 
     for title, names in declaration.groups.items():
         titles |= dict.fromkeys(names.split(), title)
     usage = f"Usage: posir {name} [OPTIONS]"
-    sections: dict[str, list[HelpEntry]] = {"Arguments": [], "Options": []}
+    sections: Sections = {"Arguments": [], "Options": []}
     for parameter in list_function_options(function):
         entry = describe_parameter(parameter)
         title = titles.get(parameter.name, "Options")
@@ -114,7 +119,7 @@ def render_command(name: str, function: Callable[..., Any], *, is_short: bool = 
     return f"{_render(usage, short_text, common)}\n\n--help: all {number} options"
 
 
-def find_example(function: Callable[..., Any], name: str) -> str:
+def find_example(function: Function, name: str) -> str:
     """Return the first example in the docstring of a command's function, or an empty text."""
     for line in describe_function(function).split("\n"):
         match = EXAMPLE.match(line)
@@ -128,11 +133,7 @@ def describe_parameter(parameter: Parameter) -> HelpEntry:
     option = parameter.option
     value = getattr(parameter.default, "value", parameter.default)
     has_default = value and isinstance(value, str | int | float) and value is not True
-    limits = []
-    if option.min is not None:
-        limits.append(f"at least {option.min:g}")
-    if option.max is not None:
-        limits.append(f"at most {option.max:g}")
+    limits = option.limits
     if parameter.is_argument:
         name = option.metavar or parameter.name.upper()
         if parameter.default is not inspect.Parameter.empty:
@@ -167,7 +168,7 @@ def _choose_placeholder(parameter: Parameter) -> str:
     return parameter.option.metavar or names.get(kind, name)
 
 
-def _render(usage: str, text: str, sections: dict[str, list[HelpEntry]]) -> str:
+def _render(usage: str, text: str, sections: Sections) -> str:
     """Render help for the terminal, without colors if output is piped."""
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     lines = [Text(usage), Text(), *_render_text(text, width)]

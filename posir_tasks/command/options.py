@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import webbrowser
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from itertools import zip_longest
 from pathlib import Path
@@ -20,10 +20,12 @@ from posir_tasks.base.progress import report_progress
 from posir_tasks.base.public import (
     DECLARATION,
     Declaration,
+    Function,
     Option,
     Parameter,
     read_parameters,
 )
+from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.command.exit_status import exit_inconclusive_on_error, print_message
 from posir_tasks.display.presentation import Result, present, write_charts
@@ -34,16 +36,9 @@ from posir_tasks.display.tables import OutputFormat
 OUTPUT = "Output"
 
 
-def _share(
-    name: str, kind: Any, default: Any, text: str, option: Option | None = None
-) -> Parameter:
-    repeats = isinstance(default, tuple)
-    return Parameter(name, kind, repeats, default, False, text, option or Option())
-
-
 #: The option for the folder of charts, and the options for the fields of `FigureStyle` in order.
 FIGURES = (
-    _share(
+    Parameter(
         "figures",
         Path,
         None,
@@ -51,27 +46,54 @@ FIGURES = (
         "--figure-width, --font-size and --font.",
         Option(metavar="FOLDER"),
     ),
-    _share("figure_format", FigureFormat, "svg", "Format of the charts."),
-    _share("bare", bool, False, "For a paper: charts without title, explanation and source."),
-    _share(
+    Parameter("figure_format", FigureFormat, "svg", "Format of the charts."),
+    Parameter("bare", bool, False, "For a paper: charts without title, explanation and source."),
+    Parameter(
         "figure_width",
         float,
         None,
         "Width of a --bare chart in inches; by default 3.",
         Option(min=1, max=40),
     ),
-    _share(
+    Parameter(
         "font_size",
         float,
         None,
         "Text size of a --bare chart in points; by default 8.",
         Option(min=4, max=40),
     ),
-    _share("font", str, None, "Font for a --bare chart, such as 'Times New Roman'."),
+    Parameter("font", str, None, "Font for a --bare chart, such as 'Times New Roman'."),
+)
+SETTINGS = (
+    Parameter(
+        "set",
+        str,
+        None,
+        "A setting, such as seed=7; overrides the settings file.",
+        Option(metavar="KEY=VALUE"),
+        repeats=True,
+    ),
+    # `commands.run_command` prints the settings.
+    Parameter(
+        "settings_help",
+        bool,
+        False,
+        "Print a settings file with all settings and their defaults, and exit.",
+    ),
+)
+FORMATS = (
+    Parameter("format", OutputFormat, OutputFormat.TEXT, "Output format."),
+    Parameter("html", Path, None, "Write one HTML page; without a file name, posir-COMMAND.html."),
+    Parameter("open", bool, False, "Show the page in the browser."),
+)
+CARD = Parameter("card", Path, None, "PNG file for the position chart, 1,200 x 630 pixels.")
+PRINTING = (
+    Parameter("explain", bool, False, "Explain every column below the tables."),
+    Parameter("quiet", bool, False, "Hide progress."),
 )
 
 
-def list_function_options(function: Callable[..., Any]) -> list[Parameter]:
+def list_function_options(function: Function) -> list[Parameter]:
     """Return the parameters of a public function that its command accepts."""
     return [
         parameter for parameter in read_parameters(function) if not parameter.option.python_only
@@ -80,30 +102,20 @@ def list_function_options(function: Callable[..., Any]) -> list[Parameter]:
 
 def list_shared_options(declaration: Declaration) -> list[Parameter]:
     """Return the options of a command that are not parameters of its function."""
-    options = []
-    if declaration.settings:
-        text = "A setting, such as seed=7; overrides the settings file."
-        options.append(_share("set", str, (), text, Option(metavar="KEY=VALUE")))
-        # `commands.run_command` prints the settings.
-        text = "Print a settings file with all settings and their defaults, and exit."
-        options.append(_share("settings_help", bool, False, text))
-    options.append(_share("format", OutputFormat, OutputFormat.TEXT, "Output format."))
-    text = "Write one HTML page; without a file name, posir-COMMAND.html."
-    options.append(_share("html", Path, None, text))
-    options.append(_share("open", bool, False, "Show the page in the browser."))
-    if declaration.charts:
-        options += FIGURES
-    if declaration.card:
-        text = "PNG file for the position chart, 1,200 x 630 pixels."
-        options.append(_share("card", Path, None, text))
-    options.append(_share("explain", bool, False, "Explain every column below the tables."))
-    options.append(_share("quiet", bool, False, "Hide progress."))
-    for name in declaration.flags:
-        options.append(_share(name, bool, False, f"Short for --format {name}."))
-    return options
+    return [
+        *(SETTINGS if declaration.settings else ()),
+        *FORMATS,
+        *(FIGURES if declaration.charts else ()),
+        *([CARD] if declaration.card else ()),
+        *PRINTING,
+        *(
+            Parameter(name, bool, False, f"Short for --format {name}.")
+            for name in declaration.flags
+        ),
+    ]
 
 
-def build_command(function: Callable[..., Result]) -> Callable[..., int]:
+def build_command(function: Function) -> Function:
     """Build the function that cyclopts calls for a public function, which returns the exit
     status.
     """
@@ -124,7 +136,7 @@ def build_command(function: Callable[..., Result]) -> Callable[..., int]:
     return command
 
 
-def read_arguments(function: Callable[..., Result], options: Mapping[str, Any]) -> dict[str, Any]:
+def read_arguments(function: Function, options: Fields) -> Record:
     """Build the arguments of a function from `--set` and its own options, omitting unset
     options.
     """
@@ -140,9 +152,7 @@ def read_arguments(function: Callable[..., Result], options: Mapping[str, Any]) 
     return arguments
 
 
-def run_function(
-    function: Callable[..., Result], declaration: Declaration, options: Mapping[str, Any]
-) -> int:
+def run_function(function: Function, declaration: Declaration, options: Fields) -> int:
     """Call a function with the options of its command, output its result, and return the exit
     status.
 
@@ -154,9 +164,8 @@ def run_function(
     if len(formats) > 1:
         raise PosirError(f"Several output formats: {', '.join(sorted(formats))}. Choose one.")
     format_ = next(iter(formats), OutputFormat.TEXT)
-    style = FigureStyle()
-    if declaration.charts:
-        style = FigureStyle(*(options[parameter.name] for parameter in FIGURES[1:]))
+    names = [parameter.name for parameter in FIGURES[1:]]
+    style = FigureStyle(*(options[name] for name in names if name in options))
     if style.bare and not options["figures"]:
         raise PosirError("--bare needs --figures. Add --figures FOLDER.")
     arguments = read_arguments(function, options)
@@ -176,7 +185,7 @@ def run_function(
     is_check = any(arguments.get(name) for name in declaration.undecided_by)
     guard = exit_inconclusive_on_error() if is_check else nullcontext()
     with report_progress(quiet=options["quiet"]), guard:
-        result = function(**arguments)
+        result: Result = function(**arguments)
         for warning in result.warnings:
             print_message(warning)
         # If a pipe is closed (`| head`), Rich exits, but the files must still be written.
@@ -200,14 +209,10 @@ def name_page(name: str, words: Sequence[str]) -> list[str]:
     return [*completed, "--html", page] if "--open" in words and not has_page else completed
 
 
-def read_whole_number(_type: Any, tokens: Sequence[Token]) -> int:
-    """Parse a whole number. (cyclopts would round 1.5.)"""
-    return int(tokens[0].value)
-
-
-def read_whole_numbers(_type: Any, tokens: Sequence[Token]) -> list[int]:
-    """Parse whole numbers."""
-    return [int(token.value) for token in tokens]
+def read_whole(kind: Any, tokens: Sequence[Token]) -> int | list[int]:
+    """Parse a whole number or, if the type is a list, several. (cyclopts would round 1.5.)"""
+    numbers = [int(token.value) for token in tokens]
+    return numbers if kind is list[int] else numbers[0]
 
 
 def build_parameter(parameter: Parameter, *, several: bool) -> inspect.Parameter:
@@ -226,7 +231,6 @@ def build_parameter(parameter: Parameter, *, several: bool) -> inspect.Parameter
     limits = None
     if option.min is not None or option.max is not None:
         limits = Number(gte=option.min, lte=option.max)
-    read_whole = read_whole_numbers if parameter.repeats else read_whole_number
     cli = Cli(
         name=names,
         help=parameter.help,

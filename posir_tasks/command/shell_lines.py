@@ -8,14 +8,13 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from string import Template
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.command.commands import check_words
 
-LOOP = re.compile(r"for (\w+) in (.+?); do (.+); done")
-ASSIGNMENT = re.compile(r"[A-Z_]+=")
 #: Programs with calls that can be checked.
 PROGRAMS = ("posir", "mteb")
 
@@ -40,12 +39,12 @@ def expand_line(line: str, variables: Mapping[str, str]) -> Iterator[Call]:
     """
     if line.startswith("#"):
         return
-    if loop := LOOP.fullmatch(line):
+    if loop := re.fullmatch(r"for (\w+) in (.+?); do (.+); done", line):
         for value in _substitute(loop[2], variables).split():
             yield from expand_line(loop[3], {**variables, loop[1]: value})
         return
     words = shlex.split(_substitute(line, variables))
-    assignments = list(takewhile(ASSIGNMENT.match, words))
+    assignments = list(takewhile(partial(re.match, r"[A-Z_]+="), words))
     environment = dict(word.split("=", 1) for word in assignments)
     yield Call(environment, tuple(words[len(assignments) :]))
 

@@ -17,6 +17,7 @@ from polars._typing import PolarsDataType
 
 from posir_tasks.base.errors import DataError, summarize_error
 from posir_tasks.base.files import GZIP_ERRORS, check_readable, split_suffix
+from posir_tasks.base.limits import LimitError
 from posir_tasks.base.parquet import iterate_batches
 from posir_tasks.base.table_files import read_json_rows
 from posir_tasks.base.untrusted import GateError, require_distinct
@@ -270,6 +271,8 @@ def _is_parquet(file: Path) -> bool:
 def _error_context(file: Path) -> Iterator[None]:
     try:
         yield
+    except LimitError:
+        raise
     except GateError as error:
         raise ProblemsError([DataProblem(str(file), None, f"{error.problem}.")]) from error
     except (*UNREADABLE, *GZIP_ERRORS) as error:

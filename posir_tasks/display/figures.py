@@ -4,14 +4,14 @@ import base64
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache, partial
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import altair as alt
 import vl_convert
@@ -22,22 +22,26 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import atomic_write
 from posir_tasks.base.progress import progress
+from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.wording import COMMAND, PAPER, keep_together
 from posir_tasks.display.charts import NUMBER, render_svg
-from posir_tasks.display.labels import find_link, find_tone
+from posir_tasks.display.labels import find_link, find_tone, is_measured
+from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.strip import (
     SCALE,
     SHORT_LABELS,
     STYLE,
     FigureStyle,
-    PositionChart,
+    PositionCharts,
     draw_glyph,
     draw_position_charts,
     format_share,
     render_png,
 )
 
+#: Functions that render files, by path.
+Renderers: TypeAlias = dict[Path, Callable[[], bytes]]
 #: Maximum number of characters of a task or model in a file name.
 MAX_SLUG = 80
 #: Per inch: CSS pixels, points, and dots of a bare PNG.
@@ -66,6 +70,8 @@ SVG_SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
 HOSTS = {"arXiv": "https://arxiv.org/abs/", "OpenReview": "https://openreview.net/forum?id="}
 #: A name with hyphens, outside tags.
 NAME = re.compile(r"(?<![^\s(>])(\w[\w./+]*-[\w./+-]*\w)(?![^<]*>)")
+#: An interval at the end of a title.
+FINAL_INTERVAL = re.compile(r"(\[[-+\d.]+,\s[-+\d.]+\])$")
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,7 @@ def render_image(figure: Figure) -> str:
     return f"data:image/svg+xml;base64,{content}"
 
 
-def export(files: Mapping[Path, Callable[[], bytes]]) -> list[Path]:
+def export(files: Renderers) -> list[Path]:
     """Render and write files, and return their paths. Raise PosirError on failure."""
     for file, render in progress(list(files.items()), "Writing files"):
         with atomic_write(file) as temporary:
@@ -117,8 +123,8 @@ def export(files: Mapping[Path, Callable[[], bytes]]) -> list[Path]:
 
 
 def prepare_figures(
-    strips: Sequence[PositionChart], figures: Sequence[Figure], folder: Path, style: FigureStyle
-) -> dict[Path, Callable[[], bytes]]:
+    strips: PositionCharts, figures: Sequence[Figure], folder: Path, style: FigureStyle
+) -> Renderers:
     """Map the file of each chart to the function that renders it, position charts first.
 
     Raises:
@@ -128,19 +134,19 @@ def prepare_figures(
         raise PosirError(
             f"{folder} is a file, not a folder. --figures takes the folder to write charts to."
         )
-    names = [figure.slug for figure in figures]
-    draws = [partial(_draw_figure, figure, style) for figure in figures]
+    draws = [(figure.slug, partial(_draw_figure, figure, style)) for figure in figures]
     if strips:
-        names.insert(0, "answer")
-        draws.insert(0, partial(_draw_answer, strips, style))
+        draws.insert(0, ("answer", partial(_draw_answer, strips, style)))
     if not draws:
         raise PosirError(
             "There is no chart: too few documents, or a table without charts. Omit --figures, or "
             "ask for more documents or the default tables."
         )
-    files = [folder / f"{name}.{style.format}" for name in deduplicate(names)]
-    renderers = [partial(_convert, draw, style) for draw in draws]
-    return dict(zip(files, renderers, strict=True))
+    names = deduplicate([name for name, _ in draws])
+    return {
+        folder / f"{name}.{style.format}": partial(_convert, draw, style)
+        for name, (_, draw) in zip(names, draws, strict=True)
+    }
 
 
 def _convert(draw: Callable[[], str], style: FigureStyle) -> bytes:
@@ -154,7 +160,7 @@ def _convert(draw: Callable[[], str], style: FigureStyle) -> bytes:
     return svg.encode()
 
 
-def _draw_answer(strips: Sequence[PositionChart], style: FigureStyle) -> str:
+def _draw_answer(strips: PositionCharts, style: FigureStyle) -> str:
     if not style.bare:
         return draw_position_charts(strips)
     width, size = _measure_style(style)
@@ -194,7 +200,7 @@ def _draw_figure(figure: Figure, style: FigureStyle) -> str:
     return _resize(vl_convert.vegalite_to_svg(chart), width)
 
 
-def _omit_numbers(chart: Mapping[str, Any], size: float) -> None:
+def _omit_numbers(chart: Fields, size: float) -> None:
     """Omit numbers in cells that are too narrow for text of `size` pixels."""
     for panel in _walk(chart["vconcat"]):
         for layer in panel.get("layer", ()):
@@ -207,7 +213,7 @@ def _omit_numbers(chart: Mapping[str, Any], size: float) -> None:
                 layer["transform"] = [*layer.get("transform", ()), is_wide]
 
 
-def _set_text(chart: dict[str, Any], size: float) -> None:
+def _set_text(chart: Record, size: float) -> None:
     """Set the size of all text in pixels, and stack panels and legend entries."""
     chart["config"] |= {"text": {"fontSize": size}}
     chart["config"]["axis"] |= {"labelOverlap": "greedy", "labelSeparation": size / 2}
@@ -228,7 +234,7 @@ def _measure_style(style: FigureStyle) -> tuple[float, float]:
     return (style.width or COLUMN_WIDTH) * PIXELS, points * PIXELS / POINTS
 
 
-def _walk(part: Any) -> Iterator[dict[str, Any]]:
+def _walk(part: Any) -> Iterator[Record]:
     """Yield all mappings of a chart specification, outer mappings first."""
     if isinstance(part, dict):
         yield part
@@ -273,12 +279,11 @@ def mark(text: object) -> Markup:
     """Convert text to HTML: commands become code, papers become links, and numbers stay together
     with their unit and interval.
     """
-    html = PAPER.sub(_link_paper, escape(keep_together(str(text))))
+    html = PAPER.sub(
+        lambda paper: f'<a href="{HOSTS[paper[1]]}{paper[2]}">{paper[0]}</a>',
+        escape(keep_together(str(text))),
+    )
     return Markup(COMMAND.sub(r"<code>\1</code>", html))
-
-
-def _link_paper(match: re.Match[str]) -> str:
-    return f'<a href="{HOSTS[match[1]]}{match[2]}">{match[0]}</a>'
 
 
 def keep_whole(text: object) -> Markup:
@@ -286,6 +291,11 @@ def keep_whole(text: object) -> Markup:
     return Markup(
         NAME.sub(r'<span class="whole">\1</span>', keep_together(str(Markup.escape(text))))
     )
+
+
+def format_headline(text: object) -> Markup:
+    """Convert a title to HTML like `keep_whole`, with a final interval in smaller text."""
+    return Markup(FINAL_INTERVAL.sub(r'<span class="interval">\1</span>', keep_whole(text)))
 
 
 def render_page(package: str, template: str, **values: Any) -> str:
@@ -305,12 +315,15 @@ def render_page(package: str, template: str, **values: Any) -> str:
         "STRIP_STYLE": STYLE,
         "format_share": format_share,
         "SHORT_LABELS": SHORT_LABELS,
+        "MISSING": MISSING,
     }
+    environment.tests["measured"] = is_measured
     environment.filters |= {
         "mark": mark,
         "color": find_tone,
         "link": find_link,
         "whole": keep_whole,
+        "headline": format_headline,
     }
     page = environment.get_template(template).render(
         values, version=version("posir"), today=date.today()

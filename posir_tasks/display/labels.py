@@ -1,8 +1,8 @@
-"""Cell texts with a color or a link."""
+"""Cell texts with a color, a link or an interval."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 
@@ -32,6 +32,20 @@ class Label(str):
         return label
 
 
+class Measured(str):
+    """The text of an estimate with an interval: `58.3 [55.1, 61.4]`."""
+
+    value: str
+    ends: Sequence[str]
+
+    def __new__(cls, text: str, value: str = "", ends: Sequence[str] = ()) -> Measured:
+        """Create the text of a value and the ends of its interval, all as printed."""
+        measured = super().__new__(cls, text)
+        measured.value = value
+        measured.ends = ends
+        return measured
+
+
 def find_tone(cell: object) -> Tone | None:
     """Return the tone of a label, or None for other cells."""
     return cell.tone if isinstance(cell, Label) else None
@@ -40,6 +54,11 @@ def find_tone(cell: object) -> Tone | None:
 def find_link(cell: object) -> str:
     """Return the anchor of a label, or an empty string for other cells."""
     return cell.link if isinstance(cell, Label) else ""
+
+
+def is_measured(cell: object) -> bool:
+    """Return True for the text of an estimate with an interval."""
+    return isinstance(cell, Measured)
 
 
 def change_text(cell: str, change: Callable[[str], str]) -> str:

@@ -5,12 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
 from posir_tasks.display.labels import Label, Tone, find_tone
-from posir_tasks.display.numbers import MISSING, Format, format_interval
+from posir_tasks.display.numbers import Format, format_estimate
 from posir_tasks.display.tables import Column, Table
 from posir_tasks.values.estimates import Estimate
 
-#: The hyphen before a negative number.
-NEGATIVE = re.compile(r"(?<![\w.)-])-(?=\d)")
 LATEX_SPECIAL = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -57,18 +55,16 @@ def to_latex(table: Table, *, label: str) -> str:
 
 def escape_latex(text: str) -> str:
     """Escape text for LaTeX, with a minus sign before negative numbers."""
-    return NEGATIVE.sub("$-$", text.translate(LATEX_SPECIAL))
+    return re.sub(r"(?<![\w.)-])-(?=\d)", "$-$", text.translate(LATEX_SPECIAL))
 
 
 def stack_estimates(estimates: Sequence[Estimate | None], format_value: Format) -> list[str]:
     """Format estimates as cells with intervals on a second line. Exact values have no interval."""
     cells = []
     for estimate in estimates:
-        is_exact = estimate is not None and estimate.interval == (estimate.value, estimate.value)
-        interval = "" if is_exact else format_interval(estimate, format_value)
-        cells.append(
-            f"{format_value(estimate.value)}\n{interval}".rstrip() if estimate else MISSING
-        )
+        if estimate and estimate.interval == (estimate.value, estimate.value):
+            estimate = Estimate(estimate.value)
+        cells.append(format_estimate(estimate, format_value).replace(" ", "\n", 1))
     return cells
 
 

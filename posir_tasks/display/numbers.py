@@ -5,6 +5,7 @@ from functools import partial
 from math import isnan
 from typing import Any
 
+from posir_tasks.display.labels import Measured
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import ScoreValue, Unit
 
@@ -44,11 +45,17 @@ def format_p_value(value: float | None) -> str:
     return "<0.001" if value is not None and value < 0.001 else format_number(value, ".3f")
 
 
-def format_estimate(estimate: Estimate | None, format_value: Format) -> str:
-    """Format an estimate and its interval, if any: `58.3 [55.1, 61.4]`; `MISSING` for None."""
+def format_estimate(estimate: Estimate | None, format_value: Format, note: str = "") -> str:
+    """Format an estimate, its interval, if any, and a note: `58.3 [55.1, 61.4]`; `MISSING` for
+    None.
+    """
     if estimate is None:
         return MISSING
-    return f"{format_value(estimate.value)} {format_interval(estimate, format_value)}".rstrip()
+    value = format_value(estimate.value)
+    if estimate.interval is None:
+        return f"{value}{note}"
+    ends = list(map(format_value, estimate.interval))
+    return Measured(f"{value} [{', '.join(ends)}]{note}", value, ends)
 
 
 def format_interval(estimate: Estimate | None, format_value: Format) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 
@@ -64,11 +64,7 @@ class Deferred(Sequence[Item]):
     def _items(self) -> tuple[Item, ...]:
         return tuple(self._build())
 
-    @overload
-    def __getitem__(self, index: int) -> Item: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Item, ...]: ...
-    def __getitem__(self, index: int | slice) -> Item | tuple[Item, ...]:
+    def __getitem__(self, index: Any) -> Any:
         return self._items[index]
 
     def __len__(self) -> int:
@@ -352,8 +348,8 @@ def write_charts(
     result: Result,
     folder: Path | None,
     style: FigureStyle,
-    html: Path | None = None,
-    card: Path | None = None,
+    html: Path | None,
+    card: Path | None,
 ) -> None:
     """Write the figures to a folder and the page and card to files, and print the paths.
 
@@ -362,9 +358,9 @@ def write_charts(
     """
     if not (folder or html or card):
         return
-    from posir_tasks.display.figures import export, prepare_figures
+    from posir_tasks.display.figures import Renderers, export, prepare_figures
 
-    files: dict[Path, Callable[[], bytes]] = {}
+    files: Renderers = {}
     if folder:
         files |= prepare_figures(result.position_charts(), result.figures(), folder, style)
     if html:

@@ -212,20 +212,13 @@ class PositionChart:
         return f"{'. '.join(sentences)}."
 
 
+#: Position charts to draw below each other.
+PositionCharts: TypeAlias = Sequence[PositionChart]
+
+
 def format_share(share: float) -> str:
     """Format a share above 0: `59%`, `under 1%`."""
     return f"{format_percent(share, '.0f')}%" if share > 0.005 else "under 1%"
-
-
-def describe_marks(strips: Sequence[PositionChart]) -> str:
-    """Explain the marks of position charts."""
-    scale = strips[0].scale
-    sentences = [f"From the start of {scale.caption}. Band: 95% interval."]
-    if any(strip.truncated for strip in strips):
-        sentences.append(
-            f"Hatched: the truncated share of {scale.whole}, not a position in each document."
-        )
-    return " ".join(sentences)
 
 
 def sketch_chart(strip: PositionChart) -> str:
@@ -251,7 +244,7 @@ def sketch_chart(strip: PositionChart) -> str:
     return MARK.join(filter(None, (line[:before], UNREAD * unread, line[before:])))
 
 
-def sketch_charts(strips: Sequence[PositionChart], width: int = 1000) -> list[str]:
+def sketch_charts(strips: PositionCharts, width: int = 1000) -> list[str]:
     """Draw a line for each position chart: name, chart and the finding or, if the finding does not
     fit, the truncated share.
     """
@@ -267,7 +260,7 @@ def sketch_charts(strips: Sequence[PositionChart], width: int = 1000) -> list[st
     return [f"{name:{longest}}{end}" for name, end in zip(names, ends, strict=True)]
 
 
-def explain_sketches(strips: Sequence[PositionChart]) -> str:
+def explain_sketches(strips: PositionCharts) -> str:
     """Explain the lines of `sketch_charts`."""
     unread = f"; {UNREAD}: truncated" if any(strip.truncated for strip in strips) else ""
     return f"Bars: from start to end of a document; bar height: {strips[0].scale.name}{unread}."
@@ -284,7 +277,7 @@ def draw_glyph(strip: PositionChart, width: int = 120, height: int = 36) -> str:
 
 
 def draw_position_charts(
-    strips: Sequence[PositionChart], *, width: int = WIDE, source: str = "", explained: bool = True
+    strips: PositionCharts, *, width: int = WIDE, source: str = "", explained: bool = True
 ) -> str:
     """Draw position charts below each other on one axis as SVG.
 
@@ -298,7 +291,7 @@ def draw_position_charts(
     return _wrap_svg(content, strips, (width, height), (width, height))
 
 
-def draw_card(strips: Sequence[PositionChart], heading: str, source: str) -> str:
+def draw_card(strips: PositionCharts, heading: str, source: str) -> str:
     """Draw position charts on a card of 1,200 x 630 pixels, as large as they fit."""
     ratio = CARD_SIZE[1] / CARD_SIZE[0]
     for width in count(WIDE, 20):
@@ -339,7 +332,7 @@ def render_png(svg: str, scale: float = 1) -> bytes:
 
 def _wrap_svg(
     content: str,
-    strips: Sequence[PositionChart],
+    strips: PositionCharts,
     view: tuple[float, float],
     size: tuple[float, float],
 ) -> str:
@@ -353,7 +346,7 @@ def _wrap_svg(
 
 
 def _draw_rows(
-    strips: Sequence[PositionChart],
+    strips: PositionCharts,
     width: int,
     heading: str,
     source: str,
@@ -368,25 +361,32 @@ def _draw_rows(
     parts = []
     top = 12.0
     if heading:
-        parts.append(_write(12, top + 14, heading, "ink", 'font-size="16" font-weight="600"'))
+        parts.append(_write(12, top + 14, heading, "ink", style='font-size="16" font-weight="600"'))
         top += 28
     for strip in strips:
         y = top + (LABEL if is_wide else 0)
         for line in textwrap.wrap(strip.name, int(letters * BOLD)):
-            parts.append(_write(left, y + 12, line, "ink", 'font-weight="600"'))
+            parts.append(_write(left, y + 12, line, "ink", style='font-weight="600"'))
             y += LINE
         for words in strip.words if explained else ():
             for line in textwrap.wrap(words, letters):
-                parts.append(_write(left, y + 12, line, "ink", ""))
+                parts.append(_write(left, y + 12, line, "ink"))
                 y += LINE
         # The words are next to a chart in a wide image, and above it in a narrow one.
         chart_top = top if is_wide else y
         parts += _draw_labeled(strip, chart_top, chart_width)
         top = max(y, chart_top + HEIGHT + 2 * LABEL) + 14
-    notes = [describe_marks(strips)] if explained and strips else []
-    for text in (*notes, source):
+    notes = ""
+    if explained and strips:
+        scale = strips[0].scale
+        notes = f"From the start of {scale.caption}. Band: 95% interval."
+        if any(strip.truncated for strip in strips):
+            notes += (
+                f" Hatched: the truncated share of {scale.whole}, not a position in each document."
+            )
+    for text in (notes, source):
         for line in textwrap.wrap(text, int((width - 24) / 6.6)):
-            parts.append(_write(12, top + 10, line, "faint", 'font-size="12"'))
+            parts.append(_write(12, top + 10, line, "faint", style='font-size="12"'))
             top += 15
     return "".join(parts), top + 8
 
@@ -396,15 +396,15 @@ def _draw_labeled(strip: PositionChart, top: float, width: int) -> Iterator[str]
     bottom = top + LABEL + HEIGHT
     rotation = f'transform="translate(11 {_number(bottom - HEIGHT / 2)}) rotate(-90)"'
     if len(strip.scale.name) * LETTER < HEIGHT:
-        yield _write(0, 0, strip.scale.name, "faint", f"{_anchor('middle')} {rotation}")
+        yield _write(0, 0, strip.scale.name, "faint", "middle", rotation)
     yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
     for height, y in ((1, top + LABEL + 8), (0.5, bottom - HEIGHT / 2 + 4), (0, bottom)):
-        yield _write(AXIS - 6, y, strip.scale.format(height), "faint", _anchor("end"))
+        yield _write(AXIS - 6, y, strip.scale.format(height), "faint", "end")
     low, high, *names = strip.axis
     fits = width * (high - low) > len(" ".join(names)) * LETTER
     for name, position, anchor in zip(names, (low, high), ("start", "end"), strict=True):
         label = name if fits else SHORT_LABELS.get(name, name)
-        yield _write(AXIS + width * position, bottom + 14, label, "faint", _anchor(anchor))
+        yield _write(AXIS + width * position, bottom + 14, label, "faint", anchor)
     if not strip.truncated:
         return
     start, end = strip.edges[strip.read_before : strip.read_before + 2]
@@ -412,7 +412,7 @@ def _draw_labeled(strip: PositionChart, top: float, width: int) -> Iterator[str]
     fits = width * (end - start) > len(strip.share) * LETTER
     if fits or 0 < start < end < 1 - 1e-9:
         anchor, x = ("middle", (start + end) / 2)
-    yield _write(AXIS + width * x, top + LABEL - 5, strip.share, "ink", _anchor(anchor))
+    yield _write(AXIS + width * x, top + LABEL - 5, strip.share, "ink", anchor)
 
 
 def _draw_marks(
@@ -429,7 +429,11 @@ def _draw_marks(
             x += width * HATCH_GAP * (start > 0)
             right = max(x, right - width * HATCH_GAP * (end < 1 - 1e-9))
             paths["hatch"] += "".join(_hatch(x, bottom, right - x, height))
-        paths["grid"] += "".join(_draw_grid(x, right, top, height, is_read=is_read))
+        for share in (0, 0.5, 1):
+            # Lines of neighbors overlap by a pixel, or a gap would show.
+            paths["grid"] += _line(x, top + height * share, right - x + is_read)
+        for edge in () if is_read else (x, right):
+            paths["grid"] += f"M{_number(edge)} {_number(top)}v{_number(height)}"
         if score is None:
             continue
         y = bottom - height * score.value
@@ -443,17 +447,6 @@ def _draw_marks(
     for kind, path in paths.items():
         if path:
             yield f'<path class="{kind}" {KINDS[kind][0]} d="{path}"/>'
-
-
-def _draw_grid(
-    x: float, right: float, top: float, height: float, *, is_read: bool
-) -> Iterator[str]:
-    for share in (0, 0.5, 1):
-        # Lines of neighbors overlap by a pixel, or a gap would show.
-        yield _line(x, top + height * share, right - x + is_read)
-    if not is_read:
-        for edge in (x, right):
-            yield f"M{_number(edge)} {_number(top)}v{_number(height)}"
 
 
 def _line(x: float, y: float, length: float) -> str:
@@ -477,11 +470,10 @@ def _hatch(x: float, bottom: float, width: float, height: float) -> Iterator[str
             yield f"M{begin}L{_number(x + last)} {_number(bottom - last + offset)}"
 
 
-def _anchor(anchor: str) -> str:
-    return f'font-size="12" text-anchor="{anchor}"'
-
-
-def _write(x: float, y: float, text: str, kind: str, style: str) -> str:
+def _write(x: float, y: float, text: str, kind: str, anchor: str = "", style: str = "") -> str:
+    """Write a text; labels of axes have an anchor and are smaller."""
+    if anchor:
+        style += f' font-size="12" text-anchor="{anchor}"'
     return (
         f'<text class="{kind}" {KINDS[kind][0]} x="{_number(x)}" y="{_number(y)}" '
         f"{style}>{html.escape(text)}</text>"

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from itertools import chain
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pluggy
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from posir_tasks.values.scores import ResultScores, ResultValues, Score
 
 logger = logging.getLogger(__name__)
+Item = TypeVar("Item")
 
 PROJECT = "posir"
 
@@ -270,33 +271,40 @@ def collect_items(hook: str, items: str, **arguments: Any) -> Iterator[tuple[str
             yield name, value
 
 
-def declared_scores() -> list[Score]:
-    """Return the valid scores of all plugins, sorted by plugin; warn about invalid ones."""
-    return [score for _, score in _declared()]
+def collect_unique(
+    hook: str, kind: type[Item], key: str = "name", own: Iterable[Item] = ()
+) -> dict[str, tuple[str, Item]]:
+    """Collect the items of a hook by key, each with its plugin's name, after `own` items; warn
+    about items of other types and repeated keys.
+    """
+    noun = kind.__name__.lower()
+    items = {getattr(item, key): (PROJECT, item) for item in own}
+    for name, item in collect_items(hook, f"{noun}s"):
+        item_key = getattr(item, key, None)
+        problem = ""
+        if not isinstance(item, kind):
+            problem = f"{item!r}, which is not a {kind.__module__}.{kind.__name__}"
+        elif item_key in items:
+            problem = f"a {noun} '{item_key}', a {key} of plugin '{items[item_key][0]}'"
+        if problem:
+            logger.warning("posir plugin '%s' declared %s; it is omitted", name, problem)
+        else:
+            items[item_key] = (name, item)
+    return items
 
 
-def _declared() -> Iterator[tuple[str, Score]]:
-    """Yield each valid score with a unique key, preceded by its plugin's name."""
+def declared_scores() -> dict[str, tuple[str, Score]]:
+    """Return each valid score by key, with its plugin's name; warn about invalid scores."""
     from posir_tasks.values.scores import Score
 
-    owners: dict[str, str] = {}
-    for name, score in collect_items("posir_scores", "scores"):
-        if not isinstance(score, Score):
-            problem = f"{score!r}, which is not a posir_tasks.values.scores.Score"
-        elif score.key in owners:
-            problem = f"a score '{score.key}', a key of plugin '{owners[score.key]}'"
-        else:
-            owners[score.key] = name
-            yield name, score
-            continue
-        logger.warning("posir plugin '%s' declared %s; it is omitted", name, problem)
+    return collect_unique("posir_scores", Score, "key")
 
 
 def score_result(values: ResultValues) -> ResultScores:
     """Compute all declared scores of each group and each position bin, lazily."""
     from posir_tasks.values.scores import ComputedScores, ResultScores
 
-    declared = list(_declared())
+    declared = list(declared_scores().values())
     groups = list(values.groups())
     by_group = ComputedScores.compute_all(declared, groups)
     bin_scores = [(name, score) for name, score in declared if score.by_position]

@@ -357,8 +357,8 @@ def format_finding(finding: Finding, *, with_level: bool = True) -> str:
     """
     if finding.estimate and finding.estimate.interval == (0.0, 0.0):
         return numbers.format_points(0.0)
-    text = numbers.format_estimate(finding.estimate, numbers.format_points)
-    return f"{text}{_name_level(finding.level)}" if with_level and finding.estimate else text
+    note = _name_level(finding.level) if with_level else ""
+    return numbers.format_estimate(finding.estimate, numbers.format_points, note)
 
 
 def _name_level(level: float) -> str:

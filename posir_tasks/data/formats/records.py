@@ -16,6 +16,7 @@ from posir_tasks.base.files import (
     read_decompressed,
     split_suffix,
 )
+from posir_tasks.base.limits import LimitError
 from posir_tasks.base.progress import track_reading
 from posir_tasks.base.untrusted import GateError, decode, find_encoding, parse_json, read_json
 from posir_tasks.data.checks import iterate_rows, read_column_types
@@ -196,6 +197,8 @@ def error_context(file: Path | str, location: str, expected: str) -> Iterator[No
     where = f"{file}: {location}" if location else f"{file}"
     try:
         yield
+    except LimitError:
+        raise
     except (OSError, *GZIP_ERRORS) as error:
         problem = getattr(error, "strerror", None) or summarize_error(error)
         raise DataError(f"{where}: cannot be read ({problem}).") from error

@@ -221,8 +221,8 @@ def test_a_third_party_adds_a_probe_and_mistakes_are_told(monkeypatch, caplog):
     assert isinstance(probes["length"], Probe)
     assert select_probes(())[-1].name == "length"
     for message in (
-        "another probe has the name 'length'",
-        "'no probe' is not a posir_probe.probe.Probe",
+        "declared a probe 'length', a name of plugin 'theirs'",
+        "'no probe', which is not a posir_probe.probe.Probe",
         "'broken' could not add its probes",
     ):
         assert message in caplog.text

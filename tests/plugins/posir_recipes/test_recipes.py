@@ -44,10 +44,10 @@ CONTENT = {
     "posq": ["Tables 1 to 4", "Figures 1 to 3", "Algorithm 1"],
 }
 #: Settings by command, the longer ones first, and values that the command gives as arguments.
-SETTINGS: dict[tuple[str, ...], tuple[type[Section], list[str]]] = {
-    ("study", "rate-translations"): (RatingSettings, []),
-    ("build",): (BuildSettings, []),
-    ("train",): (TrainingSettings, ["model=m", "data=d"]),
+SETTINGS: dict[tuple[str, ...], tuple[type[Section], dict[str, str]]] = {
+    ("study", "rate-translations"): (RatingSettings, {}),
+    ("build",): (BuildSettings, {}),
+    ("train",): (TrainingSettings, {"model": "m", "data": "d"}),
 }
 
 
@@ -109,7 +109,7 @@ def test_every_command_of_a_recipe_and_its_settings_are_valid(paper: str):
         chosen = (
             known for prefix, known in SETTINGS.items() if tuple(arguments[: len(prefix)]) == prefix
         )
-        kind, given = next(chosen, (None, []))
+        kind, given = next(chosen, (None, {}))
         for file in files.keys() & {*arguments} if kind else ():
             load_settings(kind, files[file], given)
 

@@ -44,8 +44,8 @@ def test_an_option_precedes_an_override_and_an_override_the_file(file):
     loaded = load_settings(
         Painting,
         file,
-        ["color=blue", "title=sky"],
-        {"TITLE": "land", "--color": None, "--layers": []},
+        {"color": "blue", "title": "sky"},
+        {"title": "land", "color": None, "layers": []},
     )
     assert (loaded.title, loaded.color, loaded.brush.width, loaded.layers) == (
         "land",
@@ -70,26 +70,25 @@ def test_overrides_as_values_change_fields_of_sections(file):
 @pytest.mark.parametrize(
     ("overrides", "options", "message"),
     [
-        ((), {"--color": "green"}, "--color: Input should be 'red' or 'blue'"),
+        ({}, {"color": "green"}, "--color: Input should be 'red' or 'blue'"),
         (
-            ("color=green",),
-            {"--color": None},
+            {"color": "green"},
+            {"color": None},
             "painting.yaml: field 'color': Input should be 'red' or 'blue'",
         ),
-        (("colr=red",), {}, "painting.yaml: field 'colr': unknown field; did you mean color"),
+        ({"colr": "red"}, {}, "painting.yaml: field 'colr': unknown field; did you mean color"),
         ({"brush": {"size": 1}}, {}, "painting.yaml: field 'brush.size': unknown field"),
-        (("price=.inf",), {}, "finite"),
-        (("price=.nan",), {}, "finite"),
+        ({"price": float("nan")}, {}, "finite"),
         ({"price": float("inf")}, {}, "finite"),
-        ((), {"--price": float("inf")}, "finite"),
+        ({}, {"price": float("inf")}, "finite"),
     ],
 )
 def test_what_is_wrong_is_named_as_it_was_given(file, overrides, options, message):
     with pytest.raises(PosirError, match=message):
         load_settings(Painting, file, overrides, options)
-    for given, said in (({"--title": None}, "--title"), ({}, "settings: field 'title'")):
+    for given, said in (({"title": None}, "--title"), ({}, "settings: field 'title'")):
         with pytest.raises(PosirError, match=f"^{said}: Field required$"):
-            load_settings(Painting, None, (), given)
+            load_settings(Painting, None, {}, given)
 
 
 def test_the_printed_file_has_every_setting():

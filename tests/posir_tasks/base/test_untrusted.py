@@ -163,7 +163,7 @@ def bomb(levels: int) -> str:
         ("domain: law\nx: 1\ndomain: health\n", "'domain' occurs twice"),
         ("ask:\n  a: 1\n  a: 2\n", "line 2: .*'a' occurs twice"),
         (bomb(9), "aliases"),
-        ("a: &a [*a]", "contains it"),
+        ("a: &a [*a]", "nested"),
         ("prices:\n  input: .inf\n", "'prices.input': is inf"),
         ("a: .nan", "is nan"),
         ("a: " + "9" * 400, "64 bits"),

@@ -165,9 +165,8 @@ def test_a_plugin_that_cannot_add_its_commands_is_named(monkeypatch, caplog):
     ]
     assert [record.getMessage() for record in caplog.records] == [
         "posir plugin 'broken' could not add its commands: ImportError: it moved",
-        "posir plugin 'clash' declared a command 'doctor', which is "
-        "posir_tasks.command.api:doctor; omitted",
-        "posir plugin 'old' declared 'name', which is not a posir_tasks.plugin_api.Command; "
+        "posir plugin 'clash' declared a command 'doctor', a name of plugin 'posir'; it is omitted",
+        "posir plugin 'old' declared 'name', which is not a posir_tasks.plugin_api.Command; it is "
         "omitted",
     ]
 

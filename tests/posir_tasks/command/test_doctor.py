@@ -42,7 +42,7 @@ def test_a_check_that_raises_fails(monkeypatch):
     monkeypatch.setattr(catalog, "builtin_task_classes", fail)
     for check in ("check_autoload", "check_plugins", "check_data"):
         monkeypatch.setattr(api, check, list)
-    (failed,) = [finding for finding in doctor().findings if finding.passed is False]
+    (failed,) = [finding for finding in doctor().rows if finding.passed is False]
     assert failed.text == "check_tasks failed (ImportError: mteb moved it)"
 
 

@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from posir_tasks.base.wording import escape_controls
-from posir_tasks.display.labels import Label, Tone, change_text, find_tone
+from posir_tasks.display.labels import Label, Measured, Tone, change_text, find_tone
 from posir_tasks.display.latex import LATEX_SPECIAL, escape_latex, to_latex
 from posir_tasks.display.presentation import Result, present
 from posir_tasks.display.tables import (
@@ -397,19 +397,12 @@ def test_a_part_has_no_empty_column_except_keys():
     assert table.without_empty_columns() == table
 
 
-@pytest.mark.parametrize("recommended", [None, 0, 1, 2])
-def test_the_recommended_row_stays_so_in_its_part(recommended):
-    rows = (("one", "a"), ("one", "b"), ("two", "c"))
-    table = Table(
-        build_columns(("Task", "Method")), rows, split_by="{Task}", recommended=recommended
-    )
-    found = [part.rows[part.recommended] for part in table.parts() if part.recommended is not None]
-    assert found == [row[1:] for row in rows if recommended == rows.index(row)]
-
-
 def test_a_page_reads_roles_and_no_heading():
     """In any words, a state is in the cell of its difference, and a recommended row stands out."""
-    rows = (("a", "+1.0 [+0.5, +1.5]", "better"), ("b", "0.0 [-0.5, +0.5]", "equivalent"))
+    rows = (
+        ("a", Measured("+1.0 [+0.5, +1.5]", "+1.0", ["+0.5", "+1.5"]), "better"),
+        ("b", Measured("0.0 [-0.5, +0.5]", "0.0", ["-0.5", "+0.5"]), "equivalent"),
+    )
 
     def render(headings, roles=(), recommended=None):
         columns = build_columns(
@@ -426,6 +419,8 @@ def test_a_page_reads_roles_and_no_heading():
     page = render(("Modell", "Unterschied", "Lage"), (Role.NAME, Role.DIFFERENCE, Role.STATE), 1)
     assert page.count("</th>") == 2
     assert page.count('class="name"') == 2
+    assert page.count('data-label="Unterschied" data-role="difference"') == 2
+    assert page.count('class="interval"') == 2
     assert page.count('class="advised"') == 1
     assert page.index('class="advised"') > page.index("better")
 
