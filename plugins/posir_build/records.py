@@ -189,7 +189,7 @@ class Discarded:
     question: Question | None = None
 
 
-#: What a stage or check makes of its questions.
+#: The kept questions and the discarded items of a stage or check.
 Outcomes: TypeAlias = Iterable[Question | Discarded]
 
 

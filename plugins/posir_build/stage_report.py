@@ -271,10 +271,13 @@ def build_margin_tables(
         note = f"Published: {BUILT_IN}, table 6. Questions that a check discarded are included."
         yield build_numeric_table(headings, map(_format_pool, pools), title=title, notes=[note])
     if ranges:
-        headings = ("Margin", "Audited", *(f"{name} %" for name in AUDIT_NAMES), "Published %")
+        rates = (f"{name} %" for name in AUDIT_NAMES)
+        audit_headings = ("Margin", "Audited", *rates, "Published %")
         note = f"Published: {BUILT_IN}, table 7, for its margin ranges."
         title = "Audit by margin"
-        yield build_numeric_table(headings, map(_format_range, ranges), title=title, notes=[note])
+        yield build_numeric_table(
+            audit_headings, map(_format_range, ranges), title=title, notes=[note]
+        )
 
 
 def _format_pool(pool: MarginPool) -> tuple[str, ...]:
