@@ -324,7 +324,7 @@ def nano(task: str, *, plan: bool = False) -> Result:
     """
     with track("Loading mteb"):
         from posir_tasks.data.declared import SUFFIX
-        from posir_tasks.data.nano import find_lists
+        from posir_tasks.data.nano import locate_list
         from posir_tasks.tasks.catalog import find_task
         from posir_tasks.tasks.nano import NanoTask
         from posir_tasks.tasks.posir import build_posir_task
@@ -358,7 +358,7 @@ def nano(task: str, *, plan: bool = False) -> Result:
     questions, documents, total = (sum(row[key] for row in rows) for key in keys)
     sentence = (
         f"{name}: {questions:,} questions on {documents:,} of {total:,} documents; lists: "
-        f"{find_lists(name, '*')[0]}"
+        f"{locate_list(name, '*')}"
     )
     return Result(
         title=name,

@@ -102,32 +102,25 @@ class DomainSample(BaseModel):
         return replace(data.select(rows), documents=documents, places={})
 
 
-def find_lists(task: str, domain: str) -> list[Path]:
-    """Return the possible paths of a sample file: in the cache and in the package."""
-    return [
-        folder / "nano" / task / f"{domain}.json"
-        for folder in (cache_folder(), Path(__file__).parent.parent)
-    ]
+def locate_list(task: str, domain: str) -> Path:
+    """Return the path of a sample file in the cache."""
+    return cache_folder() / "nano" / task / f"{domain}.json"
 
 
 def read_sample(task: str, domain: str, data: PositionData, share: int) -> DomainSample | None:
-    """Return the sample of a domain, or None if there is no file.
-
-    Raises:
-        DataError: A file is malformed, or every file was sampled from other data.
+    """Return the sample of a domain, or None if there is no file; raise DataError if the file is
+    malformed or was sampled from other data.
     """
-    files = [file for file in find_lists(task, domain) if file.is_file()]
-    digests = digest_data(data) if files else {}
+    file = locate_list(task, domain)
+    if not file.is_file():
+        return None
     advice = f"Sample it again with `posir study nano {task}`."
-    for file in files:
-        try:
-            sample = DomainSample.model_validate(read_json(file))
-        except ValidationError as error:
-            raise DataError(
-                f"{file}: not a sample from `posir study nano` ({summarize_error(error)}). {advice}"
-            ) from error
-        if (sample.share, sample.data) == (share, digests):
-            return sample
-    if files:
-        raise DataError(f"{files[0]}: was sampled from other data. {advice}")
-    return None
+    try:
+        sample = DomainSample.model_validate(read_json(file))
+    except ValidationError as error:
+        raise DataError(
+            f"{file}: not a sample from `posir study nano` ({summarize_error(error)}). {advice}"
+        ) from error
+    if (sample.share, sample.data) != (share, digest_data(data)):
+        raise DataError(f"{file}: was sampled from other data. {advice}")
+    return sample

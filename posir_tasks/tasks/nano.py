@@ -29,7 +29,7 @@ class NanoTask(PosirTask):
 
     def has_list(self, domain: str) -> bool:
         """Return True if the domain has a sample list, even if the list is for other data."""
-        return any(file.is_file() for file in nano.find_lists(self.metadata.name, domain))
+        return nano.locate_list(self.metadata.name, domain).is_file()
 
     def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:
         """Read the sample of a domain. If it has no list yet, select the sample first.
@@ -78,7 +78,7 @@ class NanoTask(PosirTask):
             sample = nano.DomainSample.from_candidates(
                 data, questions.evidence, candidates, question_count
             )
-        file = nano.find_lists(self.metadata.name, subset)[0]
+        file = nano.locate_list(self.metadata.name, subset)
         write_text(file, sample.model_dump_json(indent=0))
         return sample
 
