@@ -75,7 +75,7 @@ class Bounds:
         return self.low == self.high
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReadingLength:
     """The length of text that a model reads."""
 
@@ -83,7 +83,7 @@ class ReadingLength:
     """The part of long texts that is read. If None, the longest text was read completely, and the
     lengths are lower bounds.
     """
-    tokens: Bounds | None
+    tokens: Bounds | None = None
     """Tokens of the text without special tokens; None if the tokenizer is unknown."""
     words: Bounds
     """Words, or characters in a script without spaces."""
@@ -372,8 +372,8 @@ def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText
         unit: Bounds(count(shortest), count(longest)) for unit, count in source.counters.items()
     }
     return ReadingLength(
-        Part.SAMPLES,
-        **{"tokens": None, **bounds},
+        part=Part.SAMPLES,
+        **bounds,
         unit=next(iter(bounds)),
         documents=1,
         synthetic=not source.texts,
@@ -468,8 +468,8 @@ def _summarize(
             bounds[unit] = Bounds(min(lows + highs), max(lows + highs))
     unit = next((unit for unit in units if unit != "estimated_tokens"), next(iter(bounds)))
     return ReadingLength(
-        part,
-        **{"tokens": None, **bounds},
+        part=part,
+        **bounds,
         unit=unit,
         documents=len(cuts),
         refusal=refusal,
