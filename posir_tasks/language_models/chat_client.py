@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import time
@@ -89,10 +88,6 @@ class ChatClient:
             )
             for endpoint in settings.endpoints
         ]
-
-    async def aclose(self) -> None:
-        """Close the connections to the servers."""
-        await asyncio.gather(*(server.connection.aclose() for server in self._servers))
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Send a request to the server with the fewest requests, or to the next one if it fails.
