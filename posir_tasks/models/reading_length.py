@@ -197,18 +197,15 @@ def _measure_part(
     if not unread:
         return _summarize(source, [Cut(document, size)])
     start, end = next((block for block in unread if block[1] == size), unread[0])
-    reads_tail = block_ratios[max(block_ratios)] > 1
-    if start and reads_tail and end < size:
+    if start and end < size:
         head_cuts = _find_edge(probe, source, document, end)
         tail_cuts = _find_edge(probe, source, document, size - start, from_end=True)
         cuts = {False: head_cuts, True: tail_cuts}
-    elif end == size or reads_tail:
+    else:
         from_end = end != size
         head_ratios = {} if from_end else ratios
         edge = _find_edge(probe, source, document, size, claim or 0, head_ratios, from_end=from_end)
         cuts = {from_end: edge}
-    else:
-        return _measure_samples(probe, source, document)
     if _has_gaps(probe, document, {from_end: edge[0] for from_end, edge in cuts.items()}):
         return _measure_samples(probe, source, document)
     parts = {False: Part.FIRST, True: Part.LAST}
