@@ -191,7 +191,7 @@ def _measure_part(
 
     Raise _RejectedError if it rejects a text. `claim` needs a tokenizer.
     """
-    document, ratios, block_ratios = _find_unread(probe, source, limit, claim)
+    document, block_ratios = _find_unread(probe, source, limit, claim)
     size = document.size
     unread = sorted(block for block, ratio in block_ratios.items() if ratio <= 1)
     if not unread:
@@ -203,8 +203,8 @@ def _measure_part(
         cuts = {False: head_cuts, True: tail_cuts}
     else:
         from_end = end != size
-        head_ratios = {} if from_end else ratios
-        edge = _find_edge(probe, source, document, size, claim or 0, head_ratios, from_end=from_end)
+        ratios = {cut: ratio for (cut, stop), ratio in block_ratios.items() if stop == end == size}
+        edge = _find_edge(probe, source, document, size, claim or 0, ratios, from_end=from_end)
         cuts = {from_end: edge}
     if _has_gaps(probe, document, {from_end: edge[0] for from_end, edge in cuts.items()}):
         return _measure_samples(probe, source, document)
@@ -228,11 +228,11 @@ def _measure_part(
 
 def _find_unread(
     probe: ModelProbe, source: TextSource, limit: int, claim: int | None
-) -> tuple[ProbedText, dict[int, float], dict[Block, float]]:
+) -> tuple[ProbedText, dict[Block, float]]:
     """Test the ends and the middle of increasingly long documents, until a block is unread or the
     document has `limit` tokens. Raise _RejectedError if the model rejects a document.
 
-    Return the document and the distances of embeddings by cut and by block.
+    Return the document and the distances of embeddings by block.
     """
     size = round(claim * CLAIM_FACTOR) if claim else FIRST_PIECES
     accepted_size = ACCEPTED_PIECES
@@ -244,18 +244,17 @@ def _find_unread(
         if is_last:
             size = max(ACCEPTED_PIECES, math.ceil(size * limit / tokens))
             document = document.shorten(size)
-        ratios: dict[int, float] = {}
+        block_ratios: dict[Block, float] = {}
         blocks = [
             (size * block // BLOCKS, size * (block + 1) // BLOCKS) for block in CHANGED_BLOCKS
         ]
         try:
             if guess and guess < size:
-                cuts = [cut for cut in (guess - 1, guess) if cut]
-                distances = probe.compare(document, [(cut, size) for cut in cuts])
-                ratios = dict(zip(cuts, distances, strict=True))
-                if ratios[guess] <= 1:
-                    return document, ratios, {(guess, size): 0.0}
-            block_ratios = probe.find_read(document, blocks)
+                ends = [(cut, size) for cut in (guess - 1, guess) if cut]
+                block_ratios = dict(zip(ends, probe.compare(document, ends), strict=True))
+                if block_ratios[guess, size] <= 1:
+                    return document, block_ratios
+            block_ratios |= probe.find_read(document, blocks)
             if is_last and min(block_ratios.values()) > 1:
                 block_ratios |= probe.find_read(document, [(0, 1), (size - 1, size)])
             if is_last and min(block_ratios.values()) > 1:
@@ -265,8 +264,7 @@ def _find_unread(
         except Exception as error:
             raise _RejectedError(size, accepted_size, error) from error
         if is_last or min(block_ratios.values()) <= 1:
-            ends = {start: ratio for (start, end), ratio in block_ratios.items() if end == size}
-            return document, ratios | ends, block_ratios
+            return document, block_ratios
         guess = None
         accepted_size = size
         size *= GROWTH
@@ -295,15 +293,13 @@ def _find_edge(
     """
     cuts: list[Cut] = []
     guess = claim if from_end and claim < stop else 0
-    exactly = guess > 0
     for number in range(MAX_DOCUMENTS):
         if number:
             document = source.build(document.size, number)
             ratios = None
         view = document.view(from_end=from_end)
-        cuts.append(search_cut(probe, view, stop, ratios, guess, exactly=exactly))
+        cuts.append(search_cut(probe, view, stop, ratios, guess, exactly=not source.texts))
         guess = cuts[-1].pieces
-        exactly = not source.texts
         length = _summarize(source, cuts, Part.FIRST)
         # An exact match with the claimed window is not a coincidence.
         is_claim = not source.texts and length.tokens == Bounds(claim, claim)
