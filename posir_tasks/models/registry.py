@@ -470,14 +470,13 @@ def resolve_object(name: str, registered: RegisteredModels) -> ModelMeta | None:
             "`encode(texts)` returns a vector for each text."
         )
     code = Path(str(getattr(sys.modules[name.partition(":")[0]], "__file__", "")))
-    loader = ModelLoader(
-        "ObjectEncoder",
-        name,
-        lambda _name, _revision, **options: ObjectEncoder(target, options.get("model_prompts")),
-    )
+
+    def load(_name: str, _revision: str | None, **options: Any) -> Any:
+        return ObjectEncoder(target, options.get("model_prompts"))
+
     return ModelMeta.create_empty(
         {
-            "loader": loader,
+            "loader": ModelLoader("ObjectEncoder", name, load),
             "name": f"{LOCAL}/{name.replace(':', '-')}",
             "revision": digest_file(code).hex()[:16] if code.is_file() else None,
             "model_type": ["dense"],
