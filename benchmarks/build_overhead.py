@@ -24,7 +24,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -145,14 +144,14 @@ async def send_asynchronously(address: str, bodies: Sequence[dict[str, Any]]) ->
     """Send requests from one event loop, as a build does, and do nothing with the answers."""
     from posir_tasks.models.connection import Connection
 
-    async with aclosing(Connection(address, retries=0)) as connection:
-        pending = iter(bodies)
+    connection = Connection(address, retries=0)
+    pending = iter(bodies)
 
-        async def send_next() -> None:
-            for body in pending:
-                await connection.send_async(f"{address}/chat/completions", body)
+    async def send_next() -> None:
+        for body in pending:
+            await connection.send_async(f"{address}/chat/completions", body)
 
-        await asyncio.gather(*(send_next() for _ in range(IN_FLIGHT)))
+    await asyncio.gather(*(send_next() for _ in range(IN_FLIGHT)))
 
 
 def main() -> None:
@@ -173,6 +172,7 @@ def main() -> None:
     from posir_build.settings import STAGE_NAMES, BuildSettings
     from posir_build.verify import RELEVANCE
     from posir_tasks.base.settings_file import load_settings
+    from posir_tasks.models.connection import submit
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -202,7 +202,7 @@ def main() -> None:
             for row in range(calls)
         ]
         raw = measure(lambda: send_all(raw_client(port), bodies))
-        asynchronous = measure(lambda: asyncio.run(send_asynchronously(address, bodies)))
+        asynchronous = measure(lambda: submit(send_asynchronously(address, bodies)).result())
         tools = Tools(settings)
         build = measure(lambda: write_results(tools, run_stages(tools, STAGE_NAMES[-1])))
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -8,17 +8,15 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
-
-from pydantic import BaseModel
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
 from posir_tasks.language_models.call_log import CallLog, Completion, Usage
 from posir_tasks.language_models.chat_client import (
     AnswerFault,
+    AnswerT,
     ChatClient,
     ChatRequest,
     PromptTemplate,
@@ -29,7 +27,6 @@ from posir_tasks.language_models.chat_client import (
 from posir_tasks.language_models.settings import LanguageModelSettings, compute_cost
 from posir_tasks.models.connection import submit
 
-AnswerT = TypeVar("AnswerT", bound=BaseModel)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -81,6 +78,7 @@ class LanguageModel:
         self.name = settings.model
         self._prompts = prompts or {}
         self._settings = settings
+        self._client = ChatClient(settings)
         self._log = log
         usage = log.usage()
         self._usage = sum((usage[key] for key in usage if key[0] == settings.model), Usage())
@@ -115,25 +113,19 @@ class LanguageModel:
         stop = threading.Event()
         in_flight = min(self._settings.in_flight, len(items))
 
-        async def ask_all() -> list[Reply[AnswerT]]:
-            async with aclosing(ChatClient(self._settings)) as client:
-
-                async def reply(item: Item) -> Reply[AnswerT]:
-                    outcome = await self._reply(client, prompt, item, build(item), check)
-                    advance()
-                    return outcome
-
-                return await map_in_flight(reply, items, in_flight, stop)
+        async def reply(item: Item) -> Reply[AnswerT]:
+            outcome = await self._reply(prompt, item, build(item), check)
+            advance()
+            return outcome
 
         with track(description, len(items)) as advance:
-            replies = run_in_thread(ask_all(), stop)
+            replies = run_in_thread(map_in_flight(reply, items, in_flight, stop), stop)
         if replies and all(reply.fault == AnswerFault.REJECTED for reply in replies):
             raise PosirError(f"{self.name}: {self._rejections[-1]}")
         return list(zip(items, replies, strict=True))
 
     async def _reply(
         self,
-        client: ChatClient,
         prompt: PromptTemplate[AnswerT],
         item: Item,
         values: Mapping[str, str],
@@ -143,7 +135,7 @@ class LanguageModel:
         for attempt in range(self._settings.attempts):
             request = prompt.build_request(values, attempt, self._settings)
             try:
-                completion = self._log.find(request.key) or await self._complete(client, request)
+                completion = self._log.find(request.key) or await self._complete(request)
                 usage = Usage(1, completion.input_tokens, completion.output_tokens)
                 self._log.usage_by_key[request.key] = usage
                 answer = parse_answer(completion, prompt.answer, is_bare=prompt.is_bare)
@@ -157,10 +149,10 @@ class LanguageModel:
                 return replace(reply, fault=AnswerFault.REJECTED)
         return reply
 
-    async def _complete(self, client: ChatClient, request: ChatRequest) -> Completion:
+    async def _complete(self, request: ChatRequest) -> Completion:
         reservation = await self._reserve(request)
         try:
-            completion = await client.complete(request)
+            completion = await self._client.complete(request)
         except RejectedError as error:
             self._rejections.append(str(error))
             is_answered = request.prompt in self._answered_prompts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import time
@@ -90,10 +89,6 @@ class ChatClient:
             for endpoint in settings.endpoints
         ]
 
-    async def aclose(self) -> None:
-        """Close the connections to the servers."""
-        await asyncio.gather(*(server.connection.aclose() for server in self._servers))
-
     async def complete(self, request: ChatRequest) -> Completion:
         """Send a request to the server with the fewest requests, or to the next one if it fails.
 
@@ -170,7 +165,7 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
     for index, count in enumerate(counts):
         if isinstance(count, int) and 0 <= count < MAX_COUNT:
             estimates[index] = count
-    return Completion(content, sanitize(finish), *estimates, sanitize(model))
+    return Completion(content, sanitize(finish), *estimates, served=sanitize(model))
 
 
 def replace_surrogates(text: str) -> str:

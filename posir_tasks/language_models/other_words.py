@@ -160,18 +160,15 @@ class EmbedderWriter:
         """Return an empty string, since no language model is used."""
         return ""
 
-    def embed(self, sentences: Sequence[str]) -> Vectors:
-        """Embed sentences as unit vectors, shape (n, dimensions)."""
-        with track("Embedding sentences"):
-            return unit_vectors(encode_distinct(self.encoder, sentences).select(sentences))
-
     def write(self, requests: Sequence[WritingRequest]) -> list[str | None]:
         """Write a question about each sentence, or None if fewer than `words` words are allowed."""
         if not requests or len(self.vocabulary) < self.words:
             return [None] * len(requests)
         find_allowed = cache(self._find_allowed)
         questions: list[str | None] = []
-        targets = self.embed([request.sentence for request in requests])
+        sentences = [request.sentence for request in requests]
+        with track("Embedding sentences"):
+            targets = unit_vectors(encode_distinct(self.encoder, sentences).select(sentences))
         for request, target in zip(requests, targets, strict=True):
             allowed = find_allowed(request.avoided)
             if len(allowed) < self.words or is_unspaced(request.sentence):

@@ -85,6 +85,7 @@ def search_bm25(
     default, one per core).
     """
     ids = corpus["id"][:]
+    k = min(top_k, len(ids))
     # The model iterates over its corpus; lists are much faster than datasets.
     texts = [{"id": name, "text": text} for name, text in zip(ids, corpus["text"][:], strict=True)]
     with _hide_progress():
@@ -99,12 +100,12 @@ def search_bm25(
                 "All scores are 0. Check the texts and their language.",
                 task_arguments["hf_subset"],
             )
-            shape = len(queries), min(top_k, len(ids))
-            rows = np.broadcast_to(np.arange(shape[1]), shape)
+            shape = (len(queries), k)
+            rows = np.broadcast_to(np.arange(k), shape)
             return Hits(rows, np.zeros(shape, np.float32), ids)
         tokens = BM25_TOKENIZER.read(model).transform(queries["text"][:])
     processes = min(num_proc or os.cpu_count() or 1, len(queries) // MIN_QUERIES_PER_PROCESS)
-    batches = retrieve(model.retriever, tokens, k=min(top_k, len(ids)), processes=processes)
+    batches = retrieve(model.retriever, tokens, k=k, processes=processes)
     return Hits(
         np.concatenate([batch.documents for batch in batches]),
         np.concatenate([batch.scores for batch in batches]),

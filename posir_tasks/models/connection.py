@@ -175,10 +175,6 @@ class Connection:
         atexit.register(lambda: session.closed or submit(session.close()).result())
         return session
 
-    async def aclose(self) -> None:
-        """Close the session in its event loop."""
-        await self._session.close()
-
     async def send_async(
         self,
         url: str,

@@ -190,8 +190,7 @@ class MeasuredModel:
         description = "Measuring the model's window"
         requests = None
         if self.seconds_per_word:
-            is_verified = claimed is not None and self.count_tokens is not None
-            requests = VERIFIED_REQUESTS if is_verified else MAX_REQUESTS
+            requests = VERIFIED_REQUESTS if claimed and self.count_tokens else MAX_REQUESTS
             words = TEXTS * (claimed or limit)
             seconds = format_seconds(requests * words * self.seconds_per_word)
             description += f" (at most {requests} requests, up to about {seconds})"

@@ -16,7 +16,6 @@ from posir_tasks.models.references import ModelLoader
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
-    from mteb.models.models_protocols import MTEBModels
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +53,11 @@ def use_package(meta: ModelMeta) -> ModelMeta:
         logger.warning("The package %s is not used: its files differ from %s.", PACKAGE, MODEL)
         return meta
     loader: Any = meta.loader
-
-    def load(_name: str, _revision: str | None, **options: Any) -> MTEBModels:
-        model: MTEBModels = loader(str(folder), **options)
-        return model
-
-    return meta.model_copy(update={"loader": ModelLoader(loader.__name__, str(folder), load)})
+    files = str(folder)
+    package_loader = ModelLoader(
+        loader.__name__, files, lambda _name, _revision, **options: loader(files, **options)
+    )
+    return meta.model_copy(update={"loader": package_loader})
 
 
 def restore_loader(model: Any, meta: ModelMeta) -> None:

@@ -65,7 +65,7 @@ def replace_prompts(model: Any, query: str | None, document: str | None = None) 
     if (query, document) in applied:
         return True
     prompts = {PromptType.query: query, PromptType.document: document}
-    texts = {kind: text for kind, text in prompts.items() if text is not None}
+    texts: dict[str, str] = {kind: text for kind, text in prompts.items() if text is not None}
     if getattr(type(model), "predict", None) is CrossEncoderWrapper.predict:
         if query is not None:
             model.query_prefix = query

@@ -75,7 +75,7 @@ class Bounds:
         return self.low == self.high
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReadingLength:
     """The length of text that a model reads."""
 
@@ -83,7 +83,7 @@ class ReadingLength:
     """The part of long texts that is read. If None, the longest text was read completely, and the
     lengths are lower bounds.
     """
-    tokens: Bounds | None
+    tokens: Bounds | None = None
     """Tokens of the text without special tokens; None if the tokenizer is unknown."""
     words: Bounds
     """Words, or characters in a script without spaces."""
@@ -191,24 +191,21 @@ def _measure_part(
 
     Raise _RejectedError if it rejects a text. `claim` needs a tokenizer.
     """
-    document, ratios, block_ratios = _find_unread(probe, source, limit, claim)
+    document, block_ratios = _find_unread(probe, source, limit, claim)
     size = document.size
     unread = sorted(block for block, ratio in block_ratios.items() if ratio <= 1)
     if not unread:
         return _summarize(source, [Cut(document, size)])
     start, end = next((block for block in unread if block[1] == size), unread[0])
-    reads_tail = block_ratios[max(block_ratios)] > 1
-    if start and reads_tail and end < size:
+    if start and end < size:
         head_cuts = _find_edge(probe, source, document, end)
         tail_cuts = _find_edge(probe, source, document, size - start, from_end=True)
         cuts = {False: head_cuts, True: tail_cuts}
-    elif end == size or reads_tail:
-        from_end = end != size
-        head_ratios = {} if from_end else ratios
-        edge = _find_edge(probe, source, document, size, claim or 0, head_ratios, from_end=from_end)
-        cuts = {from_end: edge}
     else:
-        return _measure_samples(probe, source, document)
+        from_end = end != size
+        ratios = {cut: ratio for (cut, stop), ratio in block_ratios.items() if stop == end == size}
+        edge = _find_edge(probe, source, document, size, claim or 0, ratios, from_end=from_end)
+        cuts = {from_end: edge}
     if _has_gaps(probe, document, {from_end: edge[0] for from_end, edge in cuts.items()}):
         return _measure_samples(probe, source, document)
     parts = {False: Part.FIRST, True: Part.LAST}
@@ -231,11 +228,11 @@ def _measure_part(
 
 def _find_unread(
     probe: ModelProbe, source: TextSource, limit: int, claim: int | None
-) -> tuple[ProbedText, dict[int, float], dict[Block, float]]:
+) -> tuple[ProbedText, dict[Block, float]]:
     """Test the ends and the middle of increasingly long documents, until a block is unread or the
     document has `limit` tokens. Raise _RejectedError if the model rejects a document.
 
-    Return the document and the distances of embeddings by cut and by block.
+    Return the document and the distances of embeddings by block.
     """
     size = round(claim * CLAIM_FACTOR) if claim else FIRST_PIECES
     accepted_size = ACCEPTED_PIECES
@@ -247,18 +244,17 @@ def _find_unread(
         if is_last:
             size = max(ACCEPTED_PIECES, math.ceil(size * limit / tokens))
             document = document.shorten(size)
-        ratios: dict[int, float] = {}
+        block_ratios: dict[Block, float] = {}
         blocks = [
             (size * block // BLOCKS, size * (block + 1) // BLOCKS) for block in CHANGED_BLOCKS
         ]
         try:
             if guess and guess < size:
-                cuts = [cut for cut in (guess - 1, guess) if cut]
-                distances = probe.compare(document, [(cut, size) for cut in cuts])
-                ratios = dict(zip(cuts, distances, strict=True))
-                if ratios[guess] <= 1:
-                    return document, ratios, {(guess, size): 0.0}
-            block_ratios = probe.find_read(document, blocks)
+                ends = [(cut, size) for cut in (guess - 1, guess) if cut]
+                block_ratios = dict(zip(ends, probe.compare(document, ends), strict=True))
+                if block_ratios[guess, size] <= 1:
+                    return document, block_ratios
+            block_ratios |= probe.find_read(document, blocks)
             if is_last and min(block_ratios.values()) > 1:
                 block_ratios |= probe.find_read(document, [(0, 1), (size - 1, size)])
             if is_last and min(block_ratios.values()) > 1:
@@ -268,8 +264,7 @@ def _find_unread(
         except Exception as error:
             raise _RejectedError(size, accepted_size, error) from error
         if is_last or min(block_ratios.values()) <= 1:
-            ends = {start: ratio for (start, end), ratio in block_ratios.items() if end == size}
-            return document, ratios | ends, block_ratios
+            return document, block_ratios
         guess = None
         accepted_size = size
         size *= GROWTH
@@ -298,15 +293,13 @@ def _find_edge(
     """
     cuts: list[Cut] = []
     guess = claim if from_end and claim < stop else 0
-    exactly = guess > 0
     for number in range(MAX_DOCUMENTS):
         if number:
             document = source.build(document.size, number)
             ratios = None
         view = document.view(from_end=from_end)
-        cuts.append(search_cut(probe, view, stop, ratios, guess, exactly=exactly))
+        cuts.append(search_cut(probe, view, stop, ratios, guess, exactly=not source.texts))
         guess = cuts[-1].pieces
-        exactly = not source.texts
         length = _summarize(source, cuts, Part.FIRST)
         # An exact match with the claimed window is not a coincidence.
         is_claim = not source.texts and length.tokens == Bounds(claim, claim)
@@ -372,8 +365,8 @@ def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText
         unit: Bounds(count(shortest), count(longest)) for unit, count in source.counters.items()
     }
     return ReadingLength(
-        Part.SAMPLES,
-        **{"tokens": None, **bounds},
+        part=Part.SAMPLES,
+        **bounds,
         unit=next(iter(bounds)),
         documents=1,
         synthetic=not source.texts,
@@ -468,8 +461,8 @@ def _summarize(
             bounds[unit] = Bounds(min(lows + highs), max(lows + highs))
     unit = next((unit for unit in units if unit != "estimated_tokens"), next(iter(bounds)))
     return ReadingLength(
-        part,
-        **{"tokens": None, **bounds},
+        part=part,
+        **bounds,
         unit=unit,
         documents=len(cuts),
         refusal=refusal,

@@ -306,28 +306,25 @@ def search_cut(
     """
     effects = dict(ratios or {})
 
-    def test(cuts: Sequence[int]) -> None:
-        distances = probe.compare(document, [(cut, stop) for cut in cuts])
-        effects.update(zip(cuts, distances, strict=True))
-
-    def find_bounds() -> tuple[int, int]:
-        """Return the last cut after which text is read, and the next tested cut. A changed
-        embedding is proof, an unchanged embedding is not.
+    def test(cuts: Sequence[int]) -> tuple[int, int]:
+        """Test cuts; return the last cut after which text is read, and the next tested cut. A
+        changed embedding is proof, an unchanged embedding is not.
         """
+        if cuts:
+            distances = probe.compare(document, [(cut, stop) for cut in cuts])
+            effects.update(zip(cuts, distances, strict=True))
         low = max((cut for cut, ratio in effects.items() if ratio > 1), default=0)
         return low, min((cut for cut in effects if cut > low), default=stop)
 
-    if exactly:
-        test([cut for cut in (guess - 1, guess) if 0 < cut < stop])
-    low, high = find_bounds()
+    first_cuts = [guess - 1, guess] if exactly else []
+    low, high = test([cut for cut in first_cuts if 0 < cut < stop])
     if guess and high - low > 1:
         margin = max(8, guess // 16)
-        test([cut for cut in (guess - margin, guess + margin) if low < cut < high] or [guess])
-        low, high = find_bounds()
+        cuts = [cut for cut in (guess - margin, guess + margin) if low < cut < high]
+        low, high = test(cuts or [guess])
     while high - low > 1 and probe.requests < MAX_REQUESTS:
         edges = np.linspace(low, high, CUTS + 2)[1:-1].astype(int).tolist()
-        test(sorted({max(low + 1, cut) for cut in edges}))
-        low, high = find_bounds()
+        low, high = test(sorted({max(low + 1, cut) for cut in edges}))
     # As with mean pooling, the effect is assumed to be proportional to the number of changed pieces
     # that are read. It is extrapolated from the last cut with a clear effect.
     clear_cuts = [cut for cut, ratio in effects.items() if ratio >= CLEAR_FACTOR]

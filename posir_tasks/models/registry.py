@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import sys
 from collections.abc import Mapping
@@ -59,8 +58,6 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
     from torch import Tensor
-
-logger = logging.getLogger(__name__)
 
 #: The name in a declaration in mteb's source code.
 DECLARED_NAME = re.compile(r' name="([\w.-]+/[\w.-]+)"')

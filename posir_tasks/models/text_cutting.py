@@ -45,14 +45,10 @@ def cut_all(texts: Sequence[str], tokens: int, tokenizer: ModelTokenizer | None)
         return [cut_to_estimate(text, tokens) for text in texts]
     cut_texts = list(texts)
     for row, count in enumerate(tokenizer.count_all(texts)):
-        if count <= tokens:
-            continue
-        (spans,) = tokenizer.find_tokens([texts[row]])
-        cut_texts[row] = ""
-        for size in range(min(tokens, len(spans)), 0, -1):
-            head = texts[row][: int(spans[size - 1, 1])]
+        if count > tokens:
+            text = texts[row]
+            (spans,) = tokenizer.find_tokens([text])
+            heads = (text[:end] for end in spans[:tokens, 1][::-1].tolist())
             # A truncated text may have different tokens at its end.
-            if tokenizer.count(head) <= tokens:
-                cut_texts[row] = head
-                break
+            cut_texts[row] = next((head for head in heads if tokenizer.count(head) <= tokens), "")
     return cut_texts

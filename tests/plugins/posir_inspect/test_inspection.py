@@ -279,7 +279,10 @@ def test_the_measured_chunks_are_what_the_named_model_runs(monkeypatch):
     model, collection = build_encoder(), collect(*invent_texts(4, 8))
     setup = InspectionInput(ModelEncoder(model), find_tokenizer(model), collection, None)
     questions = ask_questions(collection, [setup.counter.count(text) for text in setup.texts])
-    reading = ReadingLength(None, *[Bounds(1, 1)] * 4, "tokens", 1)
+    units = ("tokens", "words", "characters", "estimated_tokens")
+    reading = ReadingLength(
+        part=None, **dict.fromkeys(units, Bounds(1, 1)), unit="tokens", documents=1
+    )
     known = Inspection(
         model="m",
         revision=None,

@@ -2,13 +2,11 @@
 server.
 """
 
-import asyncio
 import gzip
 import json
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 
@@ -16,7 +14,7 @@ import pytest
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models import connection
-from posir_tasks.models.connection import Connection, RequestError
+from posir_tasks.models.connection import Connection, RequestError, submit
 from posir_tasks.models.endpoint_models import EndpointEncoder, RerankEndpoint
 from posir_tasks.models.references import parse_endpoint
 from tests.support import embedding_server
@@ -92,16 +90,11 @@ def serve(monkeypatch) -> Iterator[Callable[[Answer], str]]:
 def ask_chat(address: str) -> str:
     """Ask as `posir build` does."""
 
-    async def ask() -> str:
-        async with aclosing(Connection(address, retries=1)) as known:
-            try:
-                return await known.send_async(f"{address}/chat/completions", {})
-            except RequestError as error:
-                raise PosirError(known.explain(error, advice="")) from None
-
-    # The browser of page tests keeps an event loop in the main thread.
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, ask()).result()
+    known = Connection(address, retries=1)
+    try:
+        return submit(known.send_async(f"{address}/chat/completions", {})).result()
+    except RequestError as error:
+        raise PosirError(known.explain(error, advice="")) from None
 
 
 CLIENTS: dict[str, Callable[[str], object]] = {
