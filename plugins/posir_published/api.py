@@ -276,17 +276,19 @@ def _tabulate_bins(tasks: Sequence[str]) -> Result:
             "SQuAD-PosQ, FineWeb-PosQ and, for rerankers, their Tiny samples."
         )
     curves = []
-    for curve in (curve for name in tasks for curve in data.published_curves(name)):
-        task_count = str(curve.tasks) if curve.tasks > 1 else MISSING
-        sparkline = draw_sparkline(curve.ndcg_at_10)
-        difference = format_points(curve.start_to_end_unweighted)
-        key = (curve.task, curve.model, curve.length)
-        curves.append([*key, task_count, sparkline, difference, curve.source])
+    for name in tasks:
+        for curve in data.published_curves(name):
+            task_count = str(curve.tasks) if curve.tasks > 1 else MISSING
+            sparkline = draw_sparkline(curve.ndcg_at_10)
+            difference = format_points(curve.start_to_end_unweighted)
+            key = (curve.task, curve.model, curve.length)
+            curves.append([*key, task_count, sparkline, difference, curve.source])
     buckets = []
-    for row in (row for row in rows if row.length == ALL):
-        score = format_percent(row.ndcg_at_10)
-        key = (row.task, row.model, row.position)
-        buckets.append([*key, _format_queries(row), score, row.source])
+    for row in rows:
+        if row.length == ALL:
+            score = format_percent(row.ndcg_at_10)
+            key = (row.task, row.model, row.position)
+            buckets.append([*key, _format_queries(row), score, row.source])
     tables = []
     notes = [BINS_NOTE]
     details = []

@@ -271,8 +271,18 @@ def _retrieve_chunks(
     chunks = [chunk for document in documents for chunk in document.chunks]
     vectors = torch.from_numpy(encoder(chunks, PromptType.document))
     queries = encoder([text for text, _ in data.questions], PromptType.query)
-    counts = [len(document.chunks) for document in documents]
-    owners = np.repeat([*data.documents], counts)
+    first = []
+    in_place = []
+    for (name, text), document in zip(data.documents.items(), documents, strict=True):
+        for chunk, span in zip(document.chunks, document.spans, strict=True):
+            length = span.end - span.start if span else len(chunk)
+            in_place.append(LocatedChunk(name, span, length))
+            start = text.find(chunk)
+            if start >= 0:
+                span = Span(start, start + len(chunk))
+                length = len(chunk)
+            first.append(LocatedChunk(name, span, length))
+    owners = np.array([chunk.document for chunk in in_place])
     best: list[list[int]] = []
     for batch in split_queries(queries, len(chunks)):
         similarity = encoder.model.similarity(torch.as_tensor(batch), vectors)
@@ -282,17 +292,6 @@ def _retrieve_chunks(
                 candidates = np.flatnonzero(owners == data.owners[len(best)])
             order = np.argsort(-scores[candidates], kind="stable")
             best.append(candidates[order[:retrieve]].tolist())
-    spans = [span for document in documents for span in document.spans]
-    first = []
-    in_place = []
-    for owner, chunk, span in zip(owners.tolist(), chunks, spans, strict=True):
-        length = span.end - span.start if span else len(chunk)
-        in_place.append(LocatedChunk(owner, span, length))
-        start = data.documents[owner].find(chunk)
-        if start >= 0:
-            span = Span(start, start + len(chunk))
-            length = len(chunk)
-        first.append(LocatedChunk(owner, span, length))
     return ChunkRun(first, in_place, best)
 
 

@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
 from posir_score.alignment import AlignmentRules, SubsetQueries, describe_empty, describe_foreign
-from posir_score.hits import AnswerError, Hit, Order, RawHit, read_hits
+from posir_score.hits import AnswerError, Hit, OrderChoice, RawHit, read_hits
 from posir_score.orders import OrderCheck, has_gap, sort_hits
 from posir_score.retriever_objects import describe_call
 from posir_score.run_files import HitsByQuery, Run
@@ -73,7 +73,7 @@ class CollectionSettings:
     concurrency: int = 8
     retries: int = 3
     timeout: float = 60.0
-    order: Order | None = None
+    order: OrderChoice = None
     document_field: str | None = None
     folder: Path = Path("results")
     max_time: float | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from posir_score.hits import Hit, Order
+from posir_score.hits import Hit, OrderChoice
 from posir_score.orders import OrderCheck
 from posir_tasks.base.table_files import parse_columns
 
@@ -102,7 +102,7 @@ class RunColumns:
         check.queries += int(queries["is_varied"].sum())
         check.contradictions += queries.filter("is_contradictory")["query"].to_list()
 
-    def sort(self, order: Order | None) -> dict[str, RankedHits]:
+    def sort(self, order: OrderChoice) -> dict[str, RankedHits]:
         """Sort the hits of each query, as `sort_hits` does."""
         score = pl.col("score")
         key = {"rank": pl.col("rank"), "distance": score}.get(order or "score", -score)

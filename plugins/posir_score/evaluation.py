@@ -116,6 +116,8 @@ DIGEST_BYTES = 8
 DIGEST = "digest"
 
 
+#: The entry of a subset in a result.
+Entry: TypeAlias = dict[str, Any]
 #: Values of each judged query by score.
 JudgedValues: TypeAlias = Mapping[str, Sequence[float]]
 
@@ -293,7 +295,7 @@ def find_result(model: RunSearch, data: ScoredData, output: Path) -> Path:
     return output / "results" / model.name.replace("/", "__") / model.revision / f"{data.name}.json"
 
 
-def _read_entries(file: Path) -> tuple[str, list[dict[str, Any]]]:
+def _read_entries(file: Path) -> tuple[str, list[Entry]]:
     """Read the data revision and the entry of each subset from a saved result."""
     content = read_json(file, nan_prefix=NAN_PREFIX)
     scores = content.get("scores") if isinstance(content, dict) else None
@@ -330,7 +332,7 @@ def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: 
 
 def _score_subset(
     model: RunSearch, data: ScoredData, subset: SubsetQueries, by_query: JudgedValues
-) -> dict[str, Any]:
+) -> Entry:
     """Build the scores of a subset from those of each judged query, also by position if its
     evidence has a position.
     """
@@ -339,7 +341,7 @@ def _score_subset(
     evidence = split["evidence"]
     judgments = subset.judgments
     digests = {"corpus": digest_texts(split["corpus"]), "queries": judgments.digest()}
-    scores: dict[str, Any] = {
+    scores: Entry = {
         RUN_KEY: {"schema": SCHEMA, REVISION_KEY: split["revision"], DIGEST_KEY: digests}
     }
     languages = data.languages[subset.name]
@@ -449,7 +451,7 @@ def _save_result(
         write_text(file, json.dumps(round_floats(result), indent=2))
 
 
-def _back_up_other_data(file: Path, task: str, entries: Mapping[str, Mapping[str, Any]]) -> None:
+def _back_up_other_data(file: Path, task: str, entries: Mapping[str, Entry]) -> None:
     _, saved_entries = _read_entries(file)
     changed_subsets = []
     for entry in saved_entries:

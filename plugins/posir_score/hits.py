@@ -25,6 +25,10 @@ GIVE_EACH = "Give each hit one, or give --order rank (the ranks or the order of 
 #: The best hit has the highest score (as in trec_eval), the lowest distance, or the lowest rank.
 #: Without ranks, `rank` means the order of the rows or hits.
 Order: TypeAlias = Literal["score", "distance", "rank"]
+#: The order that the user gives; None to infer it.
+OrderChoice: TypeAlias = Order | None
+#: Names or paths of fields, in order of preference.
+Names: TypeAlias = tuple[str, ...]
 
 #: Names of fields, in order of preference. For documents: ranx, BEIR, TREC and PyTerrier (`docno`
 #: is the id, `docid` an index number), then LlamaIndex, Haystack and LangChain.
@@ -57,14 +61,14 @@ class HitLayout(NamedTuple):
     systems: str
     mark: str
     """A field that identifies these systems. Layouts further down `LAYOUTS` do not contain it."""
-    paths: tuple[str, ...]
+    paths: Names
     """Paths to search for ids, starting with metadata and payload. Texts and offsets are searched
     in reverse order.
     """
-    document: tuple[str, ...] = ()
+    document: Names = ()
     """Paths of the document id."""
-    score: tuple[str, ...] = SCORES
-    distance: tuple[str, ...] = DISTANCES
+    score: Names = SCORES
+    distance: Names = DISTANCES
 
 
 LAYOUTS = (
@@ -313,7 +317,7 @@ def read_hits(
     answer: object,
     k: int,
     document_field: str | None = None,
-    order: Order | None = None,
+    order: OrderChoice = None,
     show_first: Callable[[RawHit], object] = lambda _: None,
 ) -> list[Hit]:
     """Parse an answer into hits.
@@ -378,7 +382,7 @@ def _complete(
     raw_hits: Sequence[RawHit],
     score: str | None,
     distance: str | None,
-    order: Order | None,
+    order: OrderChoice,
 ) -> list[Hit]:
     """Fill in the score, distance and rank of hits from the fields `score`, `distance` and `rank`.
 
@@ -473,7 +477,7 @@ def _read_item(
     if document is None or len(extras) > 4:
         raise AnswerError(f"hit {number} is {_abbreviate(item)}; it must be {HIT_KINDS}")
     score, *content = (*extras, None, None, None, None)[:4]
-    names: tuple[str, ...] = ()
+    names: Names = ()
     if not is_id:
         names = (*layout.score, *layout.distance, RANK)
         for index, content_names in enumerate((TEXTS, STARTS, ENDS)):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 
-from posir_score.hits import GIVE_EACH, Hit, Order
+from posir_score.hits import GIVE_EACH, Hit, Order, OrderChoice
 from posir_tasks.base.wording import pluralize, sanitize
 
 #: Scores without ranks count as distances if they rise in at least this share of queries, and would
@@ -16,12 +16,12 @@ RISING_SHARE = 0.9
 RISING_CHANCE = 1e-3
 
 
-def uses_distance(hit: Hit, order: Order | None) -> bool:
+def uses_distance(hit: Hit, order: OrderChoice) -> bool:
     """Return True if a hit is ranked by its distance instead of its score."""
     return hit.distance is not None and (hit.score is None or order == "distance")
 
 
-def read_value(hit: Hit, order: Order | None) -> float | None:
+def read_value(hit: Hit, order: OrderChoice) -> float | None:
     """Return the value that ranks a hit (higher is better), or None.
 
     The user's order takes priority over field names: with order `score`, a distance counts as a
@@ -39,7 +39,7 @@ def read_value(hit: Hit, order: Order | None) -> float | None:
 class OrderCheck:
     """Counts hits without scores, distances, and contradictions between scores and ranks."""
 
-    order: Order | None = None
+    order: OrderChoice = None
     """The user's choice. If None, contradictions are an error."""
     scored_hits: int = 0
     """Number of hits with a score or a distance."""
@@ -153,13 +153,13 @@ class OrderCheck:
         )
 
 
-def has_gap(hits: Sequence[Hit], order: Order | None) -> bool:
+def has_gap(hits: Sequence[Hit], order: OrderChoice) -> bool:
     """Return True if some hits lack the score or distance that other hits have."""
     kinds = {(read_value(hit, order) is not None, uses_distance(hit, order)) for hit in hits}
     return order != "rank" and len(kinds) > 1
 
 
-def sort_hits(hits: Sequence[Hit], order: Order | None) -> list[Hit]:
+def sort_hits(hits: Sequence[Hit], order: OrderChoice) -> list[Hit]:
     """Sort hits, best first, and give each hit a score (higher is better).
 
     Without an order, hits are sorted by score, or by rank if no hit has a score. Chunks of one

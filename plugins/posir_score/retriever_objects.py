@@ -26,6 +26,7 @@ from posir_tasks.values.read_part import ReadPart
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
+Function: TypeAlias = Callable[..., Any]
 #: Embeds a query: a vector of floats, or a matrix with a row for each token.
 QueryEmbedder: TypeAlias = Callable[[str], Any]
 #: Names of parameters and attributes for the number of hits.
@@ -325,7 +326,7 @@ def open_retriever(retriever: Any, *, has_embedder: bool) -> Any:
     return SystemRetriever(target, system, name)
 
 
-def name_retriever(search: Callable[..., Any]) -> str:
+def name_retriever(search: Function) -> str:
     """Name a retriever after its module and its function or class, without outer functions."""
     if isinstance(search, SystemRetriever):
         return search.name
@@ -357,7 +358,7 @@ def missing_embedder(name: str) -> PosirError:
     )
 
 
-def adapt_function(function: Callable[..., Any]) -> Callable[..., Any]:
+def adapt_function(function: Function) -> Function:
     """Wrap a function that has no second positional parameter, so that it takes a query and k."""
     parameters = _list_parameters(function)
     if parameters is None:
@@ -379,7 +380,7 @@ def adapt_function(function: Callable[..., Any]) -> Callable[..., Any]:
     return search
 
 
-def _list_parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
+def _list_parameters(function: Function) -> list[inspect.Parameter] | None:
     """List the parameters of a function; None if they are unknown."""
     try:
         return [*inspect.signature(function).parameters.values()]

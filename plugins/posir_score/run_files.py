@@ -29,6 +29,7 @@ from posir_score.hits import (
     AnswerError,
     Hit,
     Order,
+    OrderChoice,
     is_frame,
     is_missing,
     read_hits,
@@ -116,7 +117,7 @@ class Run:
 class RankingBuilder:
     """Collects valid rows, and counts each kind of invalid row."""
 
-    def __init__(self, source: Path | str, order: Order | None) -> None:
+    def __init__(self, source: Path | str, order: OrderChoice) -> None:
         self.source = source
         self.order = order
         self.hits: dict[str, list[Hit]] = {}
@@ -259,7 +260,7 @@ def _describe_row(location: str, value: object, *ids: str) -> str:
     return f"{location} ({quotation}){row}"
 
 
-def read_run(path: Path, task: str, order: Order | None = None) -> Run:
+def read_run(path: Path, task: str, order: OrderChoice = None) -> Run:
     """Read a run from a file, or from all files of a folder.
 
     From a folder with mteb's predictions, only the task's file is read. If several files contain
@@ -313,7 +314,7 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
     return Run(name, by_subset, duplicates, splits=runs[0].splits)
 
 
-def read_run_file(file: Path, order: Order | None = None) -> Run:
+def read_run_file(file: Path, order: OrderChoice = None) -> Run:
     """Read a run from a file. The run is named after the file, without suffixes.
 
     Raises:
@@ -353,7 +354,7 @@ def read_run_file(file: Path, order: Order | None = None) -> Run:
     return builder.build(stem)
 
 
-def _read_object(file: Path, name: str, content: Any, order: Order | None) -> Run:
+def _read_object(file: Path, name: str, content: Any, order: OrderChoice) -> Run:
     """Read mteb's predictions, or an object that maps queries to hits."""
     if not isinstance(content, dict):
         raise DataError(
@@ -394,7 +395,7 @@ def is_table(value: object) -> bool:
     return is_frame(value) or isinstance(first, tuple)
 
 
-def read_rankings(name: str, value: Any, order: Order | None) -> Run:
+def read_rankings(name: str, value: Any, order: OrderChoice) -> Run:
     """Read a run from a frame, from rows, or from hits by query in any format of `read_hits`."""
     builder = RankingBuilder(name, order)
     if isinstance(value, Mapping):
@@ -434,9 +435,7 @@ def _split_lines(text: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
             yield f"line {number}", cells if len(cells) >= MIN_COLUMNS else line.split()
 
 
-def _name_third_column(
-    source: Path | str, rows: Iterable[tuple[str, Sequence[Any]]], order: Order | None
-) -> str:
+def _name_third_column(source: Path | str, rows: Rows, order: OrderChoice) -> str:
     """Return `rank` or `score` for the third of three columns, and warn if it was inferred.
 
     Raises:
@@ -484,9 +483,7 @@ def _name_third_column(
     return "score"
 
 
-def label_columns(
-    source: Path | str, rows: Iterable[tuple[str, Sequence[Any]]], order: Order | None
-) -> Rows:
+def label_columns(source: Path | str, rows: Rows, order: OrderChoice) -> Rows:
     """Yield the location and fields of rows without headings: TREC runs, and the shorter rows of
     Tevatron, MS MARCO and ColBERT.
     """
@@ -523,7 +520,7 @@ def _rejoin_spaces(cells: Sequence[Any]) -> Sequence[Any]:
     return [*cells[:2], document, *cells[rank : rank + 2], " ".join(cells[rank + 2 :])]
 
 
-def _read_cells(file: Path, delimiter: str, order: Order | None) -> Rows:
+def _read_cells(file: Path, delimiter: str, order: OrderChoice) -> Rows:
     """Yield the location and fields of each row of a table, with or without headings."""
     text = decode(read_bytes(file)).removeprefix("\ufeff")
     text = text if "\n" in text else text.replace("\r", "\n")
