@@ -7,13 +7,14 @@ Use: python benchmarks/measures.py [DOCUMENTS]
 
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from mteb.types import PromptType
 
 import posir
-from posir_probe.controls import WordMean, order_blind
+from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData
 from posir_probe.probe import Probe, run_probe
 from posir_probe.probing import builtin_probes
@@ -27,9 +28,10 @@ from posir_tasks.display.numbers import (
     format_points,
     format_psi,
 )
-from tests.support.probed_encoders import decaying, first_words
+from posir_tasks.models.embeddings.encoding import Vectors
+from tests.support.probed_encoders import WordMean, decaying, first_words
 
-EMBEDDERS = {
+EMBEDDERS: dict[str, Callable[..., Vectors]] = {
     "order-blind": order_blind,
     "reads 128 words": first_words,
     "start counts more": decaying,
@@ -44,7 +46,7 @@ EMBEDDERS = {
 LEFT_OUT = ("evidence_location", "query_types", "sentence_regression_scatter", "gradient_saliency")
 
 
-def to_retriever(embedder: WordMean) -> Retriever:
+def to_retriever(embedder: Callable[..., Vectors]) -> Retriever:
     """Return a search of PosIR-Mini by cosine."""
     corpus = read_mini().corpus
     names = list(corpus["id"])

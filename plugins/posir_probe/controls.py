@@ -1,10 +1,9 @@
-"""Control embedders with known probe results: weighted means of fixed word vectors."""
+"""A control embedder with known probe results: the mean of fixed word vectors."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -25,26 +24,15 @@ def word_vector(word: str) -> Floats:
     return np.random.default_rng(int.from_bytes(digest(word))).standard_normal(DIMENSIONS)
 
 
-@dataclass(frozen=True)
-class WordMean:
-    """An embedder that averages word vectors with weights."""
-
-    weights: Callable[[int], Floats]
-    """Maps the number of words n to their weights, shape (n,)."""
-
-    def __call__(
-        self,
-        texts: Sequence[str],
-        prompt_type: PromptType = PromptType.document,  # noqa: ARG002
-    ) -> Vectors:
-        """Embed n texts, shape (n, DIMENSIONS); a text without words has a zero vector."""
-        vectors = np.zeros((len(texts), DIMENSIONS))
-        for row, words in enumerate(map(WORD.findall, texts)):
-            if words:
-                word_vectors = np.array([word_vector(word) for word in words])
-                vectors[row] = self.weights(len(words)) @ word_vectors / len(words)
-        return vectors.astype(np.float32)
-
-
-#: The mean of all words.
-order_blind = WordMean(np.ones)
+def order_blind(
+    texts: Sequence[str],
+    prompt_type: PromptType = PromptType.document,  # noqa: ARG001
+) -> Vectors:
+    """Embed n texts by the means of their word vectors, shape (n, DIMENSIONS); a text without words
+    has a zero vector.
+    """
+    vectors = np.zeros((len(texts), DIMENSIONS), np.float32)
+    for row, words in enumerate(map(WORD.findall, texts)):
+        if words:
+            vectors[row] = np.mean([word_vector(word) for word in words], axis=0)
+    return vectors

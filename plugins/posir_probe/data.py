@@ -123,8 +123,8 @@ class ProbeData:
             starts = evidence.starts.tolist()
         spans = data.locate_spans() or [NO_SPAN] * count
         return cls(
-            list_texts(data.corpus),
-            tuple(map(ProbeQuestion, data.queries["text"], documents, spans, starts)),
+            list_texts(data.documents),
+            tuple(map(ProbeQuestion, data.questions["text"], documents, spans, starts)),
             tokens=dict(zip(documents, evidence.tokens.tolist(), strict=False)),
             language=language,
             revision=data.revision,

@@ -148,7 +148,7 @@ class ProbeRun:
 
 
 @dataclass(frozen=True)
-class Step:
+class ProbeStep:
     """Probes that measure the same sample together."""
 
     probes: Sequence[Probe]
@@ -210,7 +210,7 @@ def _find_problem(result: ProbeResult) -> str:
     )
 
 
-def _plan_steps(run: ProbeRun, data: ProbeData, probes: Sequence[Probe]) -> list[Step]:
+def _plan_steps(run: ProbeRun, data: ProbeData, probes: Sequence[Probe]) -> list[ProbeStep]:
     """Group the probes by sample."""
     model = run.encoder.model
     tokenizer: Tokenizer = EstimatedTokenizer()
@@ -237,11 +237,11 @@ def _plan_steps(run: ProbeRun, data: ProbeData, probes: Sequence[Probe]) -> list
             owner = Path(run.tokenizer).name if run.tokenizer else "the model"
             selection += f", cut to {cut:,} tokens of {owner}"
             sample = sample.cut(cut)
-        steps.append(Step(group, sample, selection))
+        steps.append(ProbeStep(group, sample, selection))
     return steps
 
 
-def _remember_samples(encoder: ModelEncoder, steps: Sequence[Step]) -> ModelEncoder:
+def _remember_samples(encoder: ModelEncoder, steps: Sequence[ProbeStep]) -> ModelEncoder:
     """Return an encoder that caches the embeddings of the sampled documents and questions."""
     texts = set[str]()
     for step in steps:
@@ -251,7 +251,7 @@ def _remember_samples(encoder: ModelEncoder, steps: Sequence[Step]) -> ModelEnco
 
 
 def _measure(
-    step: Step,
+    step: ProbeStep,
     encoder: ModelEncoder,
     subset: str,
     results: Mapping[str, ProbeResult],

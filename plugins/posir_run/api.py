@@ -351,7 +351,7 @@ def nano(task: str, *, plan: bool = False) -> Result:
                 "domain": domain,
                 "questions": len(sample.questions),
                 "documents": len(sample.documents),
-                "of_documents": len(data.corpus),
+                "of_documents": len(data.documents),
             }
         )
     keys = ("questions", "documents", "of_documents")

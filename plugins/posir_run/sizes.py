@@ -15,9 +15,9 @@ import polars as pl
 
 from posir_run.jobs import corpus_name
 from posir_tasks.data.checks import read_columns
-from posir_tasks.data.declared import DISTRACTORS, REPO_ID, REVISION, SUFFIX
+from posir_tasks.data.declared import DISTRACTORS, SUFFIX
 from posir_tasks.data.nano import share_questions
-from posir_tasks.data.repository import HubRepository, Repository, open_repository
+from posir_tasks.data.repository import HubRepository, Repository
 from posir_tasks.tasks.nano import NanoTask
 from posir_tasks.tasks.posir import PosirTask
 from posir_tasks.text.languages import DOMAINS, PIVOT, Language
@@ -133,10 +133,10 @@ def find_local_texts(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadTe
         DataError: Local data is incomplete. The returned functions raise it for unreadable data.
     """
     if isinstance(task, PosirTask):
-        repository = open_repository(REPO_ID, REVISION)
-        corpus_file = f"{task.corpus_language.code}/{subset}/corpus.parquet"
+        repository = task.find_repository()
+        corpus_file, _, queries_file = task.find_key(subset).files
         corpus = _find_local_file(repository, corpus_file)
-        queries = _find_local_file(repository, f"{task.language.code}/{subset}/queries.parquet")
+        queries = _find_local_file(repository, queries_file)
         if not (corpus and queries):
             return None
         # Do not select a sample that has no list yet; count the full data instead.
@@ -144,7 +144,7 @@ def find_local_texts(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadTe
             read = partial(read_columns, columns={"text": pl.String})
             return partial(read, corpus), partial(read, queries)
     data = task.read_subset(subset)
-    return data.corpus.to_polars, data.queries.to_polars
+    return lambda: data.documents, lambda: data.questions
 
 
 def _find_local_file(repository: Repository, path: str) -> Path | None:

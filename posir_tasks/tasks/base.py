@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -409,6 +409,35 @@ class PositionTask(RetrievalTask):
         return SubsetScorer(
             self.scheme, self.k_values, self.top_k, self.missing_subsets(), compute_specific
         )
+
+
+class RepositoryTask(PositionTask):
+    """A task whose subsets are domains in the PosIR layout, in one repository."""
+
+    scheme = POSIR_SCHEME
+
+    @abstractmethod
+    def find_repository(self) -> Repository:
+        """Return the repository of all subsets."""
+
+    @abstractmethod
+    def find_key(self, subset: str) -> SubsetKey:
+        """Return the languages and the domain of a subset."""
+
+    def locate_subset(self, subset: str) -> tuple[Repository, list[str]]:
+        """Return the repository and the files of a subset."""
+        repository = self.find_repository()
+        return repository, list_present_files(repository, [self.find_key(subset)])
+
+    def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:
+        """Read a subset. Raise DataError if it is missing or invalid."""
+        key = self.find_key(subset)
+        repository = repository or self.find_repository()
+        return read_domain(repository, key.language, key.corpus_language, key.domain)
+
+    def find_revision(self, repository: Repository, subsets: Iterable[str]) -> str:
+        """Return the revision of the files of some subsets."""
+        return repository.revision(list_present_files(repository, map(self.find_key, subsets)))
 
 
 class LayoutTask(PositionTask):

@@ -131,8 +131,6 @@ def refuse_missing(data: str) -> None:
     kinds = "file, folder or task" if tasks else "file or folder"
     files = [entry.name for entry in path.parent.glob("*")]
     advice = suggest_name(path.name, [*files, *tasks])
-    if data.isupper():
-        advice += " Replace this placeholder with a name of your own."
     raise PosirError(f"{data}: no such {kinds}.{advice}\n{KINDS}")
 
 

@@ -50,7 +50,7 @@ class NanoTask(PosirTask):
         return sample.apply(data)
 
     def _count_questions(self, subset: str) -> int:
-        return nano.share_questions(subset, self._list_available(self._repository()))
+        return nano.share_questions(subset, self._list_available(self.find_repository()))
 
     def select_sample(self, subset: str, data: PositionData) -> nano.DomainSample:
         """Select the sample of a domain from its complete data, and write its list.

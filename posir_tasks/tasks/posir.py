@@ -3,14 +3,13 @@ subset.
 """
 
 import logging
-from collections.abc import Iterable
 from functools import cache
 from typing import Any, ClassVar
 
 from posir_tasks.data import mini
 from posir_tasks.data.data import PositionData
 from posir_tasks.data.declared import POSIR, REPO_ID, REVISION, declare_posir
-from posir_tasks.data.posir import SubsetKey, list_domains, list_present_files, read_domain
+from posir_tasks.data.posir import SubsetKey, list_domains
 from posir_tasks.data.repository import (
     LOCAL,
     LocalRepository,
@@ -22,17 +21,16 @@ from posir_tasks.data.repository import (
 )
 from posir_tasks.data.task_metadata import MINI_METADATA, build_metadata
 from posir_tasks.models.run_settings import check_selected, select_domains
-from posir_tasks.tasks.base import PositionTask
+from posir_tasks.tasks.base import PositionTask, RepositoryTask
 from posir_tasks.text.languages import DOMAINS, LANGUAGES, PIVOT, Language
 from posir_tasks.values.schemes import RelativePositions
 
 logger = logging.getLogger(__name__)
 
 
-class PosirTask(PositionTask):
+class PosirTask(RepositoryTask):
     """PosIR in one language, with the corpus of that language or the English corpus."""
 
-    scheme = RelativePositions()
     language: ClassVar[Language]
     corpus_language: ClassVar[Language]
 
@@ -53,8 +51,8 @@ class PosirTask(PositionTask):
         self._set_revision(revision, eval_langs=dict.fromkeys(domains, languages))
         super().__init__(*args, **kwargs)
 
-    @staticmethod
-    def _repository() -> Repository:
+    def find_repository(self) -> Repository:
+        """Return PosIR's repository."""
         return open_repository(REPO_ID, REVISION)
 
     def _list_available(self, repository: Repository) -> list[str]:
@@ -72,13 +70,13 @@ class PosirTask(PositionTask):
         Raises:
             DataError: The data cannot be reached.
         """
-        return bool(self._list_available(self._repository()))
+        return bool(self._list_available(self.find_repository()))
 
     def explain_missing_data(self) -> str:
         """Return the expected files and their location."""
         code = self.language.code
         return (
-            f"{self._repository().location}: no {self.language.name} data; expected "
+            f"{self.find_repository().location}: no {self.language.name} data; expected "
             f"{code}/<domain>/queries.parquet, {code}/<domain>/qrels/test.parquet and "
             f"{self.corpus_language.code}/<domain>/corpus.parquet. Create them with `posir "
             "import`, or download them."
@@ -91,13 +89,13 @@ class PosirTask(PositionTask):
 
     def prepare_subsets(self) -> None:
         """Set the revision of local data, and select its domains, including custom domains."""
-        repository = self._repository()
+        repository = self.find_repository()
         available = self._list_available(repository)
         if available:
             check_selected(available, repository.location)
             domains = select_domains(available)
             if isinstance(repository, LocalRepository):
-                self._set_revision(repository.revision(self._files(repository, domains)))
+                self._set_revision(self.find_revision(repository, domains))
             self._adopt_domains(repository, domains)
 
     def _adopt_domains(self, repository: Repository, domains: list[str]) -> None:
@@ -126,22 +124,9 @@ class PosirTask(PositionTask):
                 ", ".join(sorted(absent)),
             )
 
-    def locate_subset(self, subset: str) -> tuple[Repository, list[str]]:
-        """Return the repository and the files of a domain."""
-        repository = self._repository()
-        return repository, self._files(repository, [subset])
-
-    def _files(self, repository: Repository, domains: Iterable[str]) -> list[str]:
-        keys = [
-            SubsetKey(self.language.code, self.corpus_language.code, domain) for domain in domains
-        ]
-        return list_present_files(repository, keys)
-
-    def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:
-        """Read a domain. Raise DataError if it is missing or invalid."""
-        return read_domain(
-            repository or self._repository(), self.language.code, self.corpus_language.code, subset
-        )
+    def find_key(self, subset: str) -> SubsetKey:
+        """Return the task's languages and the domain."""
+        return SubsetKey(self.language.code, self.corpus_language.code, subset)
 
 
 @cache

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from posir_tasks.data.data import PositionData
 from posir_tasks.data.declared import MIRACL, NATURAL_QUESTIONS, REPLIQA, TYDI, DeclaredTask
-from posir_tasks.data.posir import SubsetKey, list_present_files, read_domain
+from posir_tasks.data.posir import SubsetKey
 from posir_tasks.data.repository import (
     DATA_VARIABLE,
     LOCAL,
@@ -21,14 +20,12 @@ from posir_tasks.data.repository import (
     locate_dataset,
 )
 from posir_tasks.data.task_metadata import build_metadata
-from posir_tasks.tasks.base import PositionTask
-from posir_tasks.values.schemes import RelativePositions
+from posir_tasks.tasks.base import RepositoryTask
 
 
-class PublishedTask(PositionTask):
+class PublishedTask(RepositoryTask):
     """Imported published data, with a subset for each language or part."""
 
-    scheme = RelativePositions()
     keys: ClassVar[Mapping[str, SubsetKey]]
     """Language and domain of each subset."""
     source: ClassVar[str]
@@ -44,14 +41,15 @@ class PublishedTask(PositionTask):
             self._set_revision(LOCAL, eval_langs=languages)
         super().__init__(*args, **kwargs)
 
-    def _repository(self) -> LocalRepository:
+    def find_repository(self) -> LocalRepository:
+        """Return the folder of the imported data, whether or not it exists."""
         check_environment()
         folder = data_folder()
         name = type(self).metadata.name
         return LocalRepository(locate_dataset(folder, name) if folder else Path(name))
 
     def _list_available(self) -> list[str]:
-        repository = self._repository()
+        repository = self.find_repository()
         return [
             name
             for name, key in self.keys.items()
@@ -66,7 +64,7 @@ class PublishedTask(PositionTask):
         """Return the expected location, and the command that imports the data."""
         name = type(self).metadata.name
         if data_folder():
-            problem = f"{self._repository().location}: no data"
+            problem = f"{self.find_repository().location}: no data"
         else:
             problem = f"{DATA_VARIABLE} is not set"
         return f"{name}: {problem}. Import it from {self.source}; then set {DATA_VARIABLE}=data."
@@ -78,22 +76,14 @@ class PublishedTask(PositionTask):
     def prepare_subsets(self) -> None:
         """Select the imported subsets, with the digest of their files as the revision."""
         if self.has_data():
-            repository = self._repository()
             available = self._list_available()
-            files = list_present_files(repository, [self.keys[subset] for subset in available])
-            self._set_revision(repository.revision(files))
+            self._set_revision(self.find_revision(self.find_repository(), available))
             # mteb holds a reference to this list and evaluates the subsets in it.
             self.hf_subsets[:] = [subset for subset in self.hf_subsets if subset in available]
 
-    def locate_subset(self, subset: str) -> tuple[LocalRepository, list[str]]:
-        """Return the folder and the files of a subset."""
-        repository = self._repository()
-        return repository, list_present_files(repository, [self.keys[subset]])
-
-    def read_subset(self, subset: str) -> PositionData:
-        """Read a subset. Raise DataError if it is missing or invalid."""
-        key = self.keys[subset]
-        return read_domain(self._repository(), key.language, key.corpus_language, key.domain)
+    def find_key(self, subset: str) -> SubsetKey:
+        """Return the language and the domain of a subset."""
+        return self.keys[subset]
 
 
 def _build_task(

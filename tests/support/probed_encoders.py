@@ -2,19 +2,39 @@
 
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from mteb.models import ModelMeta
 
-from posir_probe.controls import WordMean
+from posir_probe.controls import DIMENSIONS as WORD_DIMENSIONS
+from posir_probe.controls import WORD, word_vector
 from posir_probe.data import ProbeData, ProbeQuestion
 from posir_tasks.text.spans import Span
 
 DIMENSIONS = 512
 #: Words that `first_words` reads.
 WINDOW = 128
+
+
+@dataclass(frozen=True)
+class WordMean:
+    """An embedder that averages word vectors with weights."""
+
+    weights: Callable[[int], Any]
+    """Maps the number of words n to their weights, shape (n,)."""
+
+    def __call__(self, texts: Sequence[str], prompt_type: Any = None) -> Any:  # noqa: ARG002
+        vectors = np.zeros((len(texts), WORD_DIMENSIONS))
+        for row, words in enumerate(map(WORD.findall, texts)):
+            if words:
+                word_vectors = np.array([word_vector(word) for word in words])
+                vectors[row] = self.weights(len(words)) @ word_vectors / len(words)
+        return vectors.astype(np.float32)
+
+
 first_words = WordMean(lambda words: (np.arange(words) < WINDOW).astype(np.float64))
 #: Weights that fall exponentially from the first word to the last: to exp(-3).
 decaying = WordMean(lambda words: np.exp(-3.0 * np.arange(words) / words))
