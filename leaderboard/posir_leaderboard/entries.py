@@ -36,6 +36,7 @@ from posir_tasks.values.result_schema import (
     PROTOCOL_KEY,
     REVISION_KEY,
     RUN_KEY,
+    Json,
 )
 
 #: File that pins data, at the root of a results repository.
@@ -70,7 +71,7 @@ class TaskResult(JsonShape):
     """mteb's result of a task."""
 
     task_name: Name
-    scores: dict[str, list[dict[str, Any]]]
+    scores: dict[str, list[Json]]
 
 
 class ModelMeta(JsonShape):
@@ -97,7 +98,7 @@ class _ProfileNames(JsonShape):
 
 class _SubsetScores(JsonShape):
     hf_subset: Name
-    position_run: dict[str, Any]
+    position_run: Json
     position_profile: _ProfileNames
 
 

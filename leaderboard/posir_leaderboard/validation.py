@@ -95,8 +95,8 @@ PACKED = (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY, ROTATIONS_KEY)
 MISSING_DOCUMENTS = "judgments_of_missing_documents"
 #: Maximum number of reported problems per subset.
 MAX_PROBLEMS = 20
-#: A field and a message.
-Problem = tuple[str, str]
+#: Fields and messages.
+Problems = Iterator[tuple[str, str]]
 Scores = Mapping[str, Any]
 Counts = dict[str, int]
 
@@ -145,7 +145,7 @@ def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProb
 
 def _subset_problems(
     entry: Entry, task: type[PositionTask], result: SubsetResult, scores: Scores
-) -> Iterator[Problem]:
+) -> Problems:
     revision = result.run.get(REVISION_KEY)
     pinned = task.metadata.dataset["revision"]
     if check_revision(revision, entry.data.get("dataset_revision"), pinned):
@@ -166,9 +166,7 @@ def _subset_problems(
     yield from problems or _score_problems(task, facts, result, scores)
 
 
-def _rank_problems(
-    task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
-) -> Iterator[Problem]:
+def _rank_problems(task: type[PositionTask], facts: SubsetFacts, result: SubsetResult) -> Problems:
     """Yield the differences between the ranks and the dataset's queries and evidence.
 
     Reading a result already checks that the profile follows from the ranks.
@@ -189,7 +187,7 @@ def _rank_problems(
         yield from _position_problems(submitted, computed)
 
 
-def _position_problems(submitted: DocumentSet, computed: DocumentSet) -> Iterator[Problem]:
+def _position_problems(submitted: DocumentSet, computed: DocumentSet) -> Problems:
     """Yield the evidence positions that contradict the dataset.
 
     Positions from a model's tokenizer are not checked.
@@ -213,7 +211,7 @@ def _position_problems(submitted: DocumentSet, computed: DocumentSet) -> Iterato
 
 def _rotation_problems(
     model: str, task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
-) -> Iterator[Problem]:
+) -> Problems:
     """Yield the differences between the rotated versions and the dataset's documents."""
     subsets = len(task.metadata.hf_subsets)
     for rotations in result.values.rotations.sets if result.values.rotations else ():
@@ -233,7 +231,7 @@ def _rotation_problems(
 
 def _sample_problems(
     rotations: RotationSet, scheme: PositionScheme, facts: SubsetFacts, language: str
-) -> Iterator[Problem]:
+) -> Problems:
     evidence = facts.evidence
     documents = facts.documents
     groups = order_queries(scheme, evidence)
@@ -265,7 +263,7 @@ def _sample_problems(
 
 def _score_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, scores: Scores
-) -> Iterator[Problem]:
+) -> Problems:
     """Yield every score that is missing, unknown or contradicts the profile."""
     bounds = retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
     unchecked = {name for name in scores if NAUC.fullmatch(name)} | UNCHECKED
@@ -305,7 +303,7 @@ def _score_problems(
     yield from _nauc_problems(scores)
 
 
-def _nauc_problems(scores: Scores) -> Iterator[Problem]:
+def _nauc_problems(scores: Scores) -> Problems:
     for name, value in scores.items():
         if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
             yield name, f"is {sanitize(value)}; nAUC is a number of at most 1, or NaN"
@@ -359,7 +357,7 @@ def _is_number(value: Any) -> bool:
     return type(value) in (float, int)
 
 
-def _find_differences(expected: Any, actual: Any, field: str = "") -> Iterator[Problem]:
+def _find_differences(expected: Any, actual: Any, field: str = "") -> Problems:
     """Yield the differences between expected and actual JSON by field.
 
     Expected numbers are not rounded; a tuple has the minimum and maximum of a number.

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import Any, TypeAlias
 
 from posir_published.rows import NOTABLE_BIAS
 from posir_report import tables
@@ -15,6 +14,7 @@ from posir_report.page import build_figure_sections
 from posir_report.summary import (
     MAX_SENTENCES,
     ReportRow,
+    Run,
     TaskSummary,
     build_rows,
     full_labels,
@@ -45,10 +45,9 @@ from posir_tasks.display.labels import Label
 from posir_tasks.display.presentation import Deferred, to_paragraphs
 from posir_tasks.display.strip import PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium, Table
+from posir_tasks.values.result_schema import Json
 from posir_tasks.values.scores import BINS_KEY, GROUPS_KEY, ScoreInfo, scores_to_json
 
-#: Model, revision and task.
-Run: TypeAlias = tuple[str, str, str]
 BRIEF = (
     "nDCG@10: how well evidence is found, 0 to 100; in brackets 95% intervals.\n"
     "Position effect: the same evidence in the first third of its document minus in the last."
@@ -215,7 +214,7 @@ def build_strips(overall: Iterable[ReportRow]) -> list[PositionChart]:
     return strips
 
 
-def collect_pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, Any]:
+def collect_pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> Json:
     """Collect a model's scores on a task for JSON, unrounded."""
     declarations = summary.scores.declarations
     groups = {}

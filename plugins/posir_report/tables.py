@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from posir_tasks.values.means import LEVEL
 from posir_tasks.values.place_ranks import average_places, count_queries, share_thirds
 from posir_tasks.values.profile import RECALL_COLUMNS, build_recall_gains
 from posir_tasks.values.read_part import ReadKind
+from posir_tasks.values.result_schema import Json
 from posir_tasks.values.scores import ALL, ScoreInfo, Unit
 
 #: The column with the chart as a line of text, on an axis from 0 to 100.
@@ -167,7 +167,7 @@ def build_legend(columns: Iterable[ScoreInfo]) -> str:
     return "\n".join(lines)
 
 
-def describe_spans(summary: TaskSummary) -> dict[str, Any] | None:
+def describe_spans(summary: TaskSummary) -> Json | None:
     """Summarize the queries with several evidence spans, or return None if there are none.
 
     Each of a query's n spans has weight 1/n.

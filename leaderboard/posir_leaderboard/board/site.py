@@ -40,6 +40,7 @@ from posir_tasks.data.declared import POSIR, POSQ
 from posir_tasks.display.figures import bundle_chart_library
 from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.display.strip import draw_card, render_png
+from posir_tasks.values.result_schema import Json
 
 #: The page's own scripts, in execution order.
 SCRIPTS = (
@@ -181,7 +182,7 @@ def build_data(
     models = [results[0].model for results in by_model.values()]
     yield "board", _build_index(models, groups, views)
     yield "charts", build_specifications()
-    averages: dict[str, dict[str, Any]] = {name: {} for name in by_model}
+    averages: dict[str, Json] = {name: {} for name in by_model}
     for group, group_views in views.items():
         for view in group_views:
             differences = view.compute_differences()
@@ -198,14 +199,14 @@ def build_data(
         yield f"models/{model}", {"tasks": tasks, "averages": averages[model]}
 
 
-def _describe_record(record: BoardRecord) -> dict[str, Any]:
+def _describe_record(record: BoardRecord) -> Json:
     rows = {"length": list(record.rows_by_length), **row_columns(record.rows)}
     return {"rows": rows, **record.detail}
 
 
 def _build_index(
     models: Sequence[BoardModel], groups: Sequence[Group], views: Mapping[str, Sequence[View]]
-) -> dict[str, Any]:
+) -> Json:
     names = [model.label for model in models]
     revisions = Counter(model.label for model in models if not model.published)
     labels = []
@@ -234,7 +235,7 @@ def _build_index(
     }
 
 
-def _describe_group(group: Group, views: Sequence[View]) -> dict[str, Any]:
+def _describe_group(group: Group, views: Sequence[View]) -> Json:
     return {
         "name": group.name,
         "dimension": group.dimension,
