@@ -108,8 +108,7 @@ def validate_entry(entry: Entry) -> list[EntryProblem]:
     """
     task = find_task(entry.task)
     if task is None:
-        message = "is not a task of posir; `posir tasks` lists them"
-        return [entry.problem(message, "task_name")]
+        return [entry.problem("is not a task of posir; `posir tasks` lists them", "task_name")]
     problems = [*origin_problems(entry), *_file_problems(entry, task)]
     subsets = list(zip(entry.subsets, chain(*entry.data["scores"].values()), strict=True))
     for result, scores in progress(subsets, f"Checking {entry.model}, {entry.task}"):
@@ -123,15 +122,16 @@ def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProb
     """Yield wrong splits, fields that mteb does not write, and missing and unknown subsets."""
     splits = entry.data["scores"].keys()
     if splits != {*task.metadata.eval_splits}:
-        message = (
+        yield entry.problem(
             f"has the splits {sanitize(', '.join(splits))}; {entry.task} has "
-            f"{', '.join(task.metadata.eval_splits)}"
+            f"{', '.join(task.metadata.eval_splits)}",
+            "scores",
         )
-        yield entry.problem(message, "scores")
     fields = TaskResult.model_fields
     for name in sorted(entry.data.keys() - fields):
-        message = f"is not a field of mteb's results; these are {', '.join(fields)}"
-        yield entry.problem(message, name)
+        yield entry.problem(
+            f"is not a field of mteb's results; these are {', '.join(fields)}", name
+        )
     submitted = {result.subset for result in entry.subsets}
     expected = {*task.metadata.hf_subsets}
     if missing := sorted(expected - submitted):
@@ -155,8 +155,10 @@ def _subset_problems(
     try:
         facts = subset_facts(task, result.subset, str(revision), with_corpus=with_corpus)
     except DataError as error:
-        message = f"the data cannot be read: {sanitize(str(error), 500)}"
-        yield f"{RUN_KEY}.{REVISION_KEY}", message
+        yield (
+            f"{RUN_KEY}.{REVISION_KEY}",
+            f"the data cannot be read: {sanitize(str(error), 500)}",
+        )
         return
     problems = [
         *_rank_problems(task, facts, result),
@@ -177,11 +179,11 @@ def _rank_problems(task: type[PositionTask], facts: SubsetFacts, result: SubsetR
     no_ranks = np.zeros(len(evidence), np.int64)
     expected = DocumentRanks.from_ranks(task.scheme, evidence, no_ranks, estimate, result.subset)
     if not result.ranks.same_queries(expected):
-        message = (
+        yield (
+            RANKS_KEY,
             f"do not match the dataset's queries and documents: {result.profile.queries:,} "
-            f"queries, the dataset has {len(evidence):,}"
+            f"queries, the dataset has {len(evidence):,}",
         )
-        yield RANKS_KEY, message
         return
     for submitted, computed in zip(result.ranks.sets, expected.sets, strict=True):
         yield from _position_problems(submitted, computed)
@@ -198,13 +200,17 @@ def _position_problems(submitted: DocumentSet, computed: DocumentSet) -> Problem
         yield KEYS_KEY, "do not match the dataset's article titles"
     # The digests themselves are not compared: the texts may be gigabytes.
     if not submitted.document_keys[:, [TEXTS, OPENINGS]].all():
-        message = "lack the digest of the text or the opening of a document; run the task again"
-        yield KEYS_KEY, message
+        yield (
+            KEYS_KEY,
+            "lack the digest of the text or the opening of a document; run the task again",
+        )
     if submitted.counted_with is CountedWith.TOKENIZER or not len(computed.twelfths):
         return
     if submitted.counted_with is not computed.counted_with:
-        message = f"is {submitted.counted_with}; must be {computed.counted_with} or tokenizer"
-        yield f"{READ_RANKS_KEY}.counted_with", message
+        yield (
+            f"{READ_RANKS_KEY}.counted_with",
+            f"is {submitted.counted_with}; must be {computed.counted_with} or tokenizer",
+        )
     elif not np.array_equal(submitted.twelfths, computed.twelfths):
         yield READ_RANKS_KEY, "do not match the dataset's evidence positions"
 
@@ -216,14 +222,18 @@ def _rotation_problems(
     subsets = len(task.metadata.hf_subsets)
     for rotations in result.values.rotations.sets if result.values.rotations else ():
         if rotations.subsets != subsets:
-            message = f"is {rotations.subsets}; {task.metadata.name} has {subsets}"
-            yield f"{ROTATIONS_KEY}.subsets", message
+            yield (
+                f"{ROTATIONS_KEY}.subsets",
+                f"is {rotations.subsets}; {task.metadata.name} has {subsets}",
+            )
         elif rotations.untested is Untested.ORDER_BLIND:
             # Only mteb's registry decides whether scores depend on word order.
             loader = getattr(MODEL_REGISTRY.resolve().get(model), "loader", None)
             if loader is not bm25_loader and getattr(loader, "order_blind", False) is not True:
-                message = f"is {rotations.untested}, but the scores of {model} depend on word order"
-                yield f"{ROTATIONS_KEY}.untested", message
+                yield (
+                    f"{ROTATIONS_KEY}.untested",
+                    f"is {rotations.untested}, but the scores of {model} depend on word order",
+                )
         elif rotations.untested is None:
             language = task.metadata.hf_subsets_to_langscripts[result.subset][-1]
             yield from _sample_problems(rotations, task.scheme, facts, language)
@@ -257,8 +267,10 @@ def _sample_problems(
         units = find_units(text, language, find_spans(evidence, groups[index]))
         versions += [version.text for version in rotate_text(text, units)]
     if digest_versions(versions) != rotations.digest:
-        message = "does not match the rotated versions of the dataset's texts"
-        yield f"{ROTATIONS_KEY}.digest", message
+        yield (
+            f"{ROTATIONS_KEY}.digest",
+            "does not match the rotated versions of the dataset's texts",
+        )
 
 
 def _score_problems(

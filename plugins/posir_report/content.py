@@ -189,10 +189,8 @@ def title_findings(overall: Sequence[ReportRow]) -> str:
     """Write the title: the findings on up to three models of a task, else counts."""
     tasks = list(dict.fromkeys(row.task for row in overall))
     models = len({row.model for row in overall})
-    findings = []
-    for label, row in zip(short_labels(overall), overall, strict=True):
-        if row.findings:
-            findings.append((label, row.findings))
+    labelled = zip(short_labels(overall), overall, strict=True)
+    findings = [(label, row.findings) for label, row in labelled if row.findings]
     if len(tasks) > 1 or len(findings) < len(overall) or not findings:
         subject = pluralize(len(tasks), "task") if len(tasks) > 1 else tasks[0]
         return f"{pluralize(models, 'model')} on {subject}"
@@ -225,9 +223,10 @@ def collect_pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> Js
             "answer": dict(iterate_answer(findings, row.task)) if findings else None,
             "scores": scores_to_json(row.scores, (*declarations, NOTABLE_BIAS)),
         }
-    bins = []
-    for name, scores in zip(summary.profile.positions, summary.scores.bins, strict=True):
-        bins.append({"position": name, "scores": scores_to_json(scores, declarations)})
+    bins = [
+        {"position": name, "scores": scores_to_json(scores, declarations)}
+        for name, scores in zip(summary.profile.positions, summary.scores.bins, strict=True)
+    ]
     places = tables.describe_spans(summary)
     return {
         "model": summary.model,

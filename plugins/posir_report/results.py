@@ -125,10 +125,8 @@ class Results(Result, Sequence[SubsetResult]):
     @cached_property
     def length_rows(self) -> list[ReportRow]:
         """A row for each model, task and length, `all` first."""
-        rows: list[ReportRow] = []
-        for summary in progress(self.summaries, "Analyzing results"):
-            rows += build_rows(summary)
-        return mark_notable_bias(rows)
+        summaries = progress(self.summaries, "Analyzing results")
+        return mark_notable_bias(row for summary in summaries for row in build_rows(summary))
 
     @cached_property
     def total_rows(self) -> list[ReportRow]:

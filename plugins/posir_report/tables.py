@@ -82,18 +82,16 @@ def build_score_table(
     cells = []
     for row, line in zip(rows, zip(*names.values(), strict=True), strict=True):
         cells.append((*line, *(format_cell(row, column, brief=brief) for column in columns)))
-    score_columns = []
-    for column in columns:
-        heading = HEADINGS.get(column.key, column.title) if brief else column.title
-        score_columns.append(
-            Column(
-                heading,
-                "left" if column.unit is Unit.TEXT else "right",
-                picture=brief and column is SKETCH,
-                drawn=brief and column.key == Quantity.POSITION_EFFECT,
-                role=Role.EFFECT if column.key == Quantity.POSITION_EFFECT else Role.PLAIN,
-            )
+    score_columns = [
+        Column(
+            HEADINGS.get(column.key, column.title) if brief else column.title,
+            "left" if column.unit is Unit.TEXT else "right",
+            picture=brief and column is SKETCH,
+            drawn=brief and column.key == Quantity.POSITION_EFFECT,
+            role=Role.EFFECT if column.key == Quantity.POSITION_EFFECT else Role.PLAIN,
         )
+        for column in columns
+    ]
     roles = {"Model": Role.NAME, "Task": Role.NAME}
     return Table((*build_columns(names, roles=roles), *score_columns), tuple(cells), title)
 

@@ -245,8 +245,11 @@ def exclude_results(
                 others = [other for other in same if other != file]
                 reason = "; both are excluded until one is removed"
             del records[file]
-            message = f"has the same model and task as {others[0]} (ignoring case){reason}"
-            yield EntryProblem(str(file), message, field=field)
+            yield EntryProblem(
+                str(file),
+                f"has the same model and task as {others[0]} (ignoring case){reason}",
+                field=field,
+            )
 
 
 def _score_files(

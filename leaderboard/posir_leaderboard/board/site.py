@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import distribution, version
 from importlib.resources import files
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,7 @@ def render_site(
     )
     groups = add_other_tasks(groups, (record.task for record in ordered))
     views = {group.name: list(build_views(group, ordered)) for group in groups}
-    opening_view = find_opening([view for group_views in views.values() for view in group_views])
+    opening_view = find_opening(chain(*views.values()))
     site = {f"lib/{name}.js": text.encode() for name, text in sorted(libraries.items())}
     scripts = [f"js/{name}.js" for name in SCRIPTS]
     for name in ("board.css", *scripts):
@@ -114,8 +115,6 @@ def render_site(
     site["scores.csv.gz"] = scores_csv(ordered)
     site["positions.csv.gz"] = positions_csv(ordered)
     site[PREVIEW] = draw_preview(opening_view)
-    # In execution order.
-    scripts = ["lib/datatables.js", scripts[0], INDEX, f"data/{file}.js", *scripts[1:]]
     view = data[file]
     models = data["board"]["models"]
     columns = view["columns"]
@@ -132,7 +131,8 @@ def render_site(
     )
     page = environment.get_template("index.html").render(
         build=digest.hexdigest()[:12],
-        scripts=scripts,
+        # In execution order.
+        scripts=["lib/datatables.js", scripts[0], INDEX, f"data/{file}.js", *scripts[1:]],
         version=version("posir"),
         repository=repository or "ORG/RESULTS",
         preview=f"{url.rstrip('/')}/{PREVIEW}" if url else PREVIEW,
@@ -213,7 +213,7 @@ def _build_index(
     for model in models:
         is_repeated = not model.published and revisions[model.label] > 1
         labels.append(f"{model.label} @ {model.revision[:12]}" if is_repeated else model.label)
-    opening_view = find_opening([view for group_views in views.values() for view in group_views])
+    opening_view = find_opening(chain(*views.values()))
     margins = DEFAULT_MARGINS
     return {
         "opening": next(group.name for group in groups if opening_view in views[group.name]),

@@ -317,14 +317,15 @@ class View:
         if not best:
             return None
         block = np.ix_(best, best)
-        columns = {}
-        for length, difference in differences.items():
-            columns[length] = {
+        columns = {
+            length: {
                 "value": _to_lists(difference.values[block]),
                 "half": _to_lists(difference.half_widths[block]),
                 "state": difference.states[block].tolist(),
                 "comparisons": difference.comparisons,
             }
+            for length, difference in differences.items()
+        }
         models = [indices[self.rows[index].model.id] for index in best]
         return {"models": models, "lengths": columns}
 
@@ -410,7 +411,7 @@ def build_views(group: Group, records: Sequence[BoardRecord]) -> Iterator[View]:
             yield replace(view, dimension=group.dimension, averaged=averaged)
 
 
-def find_opening(views: Sequence[View]) -> View:
+def find_opening(views: Iterable[View]) -> View:
     """Return the view to open first."""
     return min(views, key=lambda view: view.opening_order)
 
