@@ -4,7 +4,7 @@ share.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -153,28 +153,25 @@ def _summarize(run: Run, results: Sequence[StoredResult], subset: str = "") -> J
 
 def describe_subsets(summaries: Iterable[JudgedSummary]) -> Iterator[str]:
     """Explain the rows of single subsets, and list the subsets that all models share on a task."""
-    subsets: dict[str, dict[tuple[str, str], set[str]]] = defaultdict(lambda: defaultdict(set))
-    judged_tasks = set()
+    by_task = defaultdict[str, list[JudgedSummary]](list)
     for summary in summaries:
         if summary.subset:
-            subsets[summary.task][summary.model, summary.revision].add(summary.subset)
-            if summary.scores:
-                judged_tasks.add(summary.task)
-    if subsets.keys() - judged_tasks:
+            by_task[summary.task].append(summary)
+    if not all(any(summary.scores for summary in rows) for rows in by_task.values()):
         yield PLAIN_NOTE
-    for task, by_run in subsets.items():
-        shared = set.intersection(*by_run.values())
-        union = set.union(*by_run.values())
-        if shared != union:
-            problem = f"{task}: models have results on different splits and subsets."
-            if not shared:
-                yield f"{problem} No row is shared by all models."
-                continue
-            names = "; ".join(sorted(shared))
-            yield (
-                f"{problem} All models have {len(shared)} of {len(union)}: {names}. Compare models "
-                "on these rows only."
+    for task, rows in by_task.items():
+        runs = {(row.model, row.revision) for row in rows}
+        counts = Counter(row.subset for row in rows)
+        shared = sorted(subset for subset, count in counts.items() if count == len(runs))
+        if len(shared) == len(counts):
+            continue
+        advice = "No row is shared by all models."
+        if shared:
+            advice = (
+                f"All models have {len(shared)} of {len(counts)}: {'; '.join(shared)}. Compare "
+                "models on these rows only."
             )
+        yield f"{task}: models have results on different splits and subsets. {advice}"
 
 
 def build_judged_table(summaries: Sequence[JudgedSummary]) -> Table:
