@@ -98,7 +98,7 @@ MAX_PROBLEMS = 20
 #: Fields and messages.
 Problems = Iterator[tuple[str, str]]
 Scores = Mapping[str, Any]
-Counts = dict[str, int]
+Counts = Mapping[str, int]
 
 
 def validate_entry(entry: Entry) -> list[EntryProblem]:
@@ -335,7 +335,7 @@ def expected_tolerated(facts: SubsetFacts, submitted: Counts) -> Counts:
     """Return the expected numbers of tolerated rows; an unread corpus may have any number."""
     unread_keys = () if "corpus" in facts.digest else CORPUS_KEYS
     plausible = {key: count for key, count in submitted.items() if key in unread_keys and count > 0}
-    return plausible | facts.tolerated
+    return {**plausible, **facts.tolerated}
 
 
 def retrieval_bounds(

@@ -197,7 +197,7 @@ class ReportRow:
             return None
         return build_position_chart(self.findings, self.load_group(), self.model)
 
-    def identity(self) -> dict[str, str]:
+    def identity(self) -> Json:
         """Return the columns that identify the row."""
         position = {} if self.position is None else {"position": self.position}
         return {

@@ -237,7 +237,7 @@ def exclude_results(
         for file in same:
             if correct == [file]:
                 continue
-            field = "name"
+            field: str | None = "name"
             others = correct
             reason = ", which has the correct spelling"
             if len(correct) != 1:

@@ -59,7 +59,7 @@ def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
             means.append(None)
             continue
         centered = (gains - gains.mean()) / len(gains)
-        deviations = np.bincount(cluster, weights=centered)
+        deviations = np.bincount(cluster, weights=centered).astype(np.float64)
         freedom = max(1 / float(shares @ shares) - 1, 1.0)
         means.append(MeanByCluster(digest, gains, deviations, freedom))
     return means
