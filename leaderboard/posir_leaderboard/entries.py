@@ -36,6 +36,7 @@ from posir_tasks.values.result_schema import (
     PROTOCOL_KEY,
     REVISION_KEY,
     RUN_KEY,
+    Json,
 )
 
 #: File that pins data, at the root of a results repository.
@@ -70,7 +71,7 @@ class TaskResult(JsonShape):
     """mteb's result of a task."""
 
     task_name: Name
-    scores: dict[str, list[dict[str, Any]]]
+    scores: dict[str, list[Json]]
 
 
 class ModelMeta(JsonShape):
@@ -97,7 +98,7 @@ class _ProfileNames(JsonShape):
 
 class _SubsetScores(JsonShape):
     hf_subset: Name
-    position_run: dict[str, Any]
+    position_run: Json
     position_profile: _ProfileNames
 
 
@@ -221,13 +222,17 @@ def read_entry(file: Path) -> Entry | None:
     scores = [score for split in data["scores"].values() for score in split]
     if not any(PROFILE_KEY in score for score in scores):
         if find_task(file.stem):
-            message = "is missing in every subset, so nothing can be checked; run the task again"
-            raise EntryError(file, message, field=PROFILE_KEY)
+            raise EntryError(
+                file,
+                "is missing in every subset, so nothing can be checked; run the task again",
+                field=PROFILE_KEY,
+            )
         return None
     task = data["task_name"]
     if task != file.stem:
-        message = f"is {task}; must be the file's name, {sanitize(file.stem)}"
-        raise EntryError(file, message, field="task_name")
+        raise EntryError(
+            file, f"is {task}; must be the file's name, {sanitize(file.stem)}", field="task_name"
+        )
     meta = _read_shape(ModelMeta, file.with_name(META_FILE))
     model = meta["name"]
     revision = meta["revision"]
@@ -236,11 +241,11 @@ def read_entry(file: Path) -> Entry | None:
     # As in mteb's ModelMeta.model_name_as_path.
     expected = f"{model.replace('/', '__').replace(' ', '_')}/{revision}"
     if location != expected:
-        message = (
+        raise EntryError(
+            file,
             f"is in {sanitize(location, 300)}, but {META_FILE} names {expected}; move it to its "
-            "model's folder"
+            "model's folder",
         )
-        raise EntryError(file, message)
     subsets: dict[str, SubsetResult] = {}
     for score in scores:
         try:
@@ -284,32 +289,34 @@ def _read_shape(shape: type[JsonShape], file: Path) -> Any:
 def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
     """Yield problems with the origin of a result: private model, local data, missing date."""
     if origin := model_origin(entry.model):
-        message = (
+        yield entry.problem(
             f"is {ORIGINS[origin]}, which nobody else can run; publish the model on the Hub and "
-            "evaluate it by its name"
+            "evaluate it by its name",
+            "name",
         )
-        yield entry.problem(message, "name")
     elif entry.revision.startswith("no_revision"):  # as mteb writes a missing one
-        message = (
+        yield entry.problem(
             "names no revision; run mteb with a model whose revision is known, such as "
-            "--model-revision COMMIT"
+            "--model-revision COMMIT",
+            "revision",
         )
-        yield entry.problem(message, "revision")
     yield from _protocol_problems(entry)
     date = entry.data.get("date")
     if not isinstance(date, int | float) or not date >= MIN_DATE:
-        message = f"is {sanitize(date)}; must be the time of the evaluation in seconds since 1970"
-        yield entry.problem(message, "date")
+        yield entry.problem(
+            f"is {sanitize(date)}; must be the time of the evaluation in seconds since 1970", "date"
+        )
     yield from future_problems(entry)
     task = find_task(entry.task)
     recorded = entry.data.get("dataset_revision")
     for result in entry.subsets:
         if not (DIGEST.fullmatch(result.data.corpus) and DIGEST.fullmatch(result.data.queries)):
-            message = (
+            yield entry.problem(
                 "must have the digests 'corpus' and 'queries' of 16 hexadecimal digits each; run "
-                "the task again"
+                "the task again",
+                f"{RUN_KEY}.{DIGEST_KEY}",
+                result.subset,
             )
-            yield entry.problem(message, f"{RUN_KEY}.{DIGEST_KEY}", result.subset)
         if task:
             revision = result.run.get(REVISION_KEY)
             pinned = task.metadata.dataset["revision"]
@@ -340,11 +347,12 @@ def _protocol_problems(entry: Entry) -> Iterator[EntryProblem]:
     for result in entry.subsets:
         record = result.run.get(PROTOCOL_KEY)
         if not isinstance(record, dict) or record.get("asked") != settings:
-            message = (
+            yield entry.problem(
                 f"does not have the settings of {entry.paper} for {entry.model}; run the model "
-                "with POSIR_PROTOCOL and this version of posir"
+                "with POSIR_PROTOCOL and this version of posir",
+                f"{RUN_KEY}.{PROTOCOL_KEY}",
+                result.subset,
             )
-            yield entry.problem(message, f"{RUN_KEY}.{PROTOCOL_KEY}", result.subset)
 
 
 def check_revision(revision: object, recorded: object, pinned: str) -> str | None:

@@ -17,6 +17,7 @@ from typing import Any
 from huggingface_hub import HfApi, constants, errors
 from pydantic_core import to_jsonable_python
 
+from posir_leaderboard.board.records import Metadata
 from posir_leaderboard.submission import UNANSWERED
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, summarize_error
@@ -29,16 +30,6 @@ from posir_tasks.models.registry import plugin_resolvers
 
 #: Identities by name and revision of the model.
 Identities = Mapping[tuple[str, str], "Identity"]
-#: Fields of a description.
-FIELDS = (
-    "model_type",
-    "n_parameters",
-    "max_tokens",
-    "embed_dim",
-    "open_weights",
-    "license",
-    "reference",
-)
 
 
 @dataclass(frozen=True)
@@ -108,7 +99,7 @@ def _identify_registered(name: str, revision: str, meta: Any) -> Identity | None
             f"is registered with mteb in the revision {meta.revision}, not {sanitize(revision)}, "
             "and is not on the Hub"
         )
-    description = {key: getattr(meta, key, None) for key in FIELDS}
+    description = {key: getattr(meta, key, None) for key in Metadata.model_fields}
     return Identity(meta=to_jsonable_python(description, fallback=str))
 
 

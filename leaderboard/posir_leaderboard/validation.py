@@ -95,10 +95,10 @@ PACKED = (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY, ROTATIONS_KEY)
 MISSING_DOCUMENTS = "judgments_of_missing_documents"
 #: Maximum number of reported problems per subset.
 MAX_PROBLEMS = 20
-#: A field and a message.
-Problem = tuple[str, str]
+#: Fields and messages.
+Problems = Iterator[tuple[str, str]]
 Scores = Mapping[str, Any]
-Counts = dict[str, int]
+Counts = Mapping[str, int]
 
 
 def validate_entry(entry: Entry) -> list[EntryProblem]:
@@ -108,8 +108,7 @@ def validate_entry(entry: Entry) -> list[EntryProblem]:
     """
     task = find_task(entry.task)
     if task is None:
-        message = "is not a task of posir; `posir tasks` lists them"
-        return [entry.problem(message, "task_name")]
+        return [entry.problem("is not a task of posir; `posir tasks` lists them", "task_name")]
     problems = [*origin_problems(entry), *_file_problems(entry, task)]
     subsets = list(zip(entry.subsets, chain(*entry.data["scores"].values()), strict=True))
     for result, scores in progress(subsets, f"Checking {entry.model}, {entry.task}"):
@@ -123,15 +122,16 @@ def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProb
     """Yield wrong splits, fields that mteb does not write, and missing and unknown subsets."""
     splits = entry.data["scores"].keys()
     if splits != {*task.metadata.eval_splits}:
-        message = (
+        yield entry.problem(
             f"has the splits {sanitize(', '.join(splits))}; {entry.task} has "
-            f"{', '.join(task.metadata.eval_splits)}"
+            f"{', '.join(task.metadata.eval_splits)}",
+            "scores",
         )
-        yield entry.problem(message, "scores")
     fields = TaskResult.model_fields
     for name in sorted(entry.data.keys() - fields):
-        message = f"is not a field of mteb's results; these are {', '.join(fields)}"
-        yield entry.problem(message, name)
+        yield entry.problem(
+            f"is not a field of mteb's results; these are {', '.join(fields)}", name
+        )
     submitted = {result.subset for result in entry.subsets}
     expected = {*task.metadata.hf_subsets}
     if missing := sorted(expected - submitted):
@@ -145,7 +145,7 @@ def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProb
 
 def _subset_problems(
     entry: Entry, task: type[PositionTask], result: SubsetResult, scores: Scores
-) -> Iterator[Problem]:
+) -> Problems:
     revision = result.run.get(REVISION_KEY)
     pinned = task.metadata.dataset["revision"]
     if check_revision(revision, entry.data.get("dataset_revision"), pinned):
@@ -155,8 +155,10 @@ def _subset_problems(
     try:
         facts = subset_facts(task, result.subset, str(revision), with_corpus=with_corpus)
     except DataError as error:
-        message = f"the data cannot be read: {sanitize(str(error), 500)}"
-        yield f"{RUN_KEY}.{REVISION_KEY}", message
+        yield (
+            f"{RUN_KEY}.{REVISION_KEY}",
+            f"the data cannot be read: {sanitize(str(error), 500)}",
+        )
         return
     problems = [
         *_rank_problems(task, facts, result),
@@ -166,9 +168,7 @@ def _subset_problems(
     yield from problems or _score_problems(task, facts, result, scores)
 
 
-def _rank_problems(
-    task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
-) -> Iterator[Problem]:
+def _rank_problems(task: type[PositionTask], facts: SubsetFacts, result: SubsetResult) -> Problems:
     """Yield the differences between the ranks and the dataset's queries and evidence.
 
     Reading a result already checks that the profile follows from the ranks.
@@ -179,17 +179,17 @@ def _rank_problems(
     no_ranks = np.zeros(len(evidence), np.int64)
     expected = DocumentRanks.from_ranks(task.scheme, evidence, no_ranks, estimate, result.subset)
     if not result.ranks.same_queries(expected):
-        message = (
+        yield (
+            RANKS_KEY,
             f"do not match the dataset's queries and documents: {result.profile.queries:,} "
-            f"queries, the dataset has {len(evidence):,}"
+            f"queries, the dataset has {len(evidence):,}",
         )
-        yield RANKS_KEY, message
         return
     for submitted, computed in zip(result.ranks.sets, expected.sets, strict=True):
         yield from _position_problems(submitted, computed)
 
 
-def _position_problems(submitted: DocumentSet, computed: DocumentSet) -> Iterator[Problem]:
+def _position_problems(submitted: DocumentSet, computed: DocumentSet) -> Problems:
     """Yield the evidence positions that contradict the dataset.
 
     Positions from a model's tokenizer are not checked.
@@ -200,32 +200,40 @@ def _position_problems(submitted: DocumentSet, computed: DocumentSet) -> Iterato
         yield KEYS_KEY, "do not match the dataset's article titles"
     # The digests themselves are not compared: the texts may be gigabytes.
     if not submitted.document_keys[:, [TEXTS, OPENINGS]].all():
-        message = "lack the digest of the text or the opening of a document; run the task again"
-        yield KEYS_KEY, message
+        yield (
+            KEYS_KEY,
+            "lack the digest of the text or the opening of a document; run the task again",
+        )
     if submitted.counted_with is CountedWith.TOKENIZER or not len(computed.twelfths):
         return
     if submitted.counted_with is not computed.counted_with:
-        message = f"is {submitted.counted_with}; must be {computed.counted_with} or tokenizer"
-        yield f"{READ_RANKS_KEY}.counted_with", message
+        yield (
+            f"{READ_RANKS_KEY}.counted_with",
+            f"is {submitted.counted_with}; must be {computed.counted_with} or tokenizer",
+        )
     elif not np.array_equal(submitted.twelfths, computed.twelfths):
         yield READ_RANKS_KEY, "do not match the dataset's evidence positions"
 
 
 def _rotation_problems(
     model: str, task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
-) -> Iterator[Problem]:
+) -> Problems:
     """Yield the differences between the rotated versions and the dataset's documents."""
     subsets = len(task.metadata.hf_subsets)
     for rotations in result.values.rotations.sets if result.values.rotations else ():
         if rotations.subsets != subsets:
-            message = f"is {rotations.subsets}; {task.metadata.name} has {subsets}"
-            yield f"{ROTATIONS_KEY}.subsets", message
+            yield (
+                f"{ROTATIONS_KEY}.subsets",
+                f"is {rotations.subsets}; {task.metadata.name} has {subsets}",
+            )
         elif rotations.untested is Untested.ORDER_BLIND:
             # Only mteb's registry decides whether scores depend on word order.
             loader = getattr(MODEL_REGISTRY.resolve().get(model), "loader", None)
             if loader is not bm25_loader and getattr(loader, "order_blind", False) is not True:
-                message = f"is {rotations.untested}, but the scores of {model} depend on word order"
-                yield f"{ROTATIONS_KEY}.untested", message
+                yield (
+                    f"{ROTATIONS_KEY}.untested",
+                    f"is {rotations.untested}, but the scores of {model} depend on word order",
+                )
         elif rotations.untested is None:
             language = task.metadata.hf_subsets_to_langscripts[result.subset][-1]
             yield from _sample_problems(rotations, task.scheme, facts, language)
@@ -233,7 +241,7 @@ def _rotation_problems(
 
 def _sample_problems(
     rotations: RotationSet, scheme: PositionScheme, facts: SubsetFacts, language: str
-) -> Iterator[Problem]:
+) -> Problems:
     evidence = facts.evidence
     documents = facts.documents
     groups = order_queries(scheme, evidence)
@@ -259,13 +267,15 @@ def _sample_problems(
         units = find_units(text, language, find_spans(evidence, groups[index]))
         versions += [version.text for version in rotate_text(text, units)]
     if digest_versions(versions) != rotations.digest:
-        message = "does not match the rotated versions of the dataset's texts"
-        yield f"{ROTATIONS_KEY}.digest", message
+        yield (
+            f"{ROTATIONS_KEY}.digest",
+            "does not match the rotated versions of the dataset's texts",
+        )
 
 
 def _score_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, scores: Scores
-) -> Iterator[Problem]:
+) -> Problems:
     """Yield every score that is missing, unknown or contradicts the profile."""
     bounds = retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
     unchecked = {name for name in scores if NAUC.fullmatch(name)} | UNCHECKED
@@ -305,7 +315,7 @@ def _score_problems(
     yield from _nauc_problems(scores)
 
 
-def _nauc_problems(scores: Scores) -> Iterator[Problem]:
+def _nauc_problems(scores: Scores) -> Problems:
     for name, value in scores.items():
         if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
             yield name, f"is {sanitize(value)}; nAUC is a number of at most 1, or NaN"
@@ -325,7 +335,7 @@ def expected_tolerated(facts: SubsetFacts, submitted: Counts) -> Counts:
     """Return the expected numbers of tolerated rows; an unread corpus may have any number."""
     unread_keys = () if "corpus" in facts.digest else CORPUS_KEYS
     plausible = {key: count for key, count in submitted.items() if key in unread_keys and count > 0}
-    return plausible | facts.tolerated
+    return {**plausible, **facts.tolerated}
 
 
 def retrieval_bounds(
@@ -359,7 +369,7 @@ def _is_number(value: Any) -> bool:
     return type(value) in (float, int)
 
 
-def _find_differences(expected: Any, actual: Any, field: str = "") -> Iterator[Problem]:
+def _find_differences(expected: Any, actual: Any, field: str = "") -> Problems:
     """Yield the differences between expected and actual JSON by field.
 
     Expected numbers are not rounded; a tuple has the minimum and maximum of a number.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from posir_compare.pairing import CommonResults, Pair, find_common_results
 from posir_significance.analysis import GroupAnalysis, analyze, analyze_places
@@ -28,13 +27,14 @@ from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import LEVEL
 from posir_tasks.values.place_ranks import PLACES
 from posir_tasks.values.profile import pool
+from posir_tasks.values.result_schema import Json
 from posir_tasks.values.scores import ALL
 
 #: Formats of scores by metric.
 FORMATS = dict.fromkeys(Metric, format_percent) | dict.fromkeys(EFFECTS, format_points)
 
 
-def list_columns(row: ChangeRow) -> dict[str, Any]:
+def list_columns(row: ChangeRow) -> Json:
     """Return the columns of a row for CSV and JSON."""
     subject = row.subject
     return {

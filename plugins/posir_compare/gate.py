@@ -48,6 +48,7 @@ from posir_tasks.display.tables import Role, Table, build_columns
 from posir_tasks.values.estimates import Difference, Estimate, Interval
 from posir_tasks.values.judgments import DOCUMENT, JudgedScores
 from posir_tasks.values.means import ALPHA, LEVEL, MeanEstimate
+from posir_tasks.values.result_schema import Json
 from posir_tasks.values.scores import ALL
 
 LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+(\.\d*)?|\.\d+))\s*")
@@ -200,7 +201,7 @@ class Limit:
         verdict, reason = self.judge(row, interval, strict=strict)
         score = Estimate(estimate.value, interval) if estimate else None
         subject = row.subject
-        numbers: dict[str, Any] = {"queries": subject.queries, "b": score}
+        numbers: Json = {"queries": subject.queries, "b": score}
         if subject.baseline:
             numbers |= {"a": row.a, "b": row.b, "change": score, "state": row.state}
             numbers |= {"compared": format_change(row), "answer": describe_change(row)}

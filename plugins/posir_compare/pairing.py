@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from posir_compare.runs import ModelRun
 from posir_tasks.base.errors import PosirError
-from posir_tasks.data.repository import combine_revisions
 from posir_tasks.results import SubsetResult
 from posir_tasks.values.profile import pool
 from posir_tasks.values.scores import ResultValues
@@ -81,32 +81,18 @@ def find_common_results(pair: Pair) -> CommonResults:
     a = pair.a.by_subset(pair.task)
     b = pair.b.by_subset(pair.task)
     common_subsets = []
-    query_mismatches = []
-    data_mismatches = []
-    data_parts: dict[str, None] = {}
+    skipped = defaultdict[str, list[str]](list)
+    for subset in sorted(a.keys() ^ b.keys()):
+        skipped["that only one of them has"].append(subset)
     for subset in sorted(a.keys() & b.keys()):
-        parts = a[subset].data.differing_parts(b[subset].data)
-        if parts:
-            data_mismatches.append(subset)
-            data_parts |= dict.fromkeys(parts)
+        if parts := a[subset].data.differing_parts(b[subset].data):
+            files = f"{_name_file(a[subset])} and {_name_file(b[subset])}"
+            skipped[f"whose data differ ({' and '.join(parts)}) in {files}"].append(subset)
         elif a[subset].profile.same_queries(b[subset].profile):
             common_subsets.append(subset)
         else:
-            query_mismatches.append(subset)
-    reasons = []
-    if a.keys().isdisjoint(b):
-        reasons.append("they have no subset in common")
-    elif unmatched_subsets := sorted(a.keys() ^ b.keys()):
-        reasons.append(f"skipped subsets that only one of them has: {', '.join(unmatched_subsets)}")
-    if data_mismatches:
-        reasons.append(
-            f"skipped subsets whose data differ ({' and '.join(data_parts)}): "
-            f"{', '.join(data_mismatches)} in {_name_file(a, data_mismatches)} and "
-            f"{_name_file(b, data_mismatches)}"
-        )
-    if query_mismatches:
-        names = ", ".join(query_mismatches)
-        reasons.append(f"skipped subsets whose queries or position bins differ: {names}")
+            skipped["whose queries or position bins differ"].append(subset)
+    reasons = [f"skipped subsets {reason}: {', '.join(names)}" for reason, names in skipped.items()]
     if not common_subsets:
         raise PosirError(
             f"{pair}: {'; '.join(reasons)}. Only results on the same queries can be compared; run "
@@ -123,6 +109,5 @@ def find_common_results(pair: Pair) -> CommonResults:
     return CommonResults(first, second, common_subsets, notes)
 
 
-def _name_file(results: Mapping[str, SubsetResult], subsets: Collection[str]) -> str:
-    revision = combine_revisions(results[subset].data.revision for subset in subsets)
-    return f"{results[min(subsets)].file} (data revision {revision})"
+def _name_file(result: SubsetResult) -> str:
+    return f"{result.file} (data revision {result.data.revision})"

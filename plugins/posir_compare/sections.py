@@ -36,6 +36,7 @@ from posir_tasks.display.tables import Column, DisplaySection, Medium, Role, Tab
 from posir_tasks.values.means import ALPHA
 from posir_tasks.values.scores import ALL, ResultValues
 
+ChangeRows = Sequence[ChangeRow]
 #: Maximum number of pairs with a sentence each.
 MAX_SENTENCES = 6
 SCORES = "Scores of both sides"
@@ -66,12 +67,12 @@ def count_pairs(rows: Iterable[ChangeRow]) -> int:
     return len({(row.subject.task, row.subject.method, row.subject.model) for row in rows})
 
 
-def list_models(rows: Sequence[ChangeRow]) -> list[str]:
+def list_models(rows: ChangeRows) -> list[str]:
     """List the baseline and the models."""
     return list(dict.fromkeys([rows[0].subject.baseline, *(row.subject.model for row in rows)]))
 
 
-def shorten_models(rows: Sequence[ChangeRow]) -> list[ChangeRow]:
+def shorten_models(rows: ChangeRows) -> list[ChangeRow]:
     """Shorten the names of models for narrow tables."""
     models = list_models(rows)
     short = dict(zip(models, shorten_names(models, width=28), strict=True))
@@ -83,7 +84,7 @@ def shorten_models(rows: Sequence[ChangeRow]) -> list[ChangeRow]:
     return short_rows
 
 
-def title_comparison(rows: Sequence[ChangeRow]) -> str:
+def title_comparison(rows: ChangeRows) -> str:
     """Title a comparison by the changes of a single pair, else by counts of states."""
     overall = [row for row in rows if row.subject.length == ALL]
     if overall and count_pairs(rows) == 1:
@@ -92,7 +93,7 @@ def title_comparison(rows: Sequence[ChangeRow]) -> str:
 
 
 def build_sections(
-    comparison: ModelComparison, rows: Sequence[ChangeRow], *, full: bool
+    comparison: ModelComparison, rows: ChangeRows, *, full: bool
 ) -> Iterator[DisplaySection]:
     """Yield the sections for all media: findings, charts, tables and next steps.
 
@@ -129,7 +130,7 @@ def build_sections(
     yield scores if full else replace(scores, only=Medium.PAGE)
 
 
-def _describe_task(rows: Sequence[ChangeRow], *, is_only: bool) -> Iterator[DisplaySection]:
+def _describe_task(rows: ChangeRows, *, is_only: bool) -> Iterator[DisplaySection]:
     """Yield the decided changes on a task as a title, with the undecided changes below.
 
     A page with a single task has that title.
@@ -156,7 +157,7 @@ def list_undecided(rows: Iterable[ChangeRow]) -> list[str]:
     return [describe_change(row) for row in rows if row.state in UNDECIDED_STATES]
 
 
-def _tabulate_task(rows: Sequence[ChangeRow]) -> Table:
+def _tabulate_task(rows: ChangeRows) -> Table:
     subject = rows[0].subject
     if subject.is_judged:
         return tabulate_scores(rows)
@@ -168,7 +169,7 @@ def _tabulate_task(rows: Sequence[ChangeRow]) -> Table:
     return tabulate_changes(rows, title)
 
 
-def _tabulate_lengths(task: Sequence[ChangeRow]) -> Iterator[DisplaySection]:
+def _tabulate_lengths(task: ChangeRows) -> Iterator[DisplaySection]:
     """Yield a table of changes by length and model; for several models, only if there are no rows
     over all lengths.
     """
@@ -223,7 +224,7 @@ def _overlay_models(comparison: ModelComparison, models: Sequence[str]) -> Itera
         yield from build_overlay(task, results)
 
 
-def tabulate_changes(rows: Sequence[ChangeRow], title: str, *, by_length: bool = False) -> Table:
+def tabulate_changes(rows: ChangeRows, title: str, *, by_length: bool = False) -> Table:
     """Tabulate the changes in each metric, by model with a row for the baseline, or by length."""
     lines = list[tuple[str, ...]]()
     for metric in dict.fromkeys(row.metric for row in rows):
@@ -300,7 +301,7 @@ def build_latex_tables(rows: Iterable[ChangeRow]) -> Iterator[Table]:
         yield replace(_tabulate_latex(changes), title=title, notes=(LATEX_NOTE,))
 
 
-def _tabulate_latex(rows: Sequence[ChangeRow]) -> Table:
+def _tabulate_latex(rows: ChangeRows) -> Table:
     lengths = list(dict.fromkeys(row.subject.length for row in rows))
     by_length = {(row.subject.model, row.subject.length): row for row in rows}
     models = list(dict.fromkeys(row.subject.model for row in rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import altair as alt
@@ -34,14 +35,13 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     model's window.
     """
     titles = build_length_titles(summary.profile)
-    panels: dict[str, list[float | None]] = {}
+    panels = defaultdict[str, list[float | None]](list)
     rows = []
     for cell in cells:
         panel = titles[cell.length]
         beyond = compute_truncated_share(summary.values, cell)
         rows.append({**cell.columns(), "panel": panel, "beyond_share": beyond})
-        score = cell.ndcg_at_10.value if cell.ndcg_at_10 else None
-        panels.setdefault(panel, []).append(score)
+        panels[panel].append(cell.ndcg_at_10.value if cell.ndcg_at_10 else None)
     window = summary.values.read.tokens
     values = charts.label_window_end(rows, window)
     positions = charts.build_positions(summary.profile.axes)
@@ -57,10 +57,10 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     size = (370, 190) if len(panels) > 1 else (720, 300)
     chart = charts.build_panels(layers, panels, *size)
     merged = "" if {cell.position for cell in cells} <= {*summary.profile.positions} else MERGED
+    explanation = f"{CURVE_MARKS}{merged}{charts.explain_window(values, window)}"
     alt_texts = [
         charts.describe_scores(f"{panel}: nDCG@10", scores) for panel, scores in panels.items()
     ]
-    explanation = f"{CURVE_MARKS}{merged}{charts.explain_window(values, window)}"
     return _add_frame(chart, summary, explanation, " ".join(alt_texts))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import compress
-from typing import Any
 
 from posir_published.rows import NOTABLE_BIAS, START_TO_END_UNWEIGHTED
 from posir_report.summary import ReportRow
@@ -12,6 +11,7 @@ from posir_tasks.base.errors import UsageError
 from posir_tasks.base.wording import suggest_name
 from posir_tasks.plugin_api import declared_scores
 from posir_tasks.values.profile import RECALL_COLUMNS
+from posir_tasks.values.result_schema import Json
 from posir_tasks.values.scores import ScoreInfo
 
 #: Scores that a report computes.
@@ -96,6 +96,6 @@ def add_published_columns(
     return [*columns, *compress(missing, has_value)]
 
 
-def select_columns(row: ReportRow, columns: Iterable[ScoreInfo]) -> dict[str, Any]:
+def select_columns(row: ReportRow, columns: Iterable[ScoreInfo]) -> Json:
     """Return the identity of a row and its unformatted scores in the given columns."""
     return row.identity() | row.score_columns({column.key for column in columns})

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import Any, TypeAlias
 
 from posir_published.rows import NOTABLE_BIAS
 from posir_report import tables
@@ -15,6 +14,7 @@ from posir_report.page import build_figure_sections
 from posir_report.summary import (
     MAX_SENTENCES,
     ReportRow,
+    Run,
     TaskSummary,
     build_rows,
     full_labels,
@@ -45,10 +45,9 @@ from posir_tasks.display.labels import Label
 from posir_tasks.display.presentation import Deferred, to_paragraphs
 from posir_tasks.display.strip import PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium, Table
+from posir_tasks.values.result_schema import Json
 from posir_tasks.values.scores import BINS_KEY, GROUPS_KEY, ScoreInfo, scores_to_json
 
-#: Model, revision and task.
-Run: TypeAlias = tuple[str, str, str]
 BRIEF = (
     "nDCG@10: how well evidence is found, 0 to 100; in brackets 95% intervals.\n"
     "Position effect: the same evidence in the first third of its document minus in the last."
@@ -190,10 +189,8 @@ def title_findings(overall: Sequence[ReportRow]) -> str:
     """Write the title: the findings on up to three models of a task, else counts."""
     tasks = list(dict.fromkeys(row.task for row in overall))
     models = len({row.model for row in overall})
-    findings = []
-    for label, row in zip(short_labels(overall), overall, strict=True):
-        if row.findings:
-            findings.append((label, row.findings))
+    labelled = zip(short_labels(overall), overall, strict=True)
+    findings = [(label, row.findings) for label, row in labelled if row.findings]
     if len(tasks) > 1 or len(findings) < len(overall) or not findings:
         subject = pluralize(len(tasks), "task") if len(tasks) > 1 else tasks[0]
         return f"{pluralize(models, 'model')} on {subject}"
@@ -215,7 +212,7 @@ def build_strips(overall: Iterable[ReportRow]) -> list[PositionChart]:
     return strips
 
 
-def collect_pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, Any]:
+def collect_pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> Json:
     """Collect a model's scores on a task for JSON, unrounded."""
     declarations = summary.scores.declarations
     groups = {}
@@ -226,9 +223,10 @@ def collect_pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> di
             "answer": dict(iterate_answer(findings, row.task)) if findings else None,
             "scores": scores_to_json(row.scores, (*declarations, NOTABLE_BIAS)),
         }
-    bins = []
-    for name, scores in zip(summary.profile.positions, summary.scores.bins, strict=True):
-        bins.append({"position": name, "scores": scores_to_json(scores, declarations)})
+    bins = [
+        {"position": name, "scores": scores_to_json(scores, declarations)}
+        for name, scores in zip(summary.profile.positions, summary.scores.bins, strict=True)
+    ]
     places = tables.describe_spans(summary)
     return {
         "model": summary.model,

@@ -4,13 +4,13 @@ share.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
 
 from posir_report.summary import (
+    Run,
     RunSummary,
     full_labels,
     identify_run,
@@ -27,6 +27,7 @@ from posir_tasks.values.judgments import METRICS, JudgedScores
 from posir_tasks.values.means import MeanEstimate
 from posir_tasks.values.profile import pool
 from posir_tasks.values.read_part import CountedWith, ReadKind
+from posir_tasks.values.result_schema import Json
 from posir_tasks.values.scores import ALL
 
 #: Explains the rows of results without posir.
@@ -34,8 +35,6 @@ PLAIN_NOTE = (
     "Results of mteb without posir have a row for each split and subset. They cannot be pooled and "
     "have no intervals, since mteb does not store scores of queries."
 )
-#: Model, revision and task.
-Run: TypeAlias = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class JudgedSummary(RunSummary):
         note = f" ({method.value.replace('_', ' ')})" if is_noted else ""
         return estimate, format_estimate(estimate, format_percent, note)
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> Json:
         """Return the columns for CSV and JSON. Columns of reports have the same names."""
         scores = self.scores
         return {
@@ -119,28 +118,22 @@ def summarize_judged(results: Iterable[StoredResult]) -> list[JudgedSummary]:
     Raises:
         PosirError: A subset has several results.
     """
-    judged: dict[Run, list[StoredResult]] = {}
-    plain: dict[Run, list[StoredResult]] = {}
+    judged = defaultdict[Run, list[StoredResult]](list)
+    plain = defaultdict[Run, list[StoredResult]](list)
     for result in sorted(results, key=identify_run):
-        run = identify_run(result)
-        # Both dictionaries contain every run, in the same order.
-        judged.setdefault(run, [])
-        plain.setdefault(run, [])
         runs = judged if isinstance(result, JudgedResult) else plain
-        runs[run].append(result)
-    subsets: dict[str, set[tuple[str, ...]]] = {}
+        runs[identify_run(result)].append(result)
+    subsets = defaultdict[str, set[tuple[str, ...]]](set)
     for run, run_results in judged.items():
-        model, _, task = run
-        list_subsets(model, task, plain[run])
-        if run_results:
-            subsets.setdefault(task, set()).add(list_subsets(model, task, run_results))
+        subsets[run[2]].add(list_subsets(run[0], run[2], run_results))
     summaries = []
-    for run, run_results in judged.items():
+    for run in sorted(judged.keys() | plain):
         separate_results = plain[run]
-        if run_results and len(subsets[run[2]]) == 1:
-            summaries.append(_summarize(run, run_results))
+        list_subsets(run[0], run[2], separate_results)
+        if len(subsets[run[2]]) == 1 and run in judged:
+            summaries.append(_summarize(run, judged[run]))
         else:
-            separate_results = run_results + separate_results
+            separate_results = judged[run] + separate_results
         summaries += [_summarize(run, [result], result.subset) for result in separate_results]
     return name_tasks_by_data(summaries)
 
@@ -159,28 +152,25 @@ def _summarize(run: Run, results: Sequence[StoredResult], subset: str = "") -> J
 
 def describe_subsets(summaries: Iterable[JudgedSummary]) -> Iterator[str]:
     """Explain the rows of single subsets, and list the subsets that all models share on a task."""
-    subsets: dict[str, dict[tuple[str, str], set[str]]] = defaultdict(lambda: defaultdict(set))
-    judged_tasks = set()
+    by_task = defaultdict[str, list[JudgedSummary]](list)
     for summary in summaries:
         if summary.subset:
-            subsets[summary.task][summary.model, summary.revision].add(summary.subset)
-            if summary.scores:
-                judged_tasks.add(summary.task)
-    if subsets.keys() - judged_tasks:
+            by_task[summary.task].append(summary)
+    if not all(any(summary.scores for summary in rows) for rows in by_task.values()):
         yield PLAIN_NOTE
-    for task, by_run in subsets.items():
-        shared = set.intersection(*by_run.values())
-        union = set.union(*by_run.values())
-        if shared != union:
-            problem = f"{task}: models have results on different splits and subsets."
-            if not shared:
-                yield f"{problem} No row is shared by all models."
-                continue
-            names = "; ".join(sorted(shared))
-            yield (
-                f"{problem} All models have {len(shared)} of {len(union)}: {names}. Compare models "
-                "on these rows only."
+    for task, rows in by_task.items():
+        runs = {(row.model, row.revision) for row in rows}
+        counts = Counter(row.subset for row in rows)
+        shared = sorted(subset for subset, count in counts.items() if count == len(runs))
+        if len(shared) == len(counts):
+            continue
+        advice = "No row is shared by all models."
+        if shared:
+            advice = (
+                f"All models have {len(shared)} of {len(counts)}: {'; '.join(shared)}. Compare "
+                "models on these rows only."
             )
+        yield f"{task}: models have results on different splits and subsets. {advice}"
 
 
 def build_judged_table(summaries: Sequence[JudgedSummary]) -> Table:

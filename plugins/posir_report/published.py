@@ -1,10 +1,11 @@
 """Published results as rows of a report."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from posir_published import rows as data
-from posir_report.summary import ReportRow, order_value
+from posir_report.summary import ReportRow, Run, order_value
 from posir_tasks.base.errors import PosirError
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import ALL, ScoreValue
@@ -32,9 +33,9 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
             f"There are no published results for {', '.join(tasks)}. `posir published` lists all "
             "published results."
         )
-    runs: dict[tuple[str, str, str], list[ReportRow]] = {}
+    runs = defaultdict[Run, list[ReportRow]](list)
     for row in (*rows, *published):
-        runs.setdefault((row.task, row.model, row.revision), []).append(row)
+        runs[row.model, row.revision, row.task].append(row)
     ordered = sorted(
         runs.values(), key=lambda run: (tasks.index(run[0].task), -order_value(run[0]))
     )

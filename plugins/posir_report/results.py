@@ -38,6 +38,7 @@ from posir_report.page import build_latex_tables
 from posir_report.published import merge_published
 from posir_report.summary import (
     ReportRow,
+    Run,
     TaskSummary,
     average_languages,
     build_bin_rows,
@@ -124,10 +125,8 @@ class Results(Result, Sequence[SubsetResult]):
     @cached_property
     def length_rows(self) -> list[ReportRow]:
         """A row for each model, task and length, `all` first."""
-        rows: list[ReportRow] = []
-        for summary in progress(self.summaries, "Analyzing results"):
-            rows += build_rows(summary)
-        return mark_notable_bias(rows)
+        summaries = progress(self.summaries, "Analyzing results")
+        return mark_notable_bias(row for summary in summaries for row in build_rows(summary))
 
     @cached_property
     def total_rows(self) -> list[ReportRow]:
@@ -219,9 +218,9 @@ class Results(Result, Sequence[SubsetResult]):
         return f"{pluralize(len(models), 'model')} on {pluralize(len(tasks), 'task')}"
 
     def _describe_data(self) -> str:
-        revisions: dict[tuple[str, str, str], list[str]] = {}
+        revisions = defaultdict[Run, list[str]](list)
         for result in self.subset_results:
-            revisions.setdefault(identify_run(result), []).append(result.data.revision)
+            revisions[identify_run(result)].append(result.data.revision)
         tasks = [
             f"{task}, data revision {combine_revisions(run_revisions)}"
             for (_, _, task), run_revisions in revisions.items()
@@ -239,7 +238,7 @@ class Results(Result, Sequence[SubsetResult]):
         yield from self._describe_training()
 
     def _describe_training(self) -> Iterator[str]:
-        tasks: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+        tasks = defaultdict[str, list[tuple[str, dict[str, Any]]]](list)
         for summary, label in zip(self.summaries, short_labels(self.summaries), strict=True):
             tasks[summary.task].append((label, self._find_overlap(summary)))
         for task, overlaps in tasks.items():

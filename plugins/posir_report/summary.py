@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import groupby
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -42,7 +42,7 @@ from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.place_ranks import PLACES
 from posir_tasks.values.profile import PositionProfile, pool
-from posir_tasks.values.result_schema import SubsetData, share_data
+from posir_tasks.values.result_schema import Json, SubsetData, share_data
 from posir_tasks.values.scores import (
     ALL,
     GroupScores,
@@ -77,6 +77,8 @@ def short_labels(runs: Iterable[Any]) -> list[str]:
 
 
 Summary = TypeVar("Summary", bound="RunSummary")
+#: Model, revision and task.
+Run: TypeAlias = tuple[str, str, str]
 #: With more results, counts of states replace a sentence for each.
 MAX_SENTENCES = 6
 #: Columns of the verdict.
@@ -195,7 +197,7 @@ class ReportRow:
             return None
         return build_position_chart(self.findings, self.load_group(), self.model)
 
-    def identity(self) -> dict[str, str]:
+    def identity(self) -> Json:
         """Return the columns that identify the row."""
         position = {} if self.position is None else {"position": self.position}
         return {
@@ -206,7 +208,7 @@ class ReportRow:
             **position,
         }
 
-    def score_columns(self, keys: Container[str] | None = None) -> dict[str, Any]:
+    def score_columns(self, keys: Container[str] | None = None) -> Json:
         """Return the scores as columns; an estimate has three.
 
         A score with the key of another column becomes `scores.KEY`.
@@ -214,20 +216,20 @@ class ReportRow:
         Args:
             keys: Keys of the scores; by default all.
         """
-        cells: dict[str, Any] = {}
+        cells: Json = {}
         for key, value in self.scores.items():
             if keys is None or key in keys:
                 cells |= flatten(key, value)
         return prefix_scores(cells, (*self.identity(), *COUNTS, *UNDECLARED))
 
-    def verdict_columns(self) -> dict[str, Any]:
+    def verdict_columns(self) -> Json:
         """Return the `VERDICT_COLUMNS`; all are None without findings."""
         if self.findings is None:
             return dict.fromkeys(VERDICT_COLUMNS)
         values = self.findings.to_json() | {"answer": describe_group(self.findings)}
         return {name: values[name] for name in VERDICT_COLUMNS}
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> Json:
         """Return the columns for CSV and charts; an estimate has three."""
         columns = self.identity() | self.score_columns()
         if self.position is None:
@@ -305,7 +307,7 @@ def summarize(
     return name_tasks_by_data(summaries)
 
 
-def identify_run(result: StoredResult) -> tuple[str, str, str]:
+def identify_run(result: StoredResult) -> Run:
     """Return model, revision and task; the model's name includes non-default settings."""
     settings = f" ({result.experiment})" if result.experiment else ""
     return result.model + settings, result.revision, result.task
@@ -331,30 +333,25 @@ def name_tasks_by_data(summaries: Sequence[Summary]) -> list[Summary]:
     Tables, charts and rankings go by task, so they never mix data. If only one version of the data
     is on the Hub, it keeps the task's name.
     """
-    groups: dict[str, list[list[int]]] = {}
-    # Each group starts with the summary with the most subsets.
-    for index in sorted(range(len(summaries)), key=lambda index: -len(summaries[index].data)):
-        summary = summaries[index]
-        task_groups = groups.setdefault(summary.full_task, [])
-        for group in task_groups:
-            if _have_same_data(summary, summaries[group[0]]):
-                group.append(index)
-                break
-        else:
-            task_groups.append([index])
-    renamed = list(summaries)
-    for task_groups in groups.values():
-        revisions = [summaries[group[0]].data_revision for group in task_groups]
+    # The first summary with some data is the one with the most subsets.
+    firsts = defaultdict[str, list[Summary]](list)
+    for summary in sorted(summaries, key=lambda summary: -len(summary.data)):
+        others = firsts[summary.full_task]
+        if not any(_have_same_data(summary, other) for other in others):
+            others.append(summary)
+    renamed = []
+    for summary in summaries:
+        others = firsts[summary.full_task]
+        number = [_have_same_data(summary, other) for other in others].index(True)
+        revisions = [other.data_revision for other in others]
+        revision = revisions[number]
         from_hub = [revision for revision in revisions if not revision.startswith(LOCAL)]
-        for number, (group, revision) in enumerate(
-            zip(task_groups, revisions, strict=True), start=1
-        ):
-            if len(task_groups) > 1 and from_hub != [revision]:
-                is_shared = revisions.count(revision) > 1
-                data = f"{revision}, content {number}" if is_shared else revision
-                for index in group:
-                    task = f"{summaries[index].task} (data {data})"
-                    renamed[index] = replace(summaries[index], task=task)
+        if len(others) == 1 or from_hub == [revision]:
+            renamed.append(summary)
+            continue
+        if revisions.count(revision) > 1:
+            revision += f", content {number + 1}"
+        renamed.append(replace(summary, task=f"{summary.task} (data {revision})"))
     return renamed
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from posir_tasks.values.means import LEVEL
 from posir_tasks.values.place_ranks import average_places, count_queries, share_thirds
 from posir_tasks.values.profile import RECALL_COLUMNS, build_recall_gains
 from posir_tasks.values.read_part import ReadKind
+from posir_tasks.values.result_schema import Json
 from posir_tasks.values.scores import ALL, ScoreInfo, Unit
 
 #: The column with the chart as a line of text, on an axis from 0 to 100.
@@ -87,18 +87,16 @@ def build_score_table(
     cells = []
     for row, line in zip(rows, zip(*names.values(), strict=True), strict=True):
         cells.append((*line, *(format_cell(row, column, brief=brief) for column in columns)))
-    score_columns = []
-    for column in columns:
-        heading = HEADINGS.get(column.key, column.title) if brief else column.title
-        score_columns.append(
-            Column(
-                heading,
-                "left" if column.unit is Unit.TEXT else "right",
-                picture=brief and column is SKETCH,
-                drawn=brief and column.key == Quantity.POSITION_EFFECT,
-                role=ROLES.get(column.key, Role.PLAIN),
-            )
+    score_columns = [
+        Column(
+            HEADINGS.get(column.key, column.title) if brief else column.title,
+            "left" if column.unit is Unit.TEXT else "right",
+            picture=brief and column is SKETCH,
+            drawn=brief and column.key == Quantity.POSITION_EFFECT,
+            role=ROLES.get(column.key, Role.PLAIN),
         )
+        for column in columns
+    ]
     roles = {"Model": Role.NAME, "Task": Role.NAME}
     return Table((*build_columns(names, roles=roles), *score_columns), tuple(cells), title)
 
@@ -172,7 +170,7 @@ def build_legend(columns: Iterable[ScoreInfo]) -> str:
     return "\n".join(lines)
 
 
-def describe_spans(summary: TaskSummary) -> dict[str, Any] | None:
+def describe_spans(summary: TaskSummary) -> Json | None:
     """Summarize the queries with several evidence spans, or return None if there are none.
 
     Each of a query's n spans has weight 1/n.

@@ -885,7 +885,7 @@ def test_files_that_somebody_added_or_changed_are_kept(tmp_path):
     assert site_files(tmp_path) == LATER | added | kept
     assert set(change.kept) == {str(tmp_path / path) for path in kept}
     # They are now the user's, and no later site asks about them.
-    assert write_site(EARLIER | {"data/old.js": b"changed"}, tmp_path).kept == ()
+    assert write_site(EARLIER | {"data/old.js": b"changed"}, tmp_path).kept == []
 
 
 @pytest.mark.parametrize("path", ["js/new.js", "js/new.js/inner"])
@@ -905,7 +905,7 @@ def test_nothing_is_written_or_removed_through_a_link(tmp_path):
     elsewhere.mkdir()
     (site / "data" / "old.js").rename(elsewhere / "old.js")
     (site / "data" / "old.js").symlink_to(elsewhere / "old.js")
-    assert write_site(LATER, site).kept == (str(site / "data" / "old.js"),)
+    assert write_site(LATER, site).kept == [str(site / "data" / "old.js")]
     (site / "js").rename(elsewhere / "js")
     (site / "js").symlink_to(elsewhere / "js")
     before = read_site(elsewhere)
@@ -997,7 +997,7 @@ def test_a_killed_build_is_finished_by_the_next(tmp_path, monkeypatch, writes):
     with suppress(KeyboardInterrupt):
         write_site(LATER, tmp_path)
     monkeypatch.undo()
-    assert write_site(LATER, tmp_path).kept == ()
+    assert write_site(LATER, tmp_path).kept == []
     assert site_files(tmp_path) == LATER
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from posir_leaderboard.board.records import (
 from posir_psi.scores import none_if_nan
 from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.result_schema import round_floats
+from posir_tasks.values.result_schema import Json, round_floats
 from posir_tasks.values.scores import ALL, Unit
 
 #: Units of scores that can be averaged over tasks.
@@ -61,23 +60,21 @@ def average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord
     return replace(average, rows=tuple(rows), detail=detail)
 
 
-def average_detail(tasks: Sequence[BoardRecord], lengths: Sequence[str]) -> dict[str, Any]:
+def average_detail(tasks: Sequence[BoardRecord], lengths: Sequence[str]) -> Json:
     """Average the curves of tasks and the ends of their intervals, unweighted, as if errors were
     fully correlated; empty unless all tasks have the same positions.
     """
     first = tasks[0].detail
     if any(task.detail["positions"] != first["positions"] for task in tasks):
         return {}
-    curves: dict[str, list[Columns | None]] = {"panels": [], "curves": []}
-    for name, panels in curves.items():
-        for length in lengths:
-            panels.append(_average_panels([task.find_detail(name, length) for task in tasks]))
-    if not any(curves["panels"]):
-        return {}
-    return {**{name: first[name] for name in CURVE_FIELDS}, **curves}
+    detail: Json = {name: first[name] for name in CURVE_FIELDS}
+    for name in ("panels", "curves"):
+        detail[name] = [_average_panels(tasks, name, length) for length in lengths]
+    return detail if any(detail["panels"]) else {}
 
 
-def _average_panels(panels: Sequence[Columns | None]) -> Columns | None:
+def _average_panels(tasks: Sequence[BoardRecord], name: str, length: str) -> Columns | None:
+    panels = [task.find_detail(name, length) for task in tasks]
     average: Columns = {}
     for name in BIN_COLUMNS:
         values = np.array([panel[name] for panel in panels if panel], float)
@@ -100,12 +97,11 @@ def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRo
             quadrature; 1 for full correlation, such as translations of the same queries.
     """
     first = rows[0]
-    queries = [row.queries for row in rows]
-    scores: dict[str, Any] = {"queries": None if None in queries else sum(filter(None, queries))}
+    queries = [row.queries for row in rows if row.queries is not None]
+    scores: Json = {"queries": sum(queries) if len(queries) == len(rows) else None}
     for column in board_columns():
         if column.unit in AVERAGED_UNITS:
-            estimates = [row.estimate(column.key) for row in rows]
-            present = [estimate for estimate in estimates if estimate is not None]
+            present = [estimate for row in rows if (estimate := row.estimate(column.key))]
             is_complete = len(present) == len(rows)
             scores[column.key] = _average(present, power) if is_complete else None
     return BoardRow(

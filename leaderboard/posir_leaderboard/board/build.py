@@ -237,7 +237,7 @@ def exclude_results(
         for file in same:
             if correct == [file]:
                 continue
-            field = "name"
+            field: str | None = "name"
             others = correct
             reason = ", which has the correct spelling"
             if len(correct) != 1:
@@ -245,8 +245,11 @@ def exclude_results(
                 others = [other for other in same if other != file]
                 reason = "; both are excluded until one is removed"
             del records[file]
-            message = f"has the same model and task as {others[0]} (ignoring case){reason}"
-            yield EntryProblem(str(file), message, field=field)
+            yield EntryProblem(
+                str(file),
+                f"has the same model and task as {others[0]} (ignoring case){reason}",
+                field=field,
+            )
 
 
 def _score_files(

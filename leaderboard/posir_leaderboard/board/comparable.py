@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.data.data import digest_data
 from posir_tasks.data.declared import MINI
-from posir_tasks.data.repository import LOCAL
+from posir_tasks.data.repository import LOCAL, combine_revisions
 from posir_tasks.tasks.catalog import require_task
 from posir_tasks.values.result_schema import DataVersion, identify_data
 
@@ -87,8 +88,8 @@ def compute_pin(task_name: str) -> Pin:
     for subset in task.metadata.hf_subsets:
         data = task.read_subset(subset)
         versions[subset] = DataVersion(data.revision, **digest_data(data))
-    revisions = sorted({version.revision for version in versions.values()})
-    return Pin(revision=", ".join(revisions), digest=identify_data(versions))
+    revision = combine_revisions(version.revision for version in versions.values())
+    return Pin(revision=revision, digest=identify_data(versions))
 
 
 def separate_data(
@@ -105,10 +106,10 @@ def separate_data(
         pins: Pins by task.
         submitted: If true, only results on pinned data are ranked.
     """
-    results: dict[str, list[BoardRecord]] = {}
+    results = defaultdict[str, list[BoardRecord]](list)
     for record in records:
         if not record.model.published:
-            results.setdefault(record.task, []).append(record)
+            results[record.task].append(record)
     data = {
         task: TaskData.from_records(task_records, pins.get(task))
         for task, task_records in results.items()
@@ -117,11 +118,10 @@ def separate_data(
     for record in records:
         task_data = data.get(record.task)
         if task_data and not record.model.published:
-            separated.append(task_data.separate(record, submitted=submitted))
+            record = task_data.separate(record, submitted=submitted)
         elif task_data and task_data.is_local:
-            separated.append(replace(record, exclusion=Exclusion(Unranked.PAPERS_DATA)))
-        else:
-            separated.append(record)
+            record = replace(record, exclusion=Exclusion(Unranked.PAPERS_DATA))
+        separated.append(record)
     return separated
 
 
@@ -177,9 +177,9 @@ class TaskData:
             exclusion = Exclusion(Unranked.OTHER_CONTENT, shorten_revision(pin.revision))
         if digest is None or digest == self.main:
             return replace(record, exclusion=exclusion)
-        names = {data: shorten_revision(first) for data, (first, *_) in self.revisions.items()}
-        name = names[digest]
-        if list(names.values()).count(name) > 1:
+        names = [shorten_revision(first) for first, *_ in self.revisions.values()]
+        name = shorten_revision(self.revisions[digest][0])
+        if names.count(name) > 1:
             name = f"{name}, content {digest[:8]}"
         return replace(
             record,

@@ -1,6 +1,8 @@
 """Write, serve and upload a site."""
 
 import mimetypes
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -37,7 +39,7 @@ class SiteChange:
 
     changed_files: int
     """Number of files that were written or removed."""
-    kept: tuple[str, ...]
+    kept: Sequence[str]
     """Current paths of files of an earlier site that someone edited."""
 
 
@@ -75,7 +77,7 @@ def write_site(site: Site, folder: Path) -> SiteChange:
             kept.append(file)
     if earlier != manifest:
         manifest.write(folder)
-    return SiteChange(len(changed) + removed, tuple(sorted(map(str, kept))))
+    return SiteChange(len(changed) + removed, sorted(map(str, kept)))
 
 
 def _read_file(folder: Path, path: str) -> bytes | None:
@@ -99,7 +101,7 @@ def _is_edited(folder: Path, path: str, earlier: Manifest) -> bool:
     """
     file = folder / path
     content = _read_file(folder, path)
-    if content is None and not file.exists() and not has_link(folder, path):
+    if not file.exists() and not has_link(folder, path):
         return False
     if content is None or path not in earlier.files:
         raise PosirError(
@@ -116,7 +118,7 @@ def check_output_folder(folder: Path) -> None:
     if _read_folder_manifest(folder).files:
         return
     files = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-    if any(not is_unfinished(path) for path in files):
+    if not all(map(is_unfinished, files)):
         raise PosirError(
             f"{folder} contains something other than a leaderboard. Give an empty or new folder "
             "as --output."
@@ -145,13 +147,10 @@ class SiteHandler(SimpleHTTPRequestHandler):
     def send_head(self) -> BytesIO | BinaryIO | None:
         """Send the headers, and return the body."""
         name = unquote(urlsplit(self.path).path)[1:] or "index.html"
-        folder = Path(self.directory)
-        try:
-            is_hidden = name.startswith(".") or "/." in name
-            if is_site_path(name) and not is_hidden and _is_served(folder, name):
+        is_hidden = name.startswith(".") or "/." in name
+        with suppress(OSError):  # such as a name that is too long
+            if is_site_path(name) and not is_hidden and _is_served(Path(self.directory), name):
                 return super().send_head()
-        except OSError:  # such as a name that is too long
-            pass
         self.send_error(HTTPStatus.NOT_FOUND)
         return None
 
@@ -189,20 +188,20 @@ def push_site(folder: Path, space: str) -> CommitInfo:
     paths = [path for path in sorted({*manifest.files, MANIFEST}) if _is_served(folder, path)]
     hub = HuggingFaceHub()
     try:
-        with hub.translate_errors(f"space {space}"):
+        with hub.translate_errors("space", space):
             hub.api.create_repo(space, repo_type="space", space_sdk="static", exist_ok=True)
             listed = set(hub.api.list_repo_files(space, repo_type="space"))
-            earlier = Manifest()
+            stale = set[str]()
             if MANIFEST in listed:
                 copy = hub.api.hf_hub_download(space, MANIFEST, repo_type="space")
                 earlier = read_manifest(Path(copy), f"space {space}: {MANIFEST}")
+                stale = (earlier.files.keys() & listed).difference(paths)
             # `upload_folder` splits a large folder into several commits, between which the page
             # would be inconsistent.
             added = [CommitOperationAdd(path, folder / path) for path in paths]
-            stale = sorted((earlier.files.keys() & listed).difference(paths))
             return hub.api.create_commit(
                 space,
-                [*added, *map(CommitOperationDelete, stale)],
+                [*added, *map(CommitOperationDelete, sorted(stale))],
                 commit_message="Update the leaderboard",
                 repo_type="space",
             )

@@ -51,29 +51,29 @@ class Group:
 
 def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
     """Return PosIR's benchmarks, extended by tasks in other languages, and PosIR-Mini."""
-    added_languages = [language for name in sorted(tasks) if (language := read_language(name))]
-    languages: dict[str, str] = {}
-    pairs: dict[str, str] = {}
-    samples: dict[str, str] = {}
-    for language in dict.fromkeys((*LANGUAGES, *added_languages)):
-        choices = [
-            (languages, declare_posir(language, language), language.name),
-            (samples, declare_nano(language), language.name),
-        ]
-        if language != PIVOT:
-            label = f"{language.name} → {PIVOT.name}"
-            choices.append((pairs, declare_posir(language, PIVOT), label))
-        for labels, task, label in choices:
-            if task in BUILTIN or task.name in tasks:
-                labels[task.name] = label
-    datasets = {task.name: task.name for task in POSQ_DATASETS}
-    dimensions = (Dimension.LANGUAGE, Dimension.PAIR, Dimension.LANGUAGE, Dimension.DATASET)
+    benchmarks = {task.name: task.benchmark for task in BUILTIN}
+    added_languages = map(read_language, sorted(tasks))
+    languages = dict.fromkeys(filter(None, (*LANGUAGES, *added_languages)))
+    # In the order of `BENCHMARKS`.
+    choices = (
+        (Dimension.LANGUAGE, {declare_posir(each, each).name: each.name for each in languages}),
+        (
+            Dimension.PAIR,
+            {
+                declare_posir(each, PIVOT).name: f"{each.name} → {PIVOT.name}"
+                for each in languages
+                if each != PIVOT
+            },
+        ),
+        (Dimension.LANGUAGE, {declare_nano(each).name: each.name for each in languages}),
+        (Dimension.DATASET, {task.name: task.name for task in POSQ_DATASETS}),
+    )
     groups = []
-    for benchmark, dimension, labels in zip(
-        BENCHMARKS, dimensions, (languages, pairs, samples, datasets), strict=True
-    ):
-        members = {task.name for task in BUILTIN if task.benchmark == benchmark.name}
-        averaged = tuple(name for name in labels if name in members)
+    for benchmark, (dimension, names) in zip(BENCHMARKS, choices, strict=True):
+        labels = {
+            name: label for name, label in names.items() if name in benchmarks or name in tasks
+        }
+        averaged = tuple(name for name in labels if benchmarks.get(name) == benchmark.name)
         groups.append(Group(benchmark.name, dimension, benchmark.description, labels, averaged))
     mini = Group(MINI.name, Dimension.DATASET, MINI_DESCRIPTION, {MINI.name: MINI.name})
     return [*groups, mini]
@@ -82,12 +82,12 @@ def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
 def add_other_tasks(groups: Iterable[Group], tasks: Iterable[str]) -> list[Group]:
     """Append a group for the tasks that belong to no other group."""
     groups = list(groups)
-    other_tasks = set(tasks).difference(*(group.labels for group in groups))
-    if not other_tasks:
-        return groups
-    description = "Tasks that belong to no benchmark of the papers."
-    labels = {task: task for task in sorted(other_tasks)}
-    return [*groups, Group("Other tasks", Dimension.TASK, description, labels)]
+    other_tasks = sorted(set(tasks).difference(*(group.labels for group in groups)))
+    if other_tasks:
+        description = "Tasks that belong to no benchmark of the papers."
+        labels = dict(zip(other_tasks, other_tasks, strict=True))
+        groups.append(Group("Other tasks", Dimension.TASK, description, labels))
+    return groups
 
 
 def add_data_tables(groups: Iterable[Group], records: Iterable[BoardRecord]) -> list[Group]:

@@ -50,9 +50,9 @@ class Manifest(BaseModel):
 
     def __or__(self, other: Manifest) -> Manifest:
         """Return a manifest with the possible contents of both manifests."""
-        contents = {path: list(digests) for path, digests in self.files.items()}
+        contents = dict(self.files)
         for path, digests in other.files.items():
-            contents.setdefault(path, []).extend(digests)
+            contents[path] = [*contents.get(path, ()), *digests]
         return Manifest(files=contents)
 
     def has_content(self, path: str, content: bytes) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
@@ -34,7 +34,7 @@ from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import Z, compute_wilson_interval
-from posir_tasks.values.result_schema import round_floats
+from posir_tasks.values.result_schema import Json, round_floats
 from posir_tasks.values.schemes import (
     ALL_LENGTHS,
     RelativePositions,
@@ -71,11 +71,11 @@ def published_records() -> list[BoardRecord]:
     kinds = {system.model: system.architecture for system in read_posq_systems()}
     records = []
     for task in published_tasks():
-        bins: dict[tuple[str, str], list[PublishedBin]] = {}
-        for bin_ in published_bins(task):
-            bins.setdefault((bin_.model, bin_.length), []).append(bin_)
         if task in (MONOLINGUAL, CROSS_LINGUAL):
             continue
+        bins = defaultdict[tuple[str, str], list[PublishedBin]](list)
+        for bin_ in published_bins(task):
+            bins[bin_.model, bin_.length].append(bin_)
         for name, group in groupby(published_rows(task), key=lambda row: row.model):
             description = registered.get(name.casefold(), {})
             if kind := kinds.get(name):
@@ -84,7 +84,7 @@ def published_records() -> list[BoardRecord]:
             full_name = str(description.get("name", name))
             model = read_board_model(full_name.split("/")[-1], "", description, published=True)
             rows = list(group)
-            by_length = [bins.get((name, row.length), []) for row in rows]
+            by_length = [bins[name, row.length] for row in rows]
             board_rows = tuple(map(_build_row, rows, by_length))
             records.append(BoardRecord(model, task, board_rows, _build_detail(rows, by_length)))
     return records
@@ -117,15 +117,13 @@ def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRo
     return row.with_scores(start_minus_end=Estimate(difference, interval))
 
 
-def _build_detail(
-    rows: Sequence[PublishedRow], bins: Sequence[Sequence[PublishedBin]]
-) -> dict[str, Any]:
+def _build_detail(rows: Sequence[PublishedRow], bins: Sequence[Sequence[PublishedBin]]) -> Json:
     axes = RelativePositions().axes
     task = rows[0].task.removesuffix(TINY)
     first = next(filter(None, bins), [])
     sources = dict.fromkeys([rows[0].source, *(row[0].source for row in bins if row)])
     titles = {ALL: ALL_LENGTHS, **dict(zip(axes.lengths, axes.length_titles, strict=True))}
-    detail: dict[str, Any] = {
+    detail: Json = {
         "lengths": [titles[row.length] for row in rows] if first else [],
         "positions": [bin_.position for bin_ in first],
         "position_title": POSITION_TITLES.get(task, axes.position_title),
@@ -220,12 +218,12 @@ def add_query_counts(
         for row in record.rows:
             queries, bins = by_length.get(row.length, (0, ()))
             filled = [count for count in bins if count]
-            key = "ndcg_at_10" if row.length == ALL else "ndcg_at_10_as_published"
-            score = row.estimate(key)
-            if score and filled:
+            if row.score and filled:
+                key = "ndcg_at_10" if row.length == ALL else "ndcg_at_10_as_published"
+                mean = row.score.value
                 sample_size = queries if row.length == ALL else len(filled) * min(filled)
-                interval = compute_wilson_interval(score.value, sample_size)
-                row = row.with_scores(queries=queries, **{key: Estimate(score.value, interval)})
+                interval = compute_wilson_interval(mean, sample_size)
+                row = row.with_scores(queries=queries, **{key: Estimate(mean, interval)})
             rows.append(row)
         records.append(replace(record, rows=tuple(rows)))
     return records

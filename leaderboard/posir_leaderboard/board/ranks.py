@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -52,13 +53,13 @@ def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
     means: list[MeanByCluster | None] = []
     for mask in masks:
         gains = observations.gains[mask]
-        names, cluster = np.unique(observations.clusters[mask], return_inverse=True)
-        if len(names) < 2:
+        cluster = np.unique(observations.clusters[mask], return_inverse=True)[1]
+        shares = np.bincount(cluster) / max(len(gains), 1)
+        if len(shares) < 2:
             means.append(None)
             continue
         centered = (gains - gains.mean()) / len(gains)
-        deviations: Floats = np.bincount(cluster, weights=centered).astype(np.float64)
-        shares = np.bincount(cluster) / len(gains)
+        deviations = np.bincount(cluster, weights=centered).astype(np.float64)
         freedom = max(1 / float(shares @ shares) - 1, 1.0)
         means.append(MeanByCluster(digest, gains, deviations, freedom))
     return means
@@ -148,10 +149,10 @@ def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferenc
     errors = np.full(shape, np.nan)
     freedom = np.ones(shape)
     documents = np.zeros(shape)
-    groups: dict[str, dict[int, MeanByCluster]] = {}
+    groups = defaultdict[str, dict[int, MeanByCluster]](dict)
     for index, mean in enumerate(means):
         if mean:
-            groups.setdefault(mean.queries, {})[index] = mean
+            groups[mean.queries][index] = mean
     for group in groups.values():
         block = np.ix_(list(group), list(group))
         deviations = np.array([mean.deviations for mean in group.values()])
@@ -202,9 +203,9 @@ def rank_ranges(
         scores: None for an unranked model, which is not counted in ranks.
         differences: Differences of the same models, if any have the same queries.
     """
-    intervals = [score.interval if score else None for score in scores]
-    has_interval = np.array([interval is not None for interval in intervals], bool)
-    ends = np.array([interval or (np.nan, np.nan) for interval in intervals]).reshape(-1, 2)
+    intervals = [(score and score.interval) or (np.nan, np.nan) for score in scores]
+    ends = np.array(intervals).reshape(-1, 2)
+    has_interval = ~np.isnan(ends[:, 0])
     ahead = ends[:, :1] > ends[:, 1]
     if differences:
         ahead = np.where(differences.paired, differences.is_before(), ahead)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import distribution, version
 from importlib.resources import files
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from posir_tasks.data.declared import POSIR, POSQ
 from posir_tasks.display.figures import bundle_chart_library
 from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.display.strip import draw_card, render_png
+from posir_tasks.values.result_schema import Json
 
 #: The page's own scripts, in execution order.
 SCRIPTS = (
@@ -98,7 +100,7 @@ def render_site(
     )
     groups = add_other_tasks(groups, (record.task for record in ordered))
     views = {group.name: list(build_views(group, ordered)) for group in groups}
-    opening_view = find_opening([view for group_views in views.values() for view in group_views])
+    opening_view = find_opening(chain(*views.values()))
     site = {f"lib/{name}.js": text.encode() for name, text in sorted(libraries.items())}
     scripts = [f"js/{name}.js" for name in SCRIPTS]
     for name in ("board.css", *scripts):
@@ -113,8 +115,6 @@ def render_site(
     site["scores.csv.gz"] = scores_csv(ordered)
     site["positions.csv.gz"] = positions_csv(ordered)
     site[PREVIEW] = draw_preview(opening_view)
-    # In execution order.
-    scripts = ["lib/datatables.js", scripts[0], INDEX, f"data/{file}.js", *scripts[1:]]
     view = data[file]
     models = data["board"]["models"]
     columns = view["columns"]
@@ -131,7 +131,8 @@ def render_site(
     )
     page = environment.get_template("index.html").render(
         build=digest.hexdigest()[:12],
-        scripts=scripts,
+        # In execution order.
+        scripts=["lib/datatables.js", scripts[0], INDEX, f"data/{file}.js", *scripts[1:]],
         version=version("posir"),
         repository=repository or "ORG/RESULTS",
         preview=f"{url.rstrip('/')}/{PREVIEW}" if url else PREVIEW,
@@ -181,7 +182,7 @@ def build_data(
     models = [results[0].model for results in by_model.values()]
     yield "board", _build_index(models, groups, views)
     yield "charts", build_specifications()
-    averages: dict[str, dict[str, Any]] = {name: {} for name in by_model}
+    averages: dict[str, Json] = {name: {} for name in by_model}
     for group, group_views in views.items():
         for view in group_views:
             differences = view.compute_differences()
@@ -198,21 +199,21 @@ def build_data(
         yield f"models/{model}", {"tasks": tasks, "averages": averages[model]}
 
 
-def _describe_record(record: BoardRecord) -> dict[str, Any]:
+def _describe_record(record: BoardRecord) -> Json:
     rows = {"length": list(record.rows_by_length), **row_columns(record.rows)}
     return {"rows": rows, **record.detail}
 
 
 def _build_index(
     models: Sequence[BoardModel], groups: Sequence[Group], views: Mapping[str, Sequence[View]]
-) -> dict[str, Any]:
+) -> Json:
     names = [model.label for model in models]
     revisions = Counter(model.label for model in models if not model.published)
     labels = []
     for model in models:
         is_repeated = not model.published and revisions[model.label] > 1
         labels.append(f"{model.label} @ {model.revision[:12]}" if is_repeated else model.label)
-    opening_view = find_opening([view for group_views in views.values() for view in group_views])
+    opening_view = find_opening(chain(*views.values()))
     margins = DEFAULT_MARGINS
     return {
         "opening": next(group.name for group in groups if opening_view in views[group.name]),
@@ -234,7 +235,7 @@ def _build_index(
     }
 
 
-def _describe_group(group: Group, views: Sequence[View]) -> dict[str, Any]:
+def _describe_group(group: Group, views: Sequence[View]) -> Json:
     return {
         "name": group.name,
         "dimension": group.dimension,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posir_leaderboard.board.averages import average_records
 from posir_leaderboard.board.groups import Dimension, Group
 from posir_leaderboard.board.ranks import (
     METRICS,
+    Floats,
     PairedDifferences,
     average_differences,
     paired_differences,
@@ -51,7 +51,7 @@ from posir_tasks.data.repository import LOCAL
 from posir_tasks.display.numbers import format_count
 from posir_tasks.display.strip import PositionChart, draw_glyph
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.result_schema import round_floats
+from posir_tasks.values.result_schema import Json, round_floats
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ALL
 
@@ -122,7 +122,7 @@ class View:
         """Return the row of each record at a length."""
         return [record.rows_by_length.get(length) for record in self.rows]
 
-    def to_json(self, indices: Mapping[str, int], differences: Differences) -> dict[str, Any]:
+    def to_json(self, indices: Mapping[str, int], differences: Differences) -> Json:
         """Return the view as columns with an entry per model.
 
         Only the opening length has all its columns; the page loads the others when needed.
@@ -168,7 +168,7 @@ class View:
         ranked = self.ranked_rows(length)
         scores = [row.score if row else None for row in ranked]
         paired = differences[length]
-        has_interval = [score is not None and score.interval is not None for score in scores]
+        has_interval = [bool(score and score.interval) for score in scores]
         letters = np.where(paired.paired, paired.states.astype("U1"), "-")
         heading, lead = self.write_heading(length, paired)
         labels = []
@@ -202,9 +202,8 @@ class View:
         """
         pairs = zip(self.rows, self.rows_at(length), strict=True)
         rows = [row if record.comparable else None for record, row in pairs]
-        if not any(row and row.ndcg_at_10 for row in rows):
-            return rows
-        return [row if row and row.ndcg_at_10 else None for row in rows]
+        means = [row if row and row.ndcg_at_10 else None for row in rows]
+        return means if any(means) else rows
 
     @property
     def data(self) -> str:
@@ -212,10 +211,10 @@ class View:
         ranked = [
             record for record in self.rows if record.comparable and not record.model.published
         ]
-        revisions = {result.data_revision for record in ranked for result in record.results}
-        is_local = all(revision.startswith(LOCAL) for revision in revisions)
-        if not revisions or not is_local or any(record.base_task for record in ranked):
+        results = [result for record in ranked for result in record.results]
+        if not results or any(record.base_task or not record.local for record in results):
             return self.name
+        revisions = {result.data_revision for result in results}
         name = f"{self.name} data, local"
         if len(revisions) > 1:
             return name
@@ -240,8 +239,10 @@ class View:
         """Write the heading about the best models and the lead below it, with a `NAME_MARK` on
         either side of each name.
         """
-        short_names = (record.model.short_name.replace(NAME_MARK, "") for record in self.rows)
-        names = [f"{NAME_MARK}{name}{NAME_MARK}" for name in short_names]
+        names = [
+            NAME_MARK + record.model.short_name.replace(NAME_MARK, "") + NAME_MARK
+            for record in self.rows
+        ]
         ranked = self.ranked_rows(length)
         scores = {index: row.score for index, row in enumerate(ranked) if row and row.score}
         if not scores:
@@ -286,8 +287,7 @@ class View:
 
     def compute_differences(self) -> Differences:
         """Compare nDCG@10 between models on the same queries at each length."""
-        comparable = [record for record in self.rows if record.comparable]
-        tasks = max((len(record.results) for record in comparable), default=1)
+        tasks = max((len(record.results) for record in self.rows if record.comparable), default=1)
         buckets = [
             sum(bool(row.queries) for row in result.rows if row.length != ALL)
             for record in self.rows
@@ -308,9 +308,7 @@ class View:
             differences[length] = replace(average, comparisons=comparisons)
         return differences
 
-    def differences_json(
-        self, indices: Mapping[str, int], differences: Differences
-    ) -> dict[str, Any] | None:
+    def differences_json(self, indices: Mapping[str, int], differences: Differences) -> Json | None:
         """Return the differences between the best `MAX_PAIRED` models at each length, or None if no
         two models have the same queries.
         """
@@ -320,14 +318,15 @@ class View:
         if not best:
             return None
         block = np.ix_(best, best)
-        columns = {}
-        for length, difference in differences.items():
-            columns[length] = {
+        columns = {
+            length: {
                 "value": _to_lists(difference.values[block]),
                 "half": _to_lists(difference.half_widths[block]),
                 "state": difference.states[block].tolist(),
                 "comparisons": difference.comparisons,
             }
+            for length, difference in differences.items()
+        }
         models = [indices[self.rows[index].model.id] for index in best]
         return {"models": models, "lengths": columns}
 
@@ -336,7 +335,7 @@ class View:
         return row.score.value if row and row.score else 0.0
 
 
-def _to_lists(values: NDArray[np.float64]) -> list[Any]:
+def _to_lists(values: Floats) -> list[Any]:
     lists: list[Any] = round_floats([[none_if_nan(value) for value in row] for row in values])
     return lists
 
@@ -394,10 +393,10 @@ def read_strip(record: BoardRecord, length: str, caption: Sequence[str]) -> Posi
     panel = record.find_detail("curves", length) or record.find_detail("panels", length)
     if not panel:
         return None
-    estimates: list[Estimate | None] = []
-    for mean, low, high in zip(*map(panel.get, BIN_COLUMNS[1:]), strict=True):
-        interval = None if low is None else (low, high)
-        estimates.append(None if mean is None else Estimate(mean, interval))
+    estimates = [
+        None if mean is None else Estimate(mean, None if low is None else (low, high))
+        for mean, low, high in zip(*map(panel.get, BIN_COLUMNS[1:]), strict=True)
+    ]
     return PositionChart(record.model.short_name, tuple(caption), tuple(estimates))
 
 
@@ -413,7 +412,7 @@ def build_views(group: Group, records: Sequence[BoardRecord]) -> Iterator[View]:
             yield replace(view, dimension=group.dimension, averaged=averaged)
 
 
-def find_opening(views: Sequence[View]) -> View:
+def find_opening(views: Iterable[View]) -> View:
     """Return the view to open first."""
     return min(views, key=lambda view: view.opening_order)
 
@@ -425,10 +424,10 @@ def build_task_view(task: str, records: Iterable[BoardRecord], label: str = "") 
 
 def build_average_view(group: Group, records: Sequence[BoardRecord]) -> View:
     """Build the average of a benchmark, with every model that has a result on any of its tasks."""
-    by_model: dict[str, list[BoardRecord]] = {}
+    by_model = defaultdict[str, list[BoardRecord]](list)
     for record in records:
         if record.task in group.averaged_tasks:
-            by_model.setdefault(record.model.id, []).append(record)
+            by_model[record.model.id].append(record)
     averages = [average_records(group, results) for results in by_model.values()]
     is_compared = any(
         record.rows and record.comparable and not record.model.published for record in averages
