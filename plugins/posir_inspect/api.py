@@ -249,14 +249,13 @@ def _choose_index_texts(
     model: DataReference | None, texts: DataReference | None, model_options: Sequence[object]
 ) -> DataReference:
     """Return the texts of an index; raise PosirError unless they are the only argument."""
-    source = texts if model is None else model
-    has_both = model is not None and texts is not None
-    if source is None or has_both or any(option is not None for option in model_options):
+    sources = [source for source in (model, texts) if source is not None]
+    if len(sources) != 1 or any(option is not None for option in model_options):
         raise PosirError(
             "A retriever needs the texts of its index and no model: posir inspect "
             "--retriever module:function TEXTS."
         )
-    return source
+    return sources[0]
 
 
 def _read_texts(
@@ -364,7 +363,7 @@ def window(
         raise PosirError(
             "Give texts and --chunker MODULE:FUNCTION together, with or without --require-fit."
         )
-    contents: list[str] = []
+    contents = []
     if splitter and texts is not None:
         from posir_tasks.data.formats.passages import Passage
         from posir_tasks.datasets.opening import open_data

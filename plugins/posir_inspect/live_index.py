@@ -226,7 +226,7 @@ def plan_questions(questions: QuestionSet, wordings: Sequence[Wording]) -> list[
     by_document = defaultdict[str, list[PseudoQuestion]](list)
     for question in questions.questions:
         by_document[question.document].append(question)
-    first: list[IndexQuestion] = []
+    first = []
     later: list[IndexQuestion] = []
     for name, text in questions.documents.items():
         head = text[:HEAD_CHARACTERS].rpartition(" ")[0] or text[:HEAD_CHARACTERS]
@@ -276,11 +276,11 @@ def judge_answers(
 ) -> JudgedAnswers:
     """Judge whether the answered questions retrieved their document and their sentence."""
     questions = [question for question in planned if question.key in journal.answers]
-    documents: list[bool] = []
-    sentences: list[bool] = []
+    documents = []
+    sentences = []
     has_places = has_chunks = False
-    unknown_hits: list[tuple[str, str]] = []
-    misplaced_chunks: list[tuple[str, str]] = []
+    unknown_hits = []
+    misplaced_chunks = []
     numbers: set[int] = set()
     for question in questions:
         answer = journal.answers[question.key].hits
@@ -289,7 +289,7 @@ def judge_answers(
         hits = rules.resolve_hits(sort_hits(answer, None)[: settings.k], texts.ids)
         text = texts.questions.documents[question.document]
         locator = TextLocator(text)
-        spans: list[Span] = []
+        spans = []
         for hit in hits:
             has_chunks |= bool(hit.chunk)
             if hit.document not in texts.ids:
@@ -321,7 +321,6 @@ def judge_answers(
 
 
 def _describe_cases(problem: str, cases: Sequence[tuple[str, str]]) -> list[str]:
-    """Describe the number of cases, and the question and reason of the first case."""
     if not cases:
         return []
     name, reason = cases[0]
@@ -352,8 +351,8 @@ def summarize_recall(
     Only documents that their opening words retrieve are counted. `twelfths` comes from
     `IndexedTexts.locate_in_read`. The baseline of a difference is the later part.
     """
-    rows: list[RecallRow] = []
-    changes: list[ChangeRow] = []
+    rows = []
+    changes = []
     findable = {question.document for question in judgments.returned if question.is_head}
     by_wording = defaultdict[str, list[int]](list)
     for row, question in enumerate(judgments.questions):
@@ -428,9 +427,6 @@ class IndexInspection(Result):
 
 
 def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
-    """Build the sections: questions, documents in the index, recall by position, problems,
-    advice.
-    """
     documents = pluralize(inspection.documents, "document")
     summary = (
         f"{inspection.retriever} answered {inspection.answered:,} of "
