@@ -16,7 +16,7 @@ from posir_score.retriever_objects import load_retriever
 from posir_tasks.base.errors import PosirError, UsageError
 from posir_tasks.base.files import cache_folder
 from posir_tasks.base.progress import track
-from posir_tasks.base.public import DataReference, Option, public
+from posir_tasks.base.public import DataReference, Option, PositiveInt, Texts, public
 from posir_tasks.models.command_reference import build_reference, build_reference_from_environment
 from posir_tasks.models.measured_model import MeasuredModel, load_embedder
 from posir_tasks.models.protocols import PaperName
@@ -76,10 +76,10 @@ def inspect(
     protocol: PaperName | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
-    query_field: str | Iterable[str] | None = None,
-    passage_field: str | Iterable[str] | None = None,
+    query_field: Texts = None,
+    passage_field: Texts = None,
     tokenizer: str | Path | None = None,
-    batch_size: Annotated[int, Option(min=1)] = 32,
+    batch_size: PositiveInt = 32,
     chunker: Annotated[
         Chunker | Iterable[Chunker] | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")
     ] = None,
@@ -87,10 +87,10 @@ def inspect(
     llm: str | None = None,
     snippet: SnippetKind | None = None,
     embedder: str | None = None,
-    k: Annotated[int, Option(min=1)] = 10,
-    max_requests: Annotated[int, Option(min=1)] = 1000,
+    k: PositiveInt = 10,
+    max_requests: PositiveInt = 1000,
     max_time: Annotated[float | None, Option(min=0.001)] = None,
-    concurrency: Annotated[int, Option(min=1)] = 8,
+    concurrency: PositiveInt = 8,
     timeout: Annotated[float, Option(min=0.001)] = 60.0,
     chunk_separator: str = "#",
     document_field: str | None = None,
@@ -308,12 +308,12 @@ def window(
     model: str | Path,
     texts: Annotated[DataReference | None, Option(one_value=True)] = None,
     *,
-    require: Annotated[int | None, Option(min=1)] = None,
-    max_tokens: Annotated[int | None, Option(min=1)] = None,
+    require: PositiveInt | None = None,
+    max_tokens: PositiveInt | None = None,
     tokenizer: str | Path | None = None,
     revision: str | None = None,
-    query_field: str | Iterable[str] | None = None,
-    passage_field: str | Iterable[str] | None = None,
+    query_field: Texts = None,
+    passage_field: Texts = None,
     chunker: Annotated[
         Chunker | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")
     ] = None,

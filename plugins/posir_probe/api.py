@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ from posir_report.summary import summarize
 from posir_significance.messages.probes import ARCHITECTURE_READING
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
-from posir_tasks.base.public import DataReference, Option, public, to_list
+from posir_tasks.base.public import DataReference, Option, PositiveInt, Texts, public, to_list
 from posir_tasks.display.presentation import Result
 from posir_tasks.models.command_reference import build_reference
 from posir_tasks.models.protocols import PaperName, list_differences
@@ -45,15 +44,15 @@ def probe(
     model: str | Path,
     data: Annotated[DataReference, Option(one_value=True)] = "PosIR-Mini",
     *,
-    probe: str | Iterable[str] | None = None,
+    probe: Texts = None,
     revision: str | None = None,
-    window: Annotated[int | None, Option(min=1)] = None,
+    window: PositiveInt | None = None,
     protocol: PaperName | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
-    query_field: str | Iterable[str] | None = None,
-    passage_field: str | Iterable[str] | None = None,
-    documents: Annotated[int, Option(min=1)] = DOCUMENTS,
+    query_field: Texts = None,
+    passage_field: Texts = None,
+    documents: PositiveInt = DOCUMENTS,
     seed: int = 1,
     words: Annotated[tuple[int, int] | None, Option(metavar="LOW,HIGH", parse=parse_bounds)] = None,
     min_tokens: Annotated[int, Option(min=0)] = 0,
@@ -61,7 +60,7 @@ def probe(
     cut: Annotated[int | None, Option(min=2)] = None,
     tokenizer: str | Path | None = None,
     column: str | None = None,
-    batch_size: Annotated[int, Option(min=1)] = 32,
+    batch_size: PositiveInt = 32,
     output: str | Path = "results",
 ) -> ProbeMeasurements:
     """Measure how embeddings depend on the position in a text; run again to resume.
@@ -299,7 +298,7 @@ def _explain_missing(folder: str | Path) -> PosirError:
 
 
 @public()
-def model_means(results: str | Path, *, ending: str | Iterable[str] | None = None) -> Result:
+def model_means(results: str | Path, *, ending: Texts = None) -> Result:
     """Average the main scores of `mteb run` over models, by task.
 
     Tables 4 and 14 of 'Built-in or learned?' average models with the same training in this way.
@@ -336,7 +335,7 @@ def probe_groups(
     results: str | Path,
     *,
     by: Kind = Kind.POSITIONAL_ENCODING,
-    probe: str | Iterable[str] | None = None,
+    probe: Texts = None,
     architectures: Path | None = None,
     published: bool = False,
 ) -> Result:
@@ -440,7 +439,7 @@ def domain_similarity(
     data: str | Path = "PosIR-English",
     above: str | None = None,
     revision: str | None = None,
-    batch_size: Annotated[int, Option(min=1)] = 32,
+    batch_size: PositiveInt = 32,
     output: str | Path = "results",
 ) -> Result:
     """Measure the similarity of a dataset's domains; run again to resume.

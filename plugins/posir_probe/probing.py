@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import itemgetter
@@ -37,7 +37,7 @@ from posir_probe.segments import Permutation, PermutationParts, SegmentSimilarit
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import Advance, track
-from posir_tasks.base.public import to_list
+from posir_tasks.base.public import Texts, to_list
 from posir_tasks.base.wording import suggest_name
 from posir_tasks.models.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.plugin_api import collect_items
@@ -96,7 +96,7 @@ def all_probes() -> dict[str, Probe]:
     return probes
 
 
-def select_probes(names: str | Iterable[str] | None) -> list[Probe]:
+def select_probes(names: Texts) -> list[Probe]:
     """Select probes by name, or by the beginning of a name up to an underscore.
 
     Without names, select all probes that are not variants.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from posir_published import rows as data
 from posir_published.checking import CheckState, check_published
 from posir_significance.messages.probes import describe_check, describe_mmteb, label_correlation
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.base.public import Option, Texts, public, to_list
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.numbers import (
     MISSING,
@@ -107,7 +107,7 @@ MMTEB_NOTE = (
 @public()
 def published(
     *,
-    task: Annotated[str | Iterable[str] | None, Option(short="-t")] = None,
+    task: Annotated[Texts, Option(short="-t")] = None,
     lengths: bool = False,
     bins: bool = False,
     mmteb: bool = False,

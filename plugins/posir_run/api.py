@@ -27,7 +27,7 @@ from posir_run.worker import LocalEngine, RayEngine, Settings, show_warnings
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import check_writable, explain_unwritable
 from posir_tasks.base.progress import note_progress, progress, track
-from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.base.public import Option, PositiveInt, Texts, public, to_list
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.display.presentation import Result
 from posir_tasks.models.protocols import PaperName
@@ -59,7 +59,7 @@ def evaluate(
     skip_failed: bool = False,
     backend: str | None = None,
     protocol: PaperName | None = None,
-    domains: str | Iterable[str] | None = None,
+    domains: Texts = None,
     output_folder: str | Path | None = None,
     batch_size: int = 32,
 ) -> Results:
@@ -184,21 +184,21 @@ def choose_engine(
 def run(
     *,
     model: Annotated[str | Iterable[str], Option(short="-m")],
-    task: Annotated[str | Iterable[str] | None, Option(short="-t")] = None,
-    benchmark: Annotated[str | Iterable[str] | None, Option(short="-b")] = None,
+    task: Annotated[Texts, Option(short="-t")] = None,
+    benchmark: Annotated[Texts, Option(short="-b")] = None,
     revision: str | None = None,
-    window: Annotated[int | None, Option(min=1)] = None,
+    window: PositiveInt | None = None,
     tokenizer: str | Path | None = None,
     skip_failed: bool = False,
     backend: str | None = None,
     protocol: PaperName | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
-    query_field: str | Iterable[str] | None = None,
-    passage_field: str | Iterable[str] | None = None,
-    domains: str | Iterable[str] | None = None,
+    query_field: Texts = None,
+    passage_field: Texts = None,
+    domains: Texts = None,
     output: str | Path = "results",
-    batch_size: Annotated[int, Option(min=1)] = 32,
+    batch_size: PositiveInt = 32,
     engine: EngineName = "local",
     address: str | None = None,
     verbose: Annotated[bool, Option(short="-v")] = False,

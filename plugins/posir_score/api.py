@@ -24,7 +24,7 @@ from posir_score.retriever_objects import (
 from posir_score.run_files import KINDS, is_table, read_rankings, read_run
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
-from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.base.public import Option, PositiveInt, Texts, public, to_list
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.formats.passages import Scope
 from posir_tasks.datasets.dataset import Dataset
@@ -160,9 +160,9 @@ def score(
     chunker: Annotated[
         Chunker | Iterable[Chunker] | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")
     ] = None,
-    k: Annotated[int | None, Option(min=1)] = None,
+    k: PositiveInt | None = None,
     language: str | None = None,
-    name: str | Iterable[str] | None = None,
+    name: Texts = None,
     output: str | Path = Path("results"),
     revision: str | None = None,
     overwrite: bool = False,
@@ -175,10 +175,10 @@ def score(
     protocol: PaperName | None = None,
     embedder: str | None = None,
     clusters: Annotated[str | None, Option(metavar="document|topic|COLUMN")] = None,
-    concurrency: Annotated[int, Option(min=1)] = 8,
+    concurrency: PositiveInt = 8,
     retries: Annotated[int, Option(min=0)] = 3,
     timeout: Annotated[float, Option(min=0.001)] = 60.0,
-    batch_size: Annotated[int, Option(min=1)] = 32,
+    batch_size: PositiveInt = 32,
     split: str | None = None,
     ignore_identical_ids: bool = False,
     repair: bool = True,

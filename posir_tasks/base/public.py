@@ -27,6 +27,8 @@ from posir_tasks.base.wording import suggest_name
 
 #: A path or name of data, or texts: a list or a data frame column.
 DataReference: TypeAlias = str | Path | Iterable[str]
+#: A text, several texts, or None.
+Texts: TypeAlias = str | Iterable[str] | None
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,6 +59,9 @@ class Option:
     """If true, the command takes a single text where Python takes an iterable."""
     python_only: bool = False
     """If true, the command lacks the parameter, such as a callback."""
+
+
+PositiveInt: TypeAlias = Annotated[int, Option(min=1)]
 
 
 @dataclass(frozen=True)
@@ -201,8 +206,10 @@ def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
             # `get_type_hints` fails: the return type may be imported only for type checkers.
             annotation = eval(annotation, inspect.unwrap(function).__globals__)
         option = Option()
-        for metadata in getattr(annotation, "__metadata__", ()):
-            option = metadata if isinstance(metadata, Option) else option
+        # `Option` belongs to the annotation or, in `PositiveInt | None`, to a member of the union.
+        for kind in (annotation, *typing.get_args(annotation)):
+            for metadata in getattr(kind, "__metadata__", ()):
+                option = metadata if isinstance(metadata, Option) else option
         kind, repeats = (str, False) if option.one_value else _read_type(annotation)
         is_argument = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
         text = _name_options(" ".join(texts.get(name, "").split()), function)

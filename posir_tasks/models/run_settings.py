@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.private_names import MODEL_REGISTRY
+from posir_tasks.base.public import Texts
 from posir_tasks.base.secrets import collect_secrets, redact_collected
 from posir_tasks.models.protocols import Protocol, find_protocol
 from posir_tasks.models.references import (
@@ -117,10 +118,10 @@ def with_settings(
     backend: str | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
-    query_field: str | Iterable[str] | None = None,
-    passage_field: str | Iterable[str] | None = None,
+    query_field: Texts = None,
+    passage_field: Texts = None,
     rotated: int | None = None,
-    domains: str | Iterable[str] | None = None,
+    domains: Texts = None,
 ) -> Iterator[None]:
     """Set the settings that are not None for this process and its new child processes."""
     values: dict[str, object] = {
