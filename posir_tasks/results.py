@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from posir_tasks.base.errors import PosirError, ProfileError, check_schema, summarize_error
 from posir_tasks.base.files import find_files, folder_lock, write_text
@@ -156,7 +156,7 @@ class RunRecord(BaseModel):
     tolerated: dict[str, NonNegativeInt] = {}
     missing_subsets: list[str] = []
     plugin_score_names: list[str] = []
-    top_k: PositiveInt | None = None
+    top_k: OptionalPositive = None
 
 
 class SubsetRecord(BaseModel):

@@ -16,7 +16,7 @@ from posir_compare.pairing import build_pairs
 from posir_significance.decision import Margins
 from posir_significance.findings import ChangeRow
 from posir_tasks.base.errors import PosirError, UsageError
-from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.base.public import Names, Option, public, to_list
 from posir_tasks.display.presentation import Deferred, Result
 from posir_tasks.display.tables import DisplaySection, Medium
 from posir_tasks.results import JudgedResult, StoredResult, SubsetResult, read_all_results
@@ -26,8 +26,6 @@ from posir_tasks.values.scores import ALL
 ResultSource: TypeAlias = str | Path | Sequence[SubsetResult]
 #: One or more sources.
 Sources: TypeAlias = ResultSource | Iterable[ResultSource] | None
-#: One or more strings.
-Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = (
     "nDCG@10: 100 if the right document is always first; less the lower it is ranked, 0 below "
@@ -136,10 +134,10 @@ def compare(
     *,
     results: Sources = None,
     baseline: str | None = None,
-    lengths: Texts = None,
-    task: Texts = None,
-    margin: Annotated[Texts, Option(metavar="POINTS")] = None,
-    fail_if: Annotated[Texts, Option(metavar="LIMIT")] = None,
+    lengths: Names | None = None,
+    task: Names | None = None,
+    margin: Annotated[Names | None, Option(metavar="POINTS")] = None,
+    fail_if: Annotated[Names | None, Option(metavar="LIMIT")] = None,
     full: bool = False,
     strict: bool = False,
     junit: str | Path | None = None,

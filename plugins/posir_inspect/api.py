@@ -16,7 +16,14 @@ from posir_score.retriever_objects import load_retriever
 from posir_tasks.base.errors import PosirError, UsageError
 from posir_tasks.base.files import cache_folder
 from posir_tasks.base.progress import track
-from posir_tasks.base.public import DataReference, Option, public
+from posir_tasks.base.public import (
+    DataReference,
+    Names,
+    Option,
+    OptionalPositive,
+    Positive,
+    public,
+)
 from posir_tasks.models.command_reference import build_reference, build_reference_from_environment
 from posir_tasks.models.measured_model import MeasuredModel, load_embedder
 from posir_tasks.models.protocols import PaperName
@@ -76,10 +83,10 @@ def inspect(
     protocol: PaperName | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
-    query_field: str | Iterable[str] | None = None,
-    passage_field: str | Iterable[str] | None = None,
+    query_field: Names | None = None,
+    passage_field: Names | None = None,
     tokenizer: str | Path | None = None,
-    batch_size: Annotated[int, Option(min=1)] = 32,
+    batch_size: Positive = 32,
     chunker: Annotated[
         Chunker | Iterable[Chunker] | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")
     ] = None,
@@ -87,10 +94,10 @@ def inspect(
     llm: str | None = None,
     snippet: SnippetKind | None = None,
     embedder: str | None = None,
-    k: Annotated[int, Option(min=1)] = 10,
-    max_requests: Annotated[int, Option(min=1)] = 1000,
+    k: Positive = 10,
+    max_requests: Positive = 1000,
     max_time: Annotated[float | None, Option(min=0.001)] = None,
-    concurrency: Annotated[int, Option(min=1)] = 8,
+    concurrency: Positive = 8,
     timeout: Annotated[float, Option(min=0.001)] = 60.0,
     chunk_separator: str = "#",
     document_field: str | None = None,
@@ -249,14 +256,13 @@ def _choose_index_texts(
     model: DataReference | None, texts: DataReference | None, model_options: Sequence[object]
 ) -> DataReference:
     """Return the texts of an index; raise PosirError unless they are the only argument."""
-    source = texts if model is None else model
-    has_both = model is not None and texts is not None
-    if source is None or has_both or any(option is not None for option in model_options):
+    sources = [source for source in (model, texts) if source is not None]
+    if len(sources) != 1 or any(option is not None for option in model_options):
         raise PosirError(
             "A retriever needs the texts of its index and no model: posir inspect "
             "--retriever module:function TEXTS."
         )
-    return source
+    return sources[0]
 
 
 def _read_texts(
@@ -309,12 +315,12 @@ def window(
     model: str | Path,
     texts: Annotated[DataReference | None, Option(one_value=True)] = None,
     *,
-    require: Annotated[int | None, Option(min=1)] = None,
-    max_tokens: Annotated[int | None, Option(min=1)] = None,
+    require: OptionalPositive = None,
+    max_tokens: OptionalPositive = None,
     tokenizer: str | Path | None = None,
     revision: str | None = None,
-    query_field: str | Iterable[str] | None = None,
-    passage_field: str | Iterable[str] | None = None,
+    query_field: Names | None = None,
+    passage_field: Names | None = None,
     chunker: Annotated[
         Chunker | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")
     ] = None,
@@ -332,7 +338,7 @@ def window(
 
     Args:
         model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
-        texts: Texts for `chunker`: a file, a folder or any other data; in Python also a list of
+        texts: Names | None for `chunker`: a file, a folder or any other data; in Python also a list of
             texts.
         require: Exit status 1 if the model reads fewer tokens from the start without a gap; 2 if
             this cannot be decided.
@@ -364,7 +370,7 @@ def window(
         raise PosirError(
             "Give texts and --chunker MODULE:FUNCTION together, with or without --require-fit."
         )
-    contents: list[str] = []
+    contents = []
     if splitter and texts is not None:
         from posir_tasks.data.formats.passages import Passage
         from posir_tasks.datasets.opening import open_data

@@ -179,7 +179,6 @@ def inspect_model(
 
 
 def _measure_reading(request: InspectionInput, tokens: Sequence[int], *, full: bool) -> Inspection:
-    """Measure the window, and the share of the texts beyond it."""
     collection = request.collection
     # Without a tokenizer, the window is measured in words of these texts, since words differ in
     # length.

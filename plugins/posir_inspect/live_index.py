@@ -91,26 +91,25 @@ EXPLANATION = (
 
 
 @dataclass(frozen=True)
-class IndexQuestion:
+class IndexQuestion(PendingQuery):
     """A question about a document.
 
-    The subset of its query is the wording, or `head` for the document's opening words.
+    Its subset is the wording, or `head` for the document's opening words.
     """
 
-    query: PendingQuery
     document: str
     sentence: Span
     third: int
 
     @property
     def key(self) -> tuple[str, str]:
-        """Subset and id of the query. They identify the answer."""
-        return self.query.subset, self.query.id
+        """Subset and id, which identify the answer."""
+        return self.subset, self.id
 
     @property
     def is_head(self) -> bool:
         """True if the question is the opening words of the document."""
-        return self.query.subset == HEAD
+        return self.subset == HEAD
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ class IndexedTexts:
         """Write the planned questions with their spans; return the folders, one per wording."""
         folders = []
         for wording in self.wordings:
-            ids = {item.query.id for item in planned if item.query.subset == wording}
+            ids = {item.id for item in planned if item.subset == wording}
             questions = self.questions.select(ids)
             folders.append(str(questions.write(wording, folder, self.name, self.language)))
         return tuple(folders)
@@ -205,7 +204,7 @@ def read_index(
     writer = open_writer(texts)
     if writer:
         planned = plan_questions(questions, wordings)[: options.max_requests]
-        chosen = questions.select({question.query.id for question in planned})
+        chosen = questions.select({question.id for question in planned})
         questions = chosen.write_in_other_words(writer)
         wordings = (Wording.RAREST_WORDS, Wording.OTHER_WORDS)
     skip_note = describe_skipped(collection.skipped)
@@ -225,11 +224,11 @@ def plan_questions(questions: QuestionSet, wordings: Sequence[Wording]) -> list[
     by_document = defaultdict[str, list[PseudoQuestion]](list)
     for question in questions.questions:
         by_document[question.document].append(question)
-    first: list[IndexQuestion] = []
+    first = []
     later: list[IndexQuestion] = []
     for name, text in questions.documents.items():
         head = text[:HEAD_CHARACTERS].rpartition(" ")[0] or text[:HEAD_CHARACTERS]
-        first.append(IndexQuestion(PendingQuery(HEAD, name, head), name, Span(0, len(head)), 0))
+        first.append(IndexQuestion(HEAD, name, head, name, Span(0, len(head)), 0))
         planned: set[tuple[Wording, int]] = set()
         document_questions = by_document[name]
         rng = random.Random(f"{SEED} {name}")
@@ -238,9 +237,11 @@ def plan_questions(questions: QuestionSet, wordings: Sequence[Wording]) -> list[
             for wording in wordings:
                 if wording not in question.wordings:
                     continue
-                query = PendingQuery(wording.value, question.id, question.wordings[wording])
+                query = question.wordings[wording]
                 group = later if (wording, third) in planned else first
-                group.append(IndexQuestion(query, name, question.sentence, third))
+                group.append(
+                    IndexQuestion(wording.value, question.id, query, name, question.sentence, third)
+                )
                 planned.add((wording, third))
     return [*first, *later]
 
@@ -275,11 +276,11 @@ def judge_answers(
 ) -> JudgedAnswers:
     """Judge whether the answered questions retrieved their document and their sentence."""
     questions = [question for question in planned if question.key in journal.answers]
-    documents: list[bool] = []
-    sentences: list[bool] = []
+    documents = []
+    sentences = []
     has_places = has_chunks = False
-    unknown_hits: list[tuple[str, str]] = []
-    misplaced_chunks: list[tuple[str, str]] = []
+    unknown_hits = []
+    misplaced_chunks = []
     numbers: set[int] = set()
     for question in questions:
         answer = journal.answers[question.key].hits
@@ -288,11 +289,11 @@ def judge_answers(
         hits = rules.resolve_hits(sort_hits(answer, None)[: settings.k], texts.ids)
         text = texts.questions.documents[question.document]
         locator = TextLocator(text)
-        spans: list[Span] = []
+        spans = []
         for hit in hits:
             has_chunks |= bool(hit.chunk)
             if hit.document not in texts.ids:
-                unknown_hits.append((question.query.id, hit.document))
+                unknown_hits.append((question.id, hit.document))
             chunk = ChunkKey(hit.document, hit.text, hit.start, hit.end, None)
             if hit.document != question.document or not chunk.is_locatable:
                 continue
@@ -301,7 +302,7 @@ def judge_answers(
             end = chunk.end and min(chunk.end, len(text))
             span = chunk._replace(end=end).locate(locator, START)
             if span is None:
-                misplaced_chunks.append((question.query.id, chunk.describe(len(text))))
+                misplaced_chunks.append((question.id, chunk.describe(len(text))))
             else:
                 spans.append(span)
         documents.append(any(hit.document == question.document for hit in hits))
@@ -320,7 +321,6 @@ def judge_answers(
 
 
 def _describe_cases(problem: str, cases: Sequence[tuple[str, str]]) -> list[str]:
-    """Describe the number of cases, and the question and reason of the first case."""
     if not cases:
         return []
     name, reason = cases[0]
@@ -351,13 +351,13 @@ def summarize_recall(
     Only documents that their opening words retrieve are counted. `twelfths` comes from
     `IndexedTexts.locate_in_read`. The baseline of a difference is the later part.
     """
-    rows: list[RecallRow] = []
-    changes: list[ChangeRow] = []
+    rows = []
+    changes = []
     findable = {question.document for question in judgments.returned if question.is_head}
     by_wording = defaultdict[str, list[int]](list)
     for row, question in enumerate(judgments.questions):
         if not question.is_head and question.document in findable:
-            by_wording[question.query.subset].append(row)
+            by_wording[question.subset].append(row)
     for wording, chosen in by_wording.items():
         questions = [judgments.questions[row] for row in chosen]
         names, documents = np.unique(
@@ -367,7 +367,7 @@ def summarize_recall(
         parts = {part: thirds == third for third, part in enumerate(THIRDS)}
         pairs = [(THIRDS[0], THIRDS[-1])]
         if twelfths:
-            positions = np.array([twelfths[question.query.id] for question in questions])
+            positions = np.array([twelfths[question.id] for question in questions])
             parts |= {READ: positions < TWELFTHS, NOT_READ: positions >= TWELFTHS}
             pairs.append((READ, NOT_READ))
         for unit, success in judgments.success.items():
@@ -427,9 +427,6 @@ class IndexInspection(Result):
 
 
 def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
-    """Build the sections: questions, documents in the index, recall by position, problems,
-    advice.
-    """
     documents = pluralize(inspection.documents, "document")
     summary = (
         f"{inspection.retriever} answered {inspection.answered:,} of "
@@ -551,13 +548,13 @@ def inspect_index(
     all_questions = plan_questions(texts.questions, texts.wordings)
     planned = all_questions[: options.max_requests]
     folders = texts.write_questions(options.folder, planned) if options.folder else ()
-    queries = (part for question in all_questions for part in vars(question.query).values())
+    queries = (part for question in all_questions for part in (*question.key, question.text))
     key = digest(*queries, settings.k, settings.document_field).hex()
     file = settings.folder / f"{to_file_name(name)}-{key}.unfinished.jsonl"
     corpora = dict.fromkeys((HEAD, *texts.wordings), texts.ids)
     with closing(Journal(file)) as journal:
         answers = QueryAnswers(journal, settings, rules, corpora)
-        answers.ask(search, name, [question.query for question in planned])
+        answers.ask(search, name, planned)
         if answers.problem or not answers.has_documents:
             answers.check(name, len(planned))
         if not journal.answers:

@@ -137,11 +137,12 @@ class QuestionSet:
             text = self.documents[question.document]
             sentence = question.sentence.of(text)
             requests.append(WritingRequest(sentence, (text,), self.languages[question.document]))
-        questions = list(self.questions)
-        for row, paraphrase in enumerate(writer.write(requests)):
+        questions = []
+        for question, paraphrase in zip(self.questions, writer.write(requests), strict=True):
+            wordings = dict(question.wordings)
             if paraphrase:
-                wordings = {**questions[row].wordings, Wording.OTHER_WORDS: paraphrase}
-                questions[row] = replace(questions[row], wordings=wordings)
+                wordings[Wording.OTHER_WORDS] = paraphrase
+            questions.append(replace(question, wordings=wordings))
         return replace(self, questions=tuple(questions))
 
     def write(self, wording: Wording, folder: Path, source: str, language: str) -> Path:
@@ -348,11 +349,9 @@ def cut_excerpts(
     excerpts = []
     spans = tokenizer.find_tokens([text.text for text in collection.texts[:texts]])
     for number, (text, tokens) in enumerate(zip(collection.texts, spans, strict=False)):
-        if len(tokens) <= size:
-            excerpts.append(text)
-            continue
-        first = random.Random(f"{SEED} {number}").randint(0, len(tokens) - size)
-        start = tokens[first][0]
-        end = tokens[first + size - 1][1]
-        excerpts.append(replace(text, text=text.text[start:end]))
+        content = text.text
+        if len(tokens) > size:
+            first = random.Random(f"{SEED} {number}").randint(0, len(tokens) - size)
+            content = content[tokens[first, 0] : tokens[first + size - 1, 1]]
+        excerpts.append(replace(text, text=content))
     return replace(collection, texts=tuple(excerpts))

@@ -242,10 +242,9 @@ class Inspection(Result):
     @property
     def chunk_sample(self) -> str:
         """The number of texts or excerpts on which chunks were compared, in words."""
-        if not self.excerpt_tokens:
-            return pluralize(self.chunk_texts, "text")
-        excerpts = pluralize(self.chunk_texts, "excerpt")
-        return f"{excerpts} of at most {self.excerpt_tokens:,} tokens"
+        sample = pluralize(self.chunk_texts, "excerpt" if self.excerpt_tokens else "text")
+        limit = f" of at most {self.excerpt_tokens:,} tokens" if self.excerpt_tokens else ""
+        return f"{sample}{limit}"
 
 
 def complete_inspection(inspection: Inspection) -> Inspection:
@@ -303,7 +302,6 @@ def _build_document(inspection: Inspection) -> dict[str, object]:
 
 
 def _title(inspection: Inspection) -> str:
-    """Return a title with the share of words that the model never reads."""
     texts = f"these {pluralize(inspection.texts, 'text')}"
     if not inspection.unread.texts_cut:
         return READS_ALL_TEXTS.format(model=inspection.name, texts=texts)
@@ -349,7 +347,6 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
 
 
 def _build_strip(inspection: Inspection, scores: PositionScores) -> PositionChart:
-    """Build the position chart for the questions in one wording, with advice and code."""
     findings = scores.findings
     strip = build_position_chart(findings, scores.group, scores.wording.words)
     if len(inspection.fading or ()) == 1:
@@ -453,7 +450,6 @@ def _build_next_commands(inspection: Inspection) -> str:
 
 
 def _list_facts(inspection: Inspection, scores: PositionScores) -> Iterator[tuple[str, str]]:
-    """Yield the names and values of the supporting figures."""
     sentences = pluralize(scores.findings.questions, "sentence")
     yield (
         "Queries",
@@ -509,7 +505,6 @@ def _describe_texts(inspection: Inspection) -> str:
 
 
 def _describe_averages(scores: PositionScores) -> str:
-    """Describe nDCG@10 for all sentences and for truncated sentences, next to BM25."""
     findings = scores.findings
     description = describe_sentence_scores(findings)
     baseline = scores.not_read_without_model

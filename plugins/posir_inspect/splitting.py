@@ -341,7 +341,6 @@ def _describe(change: ChangeRow) -> str:
 
 
 def _compare(a: ChunkRow, b: ChunkRow) -> ChangeRow:
-    """Compare the nDCG@10 of two divisions of the same texts."""
     change = compare_groups(a.group, b.group, paired=True)[Metric.NDCG_AT_10]
     subject = ChangeSubject(baseline=f"search in {a.name}", model=f"search in {b.name}")
     return replace(change, subject=subject)

@@ -208,8 +208,8 @@ def complete_reading(window: WindowReading) -> WindowReading:
     if window.fit:
         row |= {"chunks": window.fit.chunks, "chunks_too_long": window.fit.too_long}
         sentences.append(window.fit.sentence)
-    footer: list[str] = []
-    commands: list[str] = []
+    footer = []
+    commands = []
     if window.reference.model and not window.is_reranker:
         footer.append(
             f"To inspect a task (replace {MINI} with a folder to inspect your own texts):"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from posir_compare.comparison import FORMATS
 from posir_significance.findings import Metric
@@ -13,7 +13,13 @@ from posir_significance.messages.comparisons import format_change, group_by_stat
 from posir_significance.messages.verdicts import label_state
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
-from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.base.public import (
+    Names,
+    OptionalPositive,
+    Positive,
+    public,
+    to_list,
+)
 from posir_tasks.display.numbers import MISSING, format_estimate, format_number
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Column, Table
@@ -90,15 +96,15 @@ def mitigate(
     model: str | Path,
     data: str | Path,
     *,
-    method: str | Iterable[str] | None = None,
+    method: Names | None = None,
     revision: str | None = None,
-    window: Annotated[int | None, Option(min=1)] = None,
+    window: OptionalPositive = None,
     protocol: PaperName | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
-    query_field: str | Iterable[str] | None = None,
-    passage_field: str | Iterable[str] | None = None,
-    batch_size: Annotated[int, Option(min=1)] = 32,
+    query_field: Names | None = None,
+    passage_field: Names | None = None,
+    batch_size: Positive = 32,
     output: str | Path = "results",
 ) -> Result:
     """Try mitigations of position bias that need no training; run again to resume.

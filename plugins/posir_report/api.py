@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from posir_report.results import Results, build_results
 from posir_significance.decision import Margins
 from posir_tasks import results as find_result_files
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.base.public import Names, Option, public, to_list
 from posir_tasks.display.presentation import Result
 from posir_tasks.results import StoredResult
 
@@ -70,12 +70,10 @@ def report(
     bins: bool = False,
     recall: bool = False,
     published: bool = False,
-    columns: Annotated[
-        str | Iterable[str] | None, Option(one_value=True, metavar="KEY,KEY")
-    ] = None,
+    columns: Annotated[Names | None, Option(one_value=True, metavar="KEY,KEY")] = None,
     full: bool = False,
-    margin: Annotated[str | Iterable[str] | None, Option(metavar="POINTS")] = None,
-    fail_if: Annotated[str | Iterable[str] | None, Option(metavar="LIMIT")] = None,
+    margin: Annotated[Names | None, Option(metavar="POINTS")] = None,
+    fail_if: Annotated[Names | None, Option(metavar="LIMIT")] = None,
     strict: bool = False,
     junit: str | Path | None = None,
 ) -> Results | Result | Gate:

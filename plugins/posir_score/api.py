@@ -25,7 +25,14 @@ from posir_score.retriever_objects import (
 from posir_score.run_files import KINDS, is_table, read_rankings, read_run
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
-from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.base.public import (
+    Names,
+    Option,
+    OptionalPositive,
+    Positive,
+    public,
+    to_list,
+)
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.formats.passages import Scope
 from posir_tasks.datasets.dataset import Dataset
@@ -154,9 +161,9 @@ def score(
     chunker: Annotated[
         Chunker | Iterable[Chunker] | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")
     ] = None,
-    k: Annotated[int | None, Option(min=1)] = None,
+    k: OptionalPositive = None,
     language: str | None = None,
-    name: str | Iterable[str] | None = None,
+    name: Names | None = None,
     output: str | Path = Path("results"),
     revision: str | None = None,
     overwrite: bool = False,
@@ -169,10 +176,10 @@ def score(
     protocol: PaperName | None = None,
     embedder: str | None = None,
     clusters: Annotated[str | None, Option(metavar="document|topic|COLUMN")] = None,
-    concurrency: Annotated[int, Option(min=1)] = 8,
+    concurrency: Positive = 8,
     retries: Annotated[int, Option(min=0)] = 3,
     timeout: Annotated[float, Option(min=0.001)] = 60.0,
-    batch_size: Annotated[int, Option(min=1)] = 32,
+    batch_size: Positive = 32,
     split: str | None = None,
     ignore_identical_ids: bool = False,
     repair: bool = True,
@@ -232,7 +239,7 @@ def score(
         repair: Move an answer that is not at its offset to its only match nearby.
         merge_copies: Merge documents whose texts differ in white space only; the best hit of a run
             counts.
-        scope: Texts that each question is about; by default recognized by the format, and by texts
+        scope: Names | None that each question is about; by default recognized by the format, and by texts
             that repeat.
 
     Returns:

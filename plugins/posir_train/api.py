@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
-from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.base.public import Positive, public, to_list
 from posir_tasks.base.settings_file import load_settings
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.presentation import Result
@@ -30,7 +30,7 @@ def train(
     pooling: str | None = None,
     per_article: int | None = None,
     guard: str | Path | Iterable[str | Path] = (),
-    seeds: Annotated[int, Option(min=1)] = 1,
+    seeds: Positive = 1,
     config: str | Path | None = None,
     resume: bool = False,
     **settings: Any,

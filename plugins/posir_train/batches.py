@@ -29,8 +29,8 @@ from posir_train.settings import Position, PositionWeights, QuestionBudget
 CHARACTER_BOUNDS = (512, 1024, 2048, 4096)
 #: Minimum factor by which dropping the scarcest length bins must increase the number of questions.
 MIN_GAIN = 2
-#: Maximum number of repeated passes over the examples to fill the batches of an epoch.
-PASSES = 3
+#: Maximum number of passes over the examples to fill the batches of an epoch.
+PASSES = 4
 #: Rows of the training data by position.
 ByPosition = tuple[list[int], list[int], list[int]]
 
@@ -169,11 +169,11 @@ class BatchPlan:
         selection = []
         for rows in self.rows.values():
             full_batches = len(rows) // size
-            batches = list(self._fill(rows, size, rng))
+            batches: list[list[int]] = []
             for _ in range(PASSES):
+                batches += self._fill(rows, size, rng)
                 if sum(len(batch) == size for batch in batches) >= full_batches:
                     break
-                batches += self._fill(rows, size, rng)
             # Take the largest batches until they contain as many rows as all full batches.
             batches.sort(key=len, reverse=True)
             sizes = np.cumsum([0, *map(len, batches)])
@@ -200,7 +200,7 @@ class BatchPlan:
         while queue:
             room = self.weights.allocate(counts, size)
             batch: list[int] = []
-            postponed_rows: list[int] = []
+            postponed_rows = []
             while queue and len(batch) < size:
                 row = queue.popleft()
                 example = self.examples[row]

@@ -37,8 +37,6 @@ from posir_train.settings import Position
 
 @cache
 def _derive(cls: type, base: type) -> type:
-    if issubclass(cls, base):
-        return cls
     return type(cls.__name__, (cls, base), {})
 
 

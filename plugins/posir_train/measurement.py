@@ -22,7 +22,7 @@ from posir_tasks.data.task_metadata import build_metadata
 from posir_tasks.datasets.dataset import Dataset, Subset
 from posir_tasks.models.dispatch import search_and_rank
 from posir_tasks.models.embeddings.context import EncodingContext
-from posir_tasks.models.embeddings.encoding import Vectors, unit_vectors
+from posir_tasks.models.embeddings.encoding import unit_vectors
 from posir_tasks.models.references import to_file_name
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.input_window import find_read_evidence
@@ -65,9 +65,9 @@ def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) 
     """
     encoder = wrap_model(model)
     size = math.ceil(COSINE_SAMPLE / len(dataset.subsets))
-    values = list[ResultValues]()
-    vectors = list[Vectors]()
-    articles = list[str]()
+    values = []
+    vectors = []
+    articles = []
     for subset in dataset.subsets:
         data = subset.read()
         request = build_request(dataset, subset, data, batch_size)

@@ -25,7 +25,7 @@ from posir_tasks.models.folder import is_model_folder, name_folder
 from posir_tasks.models.prompts import DOCUMENT_PROMPTS
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
-from posir_tasks.models.rerankers import ModelReranker, Scores, compute_margin
+from posir_tasks.models.rerankers import ModelReranker, compute_margin
 from posir_tasks.models.window import find_capacity
 from posir_tasks.text.interventions import find_parts
 from posir_tasks.text.tokenizer import ModelTokenizer, Tokenizer, TokenSpans
@@ -241,7 +241,7 @@ def filter_by_margin(
         for span in thirds[example]
     ]
     batches = split_batches(pairs, BLOCK * len(Position))
-    scores: list[Scores] = []
+    scores = []
     with track("Filtering by margin (questions)", len(usable) * len(rerankers)) as advance:
         for reranker in rerankers:
             for _, batch_scores in reranker.score_batches(batches):
@@ -285,8 +285,8 @@ def prepare_data(settings: TrainingSettings, data: Examples, window: ModelWindow
     examples = [example for example in training.examples if example in readable]
     notes = _note_removal(training.examples, examples, "with evidence beyond the window")
     if settings.rerankers:
-        total = len(examples)
         rerankers = [ModelReranker(ModelReference(name), "eng-Latn") for name in settings.rerankers]
+        total = len(examples)
         examples = filter_by_margin(examples, rerankers, settings.margin)
         questions = pluralize(total - len(examples), "question")
         notes.append(f"left out: {questions} with a margin below {settings.margin:g}")
@@ -328,7 +328,6 @@ def prepare_data(settings: TrainingSettings, data: Examples, window: ModelWindow
 def _note_removal(
     examples: Collection[Example], selection: Collection[Example], reason: str
 ) -> list[str]:
-    """Build a note on how many examples were left out, if any were."""
     count = len(examples) - len(selection)
     return [f"left out: {pluralize(count, 'question')} {reason}"] if count else []
 

@@ -292,7 +292,7 @@ def _measure_queries(task: AbsTaskRetrieval, model: SentenceTransformer) -> dict
         (file,) = Path(folder).rglob("*.json")
         predictions = read_json(file)
     task.load_data()
-    gains: dict[str, float] = {}
+    gains = {}
     for subset in task.hf_subsets:
         for split, results in predictions[subset].items():
             relevant = task.dataset[subset][split]["relevant_docs"]
@@ -372,7 +372,7 @@ def build_report(
     """Compare the trained model with the base model on held-out articles and forgetting checks."""
     labels = (display_name(settings.model), "The trained model")
     changes = compare_measurements(trained_model.before, trained_model.after)
-    forgetting_notes: list[str] = []
+    forgetting_notes = []
     if forgetting_checks:
         models = load_base(settings), trained_model.model
         for data in progress(forgetting_checks, "Forgetting checks"):
@@ -439,7 +439,6 @@ def present_training(
 
 
 def _write_commands(settings: TrainingSettings, folder: Path, held_out: Dataset) -> list[str]:
-    """Write the commands that reproduce the scores on held-out articles."""
     results = str(folder / WORK / "results")
     tasks = [argument for name in list_tasks(held_out) for argument in ("-t", name)]
     models = [settings.model, str(folder)]

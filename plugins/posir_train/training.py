@@ -109,7 +109,8 @@ def _continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> Non
 
 def _read_state(checkpoint: Path) -> TrainerState:
     """Read the state; raise OSError, ValueError or TypeError if the checkpoint is incomplete."""
-    return TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+    state: TrainerState = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+    return state
 
 
 def find_checkpoint(folder: Path) -> Path | None:
@@ -117,7 +118,7 @@ def find_checkpoint(folder: Path) -> Path | None:
 
     Checkpoints are folders named `checkpoint-STEP`. Their state is written last.
     """
-    checkpoints: dict[int, Path] = {}
+    checkpoints = {}
     for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
         step = path.name.removeprefix(f"{PREFIX_CHECKPOINT_DIR}-")
         if not step.isdecimal() or path.is_symlink() or not path.is_dir():
@@ -146,7 +147,6 @@ def _set_best_checkpoint(checkpoints: Path, parent: Path) -> None:
 
 @contextmanager
 def _explain_failures(checkpoints: Path) -> Iterator[None]:
-    """Convert training errors to PosirError, with advice on how to continue."""
     try:
         yield
     except (PosirError, OSError, RuntimeError, SafetensorError) as error:
@@ -368,7 +368,6 @@ def _build_trainer(
 
 
 def _count_steps(settings: TrainingSettings, data: PreparedData) -> int:
-    """Return the total number of training steps."""
     if settings.max_steps:
         return settings.max_steps
     size = settings.batch_size

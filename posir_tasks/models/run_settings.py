@@ -76,7 +76,7 @@ VARIABLES = tuple(SETTING_VARIABLES.values())
 FIRST_STAGE_VARIABLE = SETTING_VARIABLES[FIRST_STAGE]
 #: Digest of settings that mteb's experiment name would change or shorten.
 DIGEST = "settings_digest"
-#: Texts that mteb does not change in an experiment's name, and their maximum total length.
+#: Names | None that mteb does not change in an experiment's name, and their maximum total length.
 KEPT_TEXT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*")
 MAX_EXPERIMENT = 100
 #: Module that each backend of sentence-transformers needs.

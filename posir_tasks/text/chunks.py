@@ -50,11 +50,8 @@ class Chunking:
         """Return the half-open unit range of each chunk. There is at least one chunk, which may be
         empty.
         """
-        chunks = [(0, min(self.size, units))]
-        while chunks[-1][1] < units:
-            start = chunks[-1][0] + self.step
-            chunks.append((start, min(start + self.size, units)))
-        return chunks
+        starts = range(0, max(1, units - self.size + self.step), self.step)
+        return [(start, min(start + self.size, units)) for start in starts]
 
     def divide(self, text: str, units: Sequence[tuple[int, int]] | TokenSpans) -> list[str]:
         """Split a text, given the spans of its units. A single chunk is the whole text."""
@@ -127,7 +124,7 @@ def load_splitter(reference: str) -> TextSplitter:
 
 def name_splitters(splitters: Chunker | Iterable[Chunker] | None) -> list[TextSplitter]:
     """Wrap functions as splitters with unique names; raise PosirError for other objects."""
-    by_name: dict[str, TextSplitter] = {}
+    by_name = {}
     if not isinstance(splitters, Iterable):
         splitters = [] if splitters is None else [splitters]
     for split in splitters:

@@ -376,5 +376,4 @@ def detect_other_language(text: str, code: str) -> str | None:
 
 @cache
 def _list_detectable() -> frozenset[str]:
-    """List the detector's language codes."""
     return frozenset(_score_languages("a", 200))

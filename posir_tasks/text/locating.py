@@ -98,7 +98,7 @@ def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
     anywhere.
     """
     locator = TextLocator(text)
-    spans = list[Span | None]()
+    spans = []
     previous = START
     for chunk in chunks:
         span = locator.locate(chunk, previous=previous)

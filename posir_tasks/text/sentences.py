@@ -43,7 +43,7 @@ def find_sentences(text: str, language: str) -> list[Span]:
             find_two_letter_code(language), WIDE_SPACE.sub(" ", text)
         )
         bounds = [Span(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
-    pieces = list[Span]()
+    pieces: list[Span] = []
     for bound in bounds:
         ends = [end.end() for end in OTHER_ENDS.finditer(text, *bound)]
         for start, end in pairwise([bound.start, *ends, bound.end]):
@@ -83,7 +83,7 @@ def split_at_periods(text: str) -> list[str]:
 
 def find_at_periods(text: str) -> list[Span]:
     """Locate the sentences of `split_at_periods`, without the appended periods."""
-    spans = list[Span]()
+    spans = []
     end = 0
     for sentence in split_at_periods(text):
         start = text.index(sentence[:-1], end)

@@ -68,7 +68,7 @@ class EstimatedTokenizer(Tokenizer):
 
     def find_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
         """Locate the tokens of each text without splitting words."""
-        spans = list[TokenSpans]()
+        spans = []
         for text in texts:
             words = np.array(find_words(text), np.int64).reshape(-1, 2)
             ends = np.cumsum([len(piece.encode()) for piece in split_words(text)], dtype=np.int64)
@@ -129,7 +129,7 @@ class ModelTokenizer(Tokenizer):
             raise PosirError(
                 f"tokenizer '{name}' does not return token offsets. Choose a fast tokenizer."
             )
-        tokens = list[TokenSpans]()
+        tokens = []
         for batch in self._encode(texts, return_offsets_mapping=True):
             for offsets in batch["offset_mapping"]:
                 spans = [span for span in offsets if span[1] > span[0]]

@@ -80,16 +80,16 @@ def read_index(
 def test_heads_are_planned_before_a_sentence_of_each_third():
     questions = read_index().questions
     planned = plan_questions(questions, (Wording.RAREST_WORDS,))
-    assert [(item.query.subset == HEAD, item.document) for item in planned[:8]] == [
+    assert [(item.subset == HEAD, item.document) for item in planned[:8]] == [
         *((place == 0, "d0") for place in range(4)),
         *((place == 0, "d1") for place in range(4)),
     ]
     assert sorted(item.third for item in planned[1:4]) == [0, 1, 2]
     assert len(planned) == len(questions.documents) + len(questions.questions)
-    assert questions.documents["d0"].startswith(planned[0].query.text)
-    assert HEAD_CHARACTERS - 20 < len(planned[0].query.text) <= HEAD_CHARACTERS
+    assert questions.documents["d0"].startswith(planned[0].text)
+    assert HEAD_CHARACTERS - 20 < len(planned[0].text) <= HEAD_CHARACTERS
     both = plan_questions(questions, (Wording.RAREST_WORDS, Wording.VERBATIM))
-    assert [item.query.subset for item in both[:7]].count("verbatim") == 3
+    assert [item.subset for item in both[:7]].count("verbatim") == 3
 
 
 def test_an_index_of_the_first_halves_loses_the_tails(inspect):
@@ -128,7 +128,7 @@ def judge(
     """Judge answers to all questions, given document and text of each."""
     planned = plan_questions(texts.questions, texts.wordings)
     answers = {
-        (item.query.subset, item.query.id): SimpleNamespace(
+        item.key: SimpleNamespace(
             hits=answer(item.document, item.sentence.of(DOCUMENTS[f"t{item.document[1:]}"]))
         )
         for item in planned
@@ -221,9 +221,9 @@ def test_a_difference_is_the_mean_of_those_within_documents():
     )
     planned = plan_questions(chosen, texts.wordings)
     answers = {
-        (item.query.subset, item.query.id): SimpleNamespace(
+        item.key: SimpleNamespace(
             hits=[]
-            if (item.document, item.third) in lost and item.query.subset != HEAD
+            if (item.document, item.third) in lost and item.subset != HEAD
             else [Hit(item.document)]
         )
         for item in planned
