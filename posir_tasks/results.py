@@ -156,7 +156,7 @@ class RunRecord(BaseModel):
     tolerated: dict[str, NonNegativeInt] = {}
     missing_subsets: list[str] = []
     plugin_score_names: list[str] = []
-    top_k: OptionalPositive = None
+    top_k: PositiveInt | None = None
 
 
 class SubsetRecord(BaseModel):

@@ -338,7 +338,7 @@ def window(
 
     Args:
         model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
-        texts: Names | None for `chunker`: a file, a folder or any other data; in Python also a list of
+        texts: Texts for `chunker`: a file, a folder or any other data; in Python also a list of
             texts.
         require: Exit status 1 if the model reads fewer tokens from the start without a gap; 2 if
             this cannot be decided.

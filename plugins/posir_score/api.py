@@ -239,7 +239,7 @@ def score(
         repair: Move an answer that is not at its offset to its only match nearby.
         merge_copies: Merge documents whose texts differ in white space only; the best hit of a run
             counts.
-        scope: Names | None that each question is about; by default recognized by the format, and by texts
+        scope: Texts that each question is about; by default recognized by the format, and by texts
             that repeat.
 
     Returns:
