@@ -4,7 +4,7 @@ import json
 import logging
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 from posir_tasks.base.errors import PosirError, ProfileError, check_schema, summarize_error
 from posir_tasks.base.files import find_files, folder_lock, write_text
 from posir_tasks.base.progress import progress
+from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.base.wording import sanitize
 from posir_tasks.models.command_reference import CommandReference
@@ -71,7 +72,7 @@ class StoredResult:
     task: str
     subset: str
     values: Any = field(repr=False)
-    run: Mapping[str, Any] = field(repr=False)
+    run: Fields = field(repr=False)
     """The run record of the task: data and model."""
     file: Path
     corpus: CorpusRead | None = None
@@ -140,7 +141,7 @@ class ResultFile(BaseModel):
     """Required fields of a result file."""
 
     task_name: str
-    scores: dict[str, list[dict[str, Any]]]
+    scores: dict[str, list[Record]]
 
 
 class RunRecord(BaseModel):
@@ -162,7 +163,7 @@ class SubsetRecord(BaseModel):
     """Validated fields of a subset's scores, next to the additive values."""
 
     position_run: RunRecord = RunRecord(schema=SCHEMA)
-    position_scores: dict[str, dict[str, Any]] = {}
+    position_scores: dict[str, Record] = {}
 
 
 def read_results(folder: Path) -> list[SubsetResult]:
@@ -244,7 +245,7 @@ def skip_clone(folder: Path, files: Iterable[Path]) -> Iterator[Path]:
     yield from (file for file in files if not has_clone or not file.is_relative_to(clone))
 
 
-def sanitize_strings(data: dict[str, Any]) -> dict[str, Any]:
+def sanitize_strings(data: Record) -> Record:
     """Sanitize every key and string of a JSON object."""
     texts: set[str] = set()
     stack: list[Any] = [data]
@@ -261,16 +262,16 @@ def sanitize_strings(data: dict[str, Any]) -> dict[str, Any]:
     joint_text = " ".join(texts)
     if sanitize(joint_text, None) == joint_text:
         return data
-    safe_data: dict[str, Any] = map_json(
+    safe_data: Record = map_json(
         data, lambda value: sanitize(value, None) if isinstance(value, str) else value
     )
     return safe_data
 
 
-def load_result(file: Path) -> dict[str, Any]:
+def load_result(file: Path) -> Record:
     """Read a result file; raise ForeignFileError if it is not a task result of mteb."""
     try:
-        data: dict[str, Any] = read_json(file, nan_prefix=NAN_PREFIX)
+        data: Record = read_json(file, nan_prefix=NAN_PREFIX)
         ResultFile.model_validate(data)
     except (GateError, ValidationError) as error:
         problem = error.problem if isinstance(error, GateError) else summarize_error(error)
@@ -280,9 +281,7 @@ def load_result(file: Path) -> dict[str, Any]:
     return data
 
 
-def _stored_scores(
-    data: Mapping[str, Any], keys: Set[str] = VALUE_KEYS
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def _stored_scores(data: Fields, keys: Set[str] = VALUE_KEYS) -> Iterator[tuple[str, Record]]:
     """Yield name and scores of each subset with any of the keys, by default those of a profile."""
     for split in data["scores"].values():
         for scores in split:
@@ -338,7 +337,7 @@ def _locate_errors(file: Path, subset: str) -> Iterator[None]:
         raise ProfileError(f"{file}: subset '{subset}': {field}{error}", error.field) from error
 
 
-def read_values(file: Path, subset: str, scores: Mapping[str, Any]) -> ResultValues:
+def read_values(file: Path, subset: str, scores: Fields) -> ResultValues:
     """Parse the additive values of a subset; errors name file, subset and field."""
     with _locate_errors(file, subset):
         return parse_values(subset, scores)
@@ -353,7 +352,7 @@ def explain_invalid(error: ValidationError) -> tuple[str, str]:
     return field, f"is {sanitize(first['input'])}; {first['msg']}"
 
 
-def parse_values(subset: str, scores: Mapping[str, Any]) -> ResultValues:
+def parse_values(subset: str, scores: Fields) -> ResultValues:
     """Parse the additive values in a subset's scores and check that they are consistent.
 
     Reports, comparisons, the leaderboard, submission and rescoring share this check.

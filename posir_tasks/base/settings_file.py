@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails, to_jsonable_python
 
 from posir_tasks.base.errors import PosirError
+from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.untrusted import GateError, parse_yaml, read_yaml
 
 #: Width of comments in a settings file.
@@ -149,7 +150,7 @@ def _find_section(kind: Any) -> type[Section] | None:
     return next(filter(None, map(_find_section, get_args(kind))), None)
 
 
-def _read_yaml(kind: type[Section], file: Path) -> dict[str, Any]:
+def _read_yaml(kind: type[Section], file: Path) -> Record:
     required_fields = ", ".join(
         name for name, field in kind.model_fields.items() if field.is_required()
     )
@@ -165,7 +166,7 @@ def _read_yaml(kind: type[Section], file: Path) -> dict[str, Any]:
     return values
 
 
-def _merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(values: Fields, changes: Fields) -> Record:
     """Merge changes into values, recursively for sections."""
     merged = {**values, **changes}
     for name, change in changes.items():
@@ -174,11 +175,11 @@ def _merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
     return merged
 
 
-def read_overrides(overrides: Iterable[str], option: str = "--set") -> dict[str, Any]:
+def read_overrides(overrides: Iterable[str], option: str = "--set") -> Record:
     """Parse overrides such as `ask.questions=5` into values nested by section; raise PosirError for
     malformed ones.
     """
-    values: dict[str, Any] = {}
+    values: Record = {}
     for override in overrides:
         name, separator, text = override.partition("=")
         path = name.strip().split(".")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import webbrowser
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from itertools import zip_longest
 from pathlib import Path
@@ -25,6 +25,7 @@ from posir_tasks.base.public import (
     Parameter,
     read_parameters,
 )
+from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.command.exit_status import exit_inconclusive_on_error, print_message
 from posir_tasks.display.presentation import Result, present, write_charts
@@ -135,7 +136,7 @@ def build_command(function: Callable[..., Result]) -> Callable[..., int]:
     return command
 
 
-def read_arguments(function: Callable[..., Result], options: Mapping[str, Any]) -> dict[str, Any]:
+def read_arguments(function: Callable[..., Result], options: Fields) -> Record:
     """Build the arguments of a function from `--set` and its own options, omitting unset
     options.
     """
@@ -151,9 +152,7 @@ def read_arguments(function: Callable[..., Result], options: Mapping[str, Any]) 
     return arguments
 
 
-def run_function(
-    function: Callable[..., Result], declaration: Declaration, options: Mapping[str, Any]
-) -> int:
+def run_function(function: Callable[..., Result], declaration: Declaration, options: Fields) -> int:
     """Call a function with the options of its command, output its result, and return the exit
     status.
 

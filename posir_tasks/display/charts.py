@@ -8,13 +8,14 @@ nDCG@10 is printed x 100, as in the papers.
 
 import io
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any, Literal
 
 import altair as alt
 
+from posir_tasks.base.records import Fields, Record
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.values.schemes import Axes
 
@@ -27,7 +28,7 @@ DASHES = ([1, 0], [7, 3], [2, 2], [7, 3, 2, 3], [12, 3], [4, 4])
 #: Style name of numbers in cells; a narrow figure omits these numbers.
 NUMBER = "number"
 #: Style of the line at the end of a model's window.
-WINDOW_END: dict[str, Any] = {"strokeDash": [4, 3], "strokeWidth": 1.3}
+WINDOW_END: Record = {"strokeDash": [4, 3], "strokeWidth": 1.3}
 #: Colors of the null band, secondary text and text.
 NULL, FAINT, INK = "#d4d4d4", "#666666", "#1a1a1a"
 #: Characters per line of a title and of other text; a chart is about 800 pixels wide.
@@ -90,7 +91,7 @@ class FramedChart(alt.VConcatChart):
         return {"image/svg+xml": render_svg(self)}
 
 
-def build_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
+def build_chart(rows: Sequence[Fields]) -> alt.Chart:
     """Build a chart without marks from any number of rows: Altair limits only data frames (to
     5,000 rows).
     """
@@ -148,7 +149,7 @@ def encode_labels(field: str, labels: Sequence[str], legend: alt.Legend | None) 
     """Encode labels by color, shape and line pattern, with one legend: labels also differ in
     grayscale.
     """
-    options: dict[str, Any] = {"title": None, "legend": legend}
+    options: Record = {"title": None, "legend": legend}
     return (
         alt.Color(f"{field}:N", scale=cycle_scale(labels, COLORS), **options),
         alt.Shape(f"{field}:N", scale=cycle_scale(labels, SHAPES), **options),
@@ -170,7 +171,7 @@ def build_model_legend(labels: Sequence[str]) -> alt.Legend:
 SCORE = "nDCG@10 (x 100)"
 PERCENT = alt.Axis(labelExpr="round(datum.value * 100)", tickCount=5, tickMinStep=0.01)
 UNIT = alt.Scale(domain=[0, 1])
-SHARES: dict[str, Any] = {"tickCount": 5, "format": ".1f", "labelFlush": False, "zindex": 0}
+SHARES: Record = {"tickCount": 5, "format": ".1f", "labelFlush": False, "zindex": 0}
 MODEL = alt.Tooltip("model:N", title="Model")
 LENGTH = alt.Tooltip("length:N", title="Length")
 POSITION = alt.Tooltip("position:N", title="Position")
@@ -247,8 +248,8 @@ def curve(
     interval: Literal["area", "rule", None],
     *,
     scale: alt.Scale = UNIT,
-    line: Mapping[str, Any] | None = None,
-    point: Mapping[str, Any] | None = None,
+    line: Fields | None = None,
+    point: Fields | None = None,
 ) -> list[alt.Chart]:
     """Build layers of nDCG@10 over positions: intervals (if any), line and points.
 
@@ -269,7 +270,7 @@ def curve(
     return charts
 
 
-def label_window_end(rows: Iterable[Mapping[str, Any]], window: int | None) -> list[dict[str, Any]]:
+def label_window_end(rows: Iterable[Fields], window: int | None) -> list[Record]:
     """Add `beyond_label` to the first row in each panel with most evidence beyond the window.
 
     Args:
@@ -306,7 +307,7 @@ def build_window_line(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
     ]
 
 
-def explain_window(rows: Iterable[Mapping[str, Any]], window: int | None) -> str:
+def explain_window(rows: Iterable[Fields], window: int | None) -> str:
     """Explain the window line in a sentence, or return an empty string if there is no such line."""
     if not any(row.get("beyond_label") for row in rows):
         return ""

@@ -22,6 +22,7 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import atomic_write
 from posir_tasks.base.progress import progress
+from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.wording import COMMAND, PAPER, keep_together
 from posir_tasks.display.charts import NUMBER, render_svg
@@ -197,7 +198,7 @@ def _draw_figure(figure: Figure, style: FigureStyle) -> str:
     return _resize(vl_convert.vegalite_to_svg(chart), width)
 
 
-def _omit_numbers(chart: Mapping[str, Any], size: float) -> None:
+def _omit_numbers(chart: Fields, size: float) -> None:
     """Omit numbers in cells that are too narrow for text of `size` pixels."""
     for panel in _walk(chart["vconcat"]):
         for layer in panel.get("layer", ()):
@@ -210,7 +211,7 @@ def _omit_numbers(chart: Mapping[str, Any], size: float) -> None:
                 layer["transform"] = [*layer.get("transform", ()), is_wide]
 
 
-def _set_text(chart: dict[str, Any], size: float) -> None:
+def _set_text(chart: Record, size: float) -> None:
     """Set the size of all text in pixels, and stack panels and legend entries."""
     chart["config"] |= {"text": {"fontSize": size}}
     chart["config"]["axis"] |= {"labelOverlap": "greedy", "labelSeparation": size / 2}
@@ -231,7 +232,7 @@ def _measure_style(style: FigureStyle) -> tuple[float, float]:
     return (style.width or COLUMN_WIDTH) * PIXELS, points * PIXELS / POINTS
 
 
-def _walk(part: Any) -> Iterator[dict[str, Any]]:
+def _walk(part: Any) -> Iterator[Record]:
     """Yield all mappings of a chart specification, outer mappings first."""
     if isinstance(part, dict):
         yield part

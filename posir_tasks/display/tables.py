@@ -23,6 +23,7 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
+from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.wording import (
     COMMAND,
@@ -271,9 +272,9 @@ def build_frame(records: Iterable[Any]) -> pl.DataFrame:
     # Importing polars takes longer than printing a table.
     import polars as pl
 
-    rows: list[dict[str, Any]] = []
+    rows: list[Record] = []
     for record in records:
-        row: dict[str, Any] = {}
+        row: Record = {}
         for key, value in _fields(record).items():
             row |= flatten(key, value)
         rows.append(row)
@@ -320,16 +321,16 @@ def to_json(document: object) -> str:
     return redact_collected(json.dumps(_plain(document), indent=2)).replace("\x7f", "\\u007f")
 
 
-def _fields(value: Any) -> Mapping[str, Any]:
+def _fields(value: Any) -> Fields:
     """Return the fields of a dataclass or the items of a mapping."""
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
-    return cast("Mapping[str, Any]", value)
+    return cast("Fields", value)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping) or (is_dataclass(value) and not isinstance(value, type)):
-        plain: dict[str, Any] = {}
+        plain: Record = {}
         for key, field in _fields(value).items():
             if isinstance(field, Estimate):
                 plain |= estimate_to_json(key, field)

@@ -38,6 +38,7 @@ from posir_tasks.base.files import (
     write_text,
 )
 from posir_tasks.base.private_names import TASKS_REGISTRY, fall_back
+from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.data.repository import DATA_VARIABLE, LOCAL, DataState
 from posir_tasks.values.result_schema import (
@@ -91,7 +92,7 @@ class ResultSaver:
     """State of each result file when it was last saved."""
     used_files: dict[Path, None] = field(default_factory=dict)
     """Files of position-aware tasks that mteb has saved or loaded, in this order."""
-    _corpora: dict[tuple[str, str | None], dict[str, Any]] = field(default_factory=dict)
+    _corpora: dict[tuple[str, str | None], Record] = field(default_factory=dict)
     """Unsaved entries of the file with `TOKENS_READ_SUFFIX`, by task and model."""
 
     def add(
@@ -101,7 +102,7 @@ class ResultSaver:
         model: ModelMeta,
         *,
         order: Sequence[str],
-        encode_kwargs: Mapping[str, Any] | None = None,
+        encode_kwargs: Fields | None = None,
     ) -> None:
         """Merge a partial result into its file, for example from one of several machines.
 
@@ -335,7 +336,7 @@ def _select_present(file: Path, result: TaskResult) -> TaskResult:
 
 
 def _filter_subsets(
-    result: TaskResult, keep: Callable[[Mapping[str, Any]], bool], **changes: Any
+    result: TaskResult, keep: Callable[[Fields], bool], **changes: Any
 ) -> TaskResult:
     """Return a copy of a result with only some of its subsets and with changed fields."""
     scores = {}
@@ -432,5 +433,5 @@ def back_up_result(file: Path, task_name: str, subsets: Iterable[str]) -> None:
     )
 
 
-def _subsets(result: TaskResult) -> Iterable[Mapping[str, Any]]:
+def _subsets(result: TaskResult) -> Iterable[Fields]:
     return chain.from_iterable(result.scores.values())
