@@ -41,7 +41,10 @@ SKETCH = ScoreInfo("sketch", "Over position", EXPLAINED_SKETCH, unit=Unit.TEXT)
 #: Headings that differ from the score's title.
 HEADINGS = {"state": "Bias within\nthe window"}
 #: Roles of columns on pages.
-ROLES = {Quantity.POSITION_EFFECT: Role.EFFECT, Quantity.UNREAD_SHARE: Role.TRUNCATED}
+ROLES: dict[str, Role] = {
+    Quantity.POSITION_EFFECT: Role.EFFECT,
+    Quantity.UNREAD_SHARE: Role.TRUNCATED,
+}
 #: Heading of the column of document lengths.
 LENGTH = "Length in tokens"
 #: Larger design effects get a note.

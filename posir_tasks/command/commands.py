@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.base.errors import PosirError, UsageError, summarize_error
-from posir_tasks.base.public import DECLARATION, Declaration
+from posir_tasks.base.public import DECLARATION, Declaration, Function
 from posir_tasks.base.wording import suggest_name
 from posir_tasks.plugin_api import DATA, EXTEND, PANELS, Command, collect_unique
 
@@ -176,9 +176,7 @@ def call_app(app: App, name: str, target: Any, words: Sequence[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
-def parse_call(
-    app: App, name: str, target: Any, words: Sequence[str]
-) -> tuple[Callable[..., Any], Any]:
+def parse_call(app: App, name: str, target: Any, words: Sequence[str]) -> tuple[Function, Any]:
     """Parse the arguments of a command without running it.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from itertools import zip_longest
 from pathlib import Path
@@ -115,7 +115,7 @@ def list_shared_options(declaration: Declaration) -> list[Parameter]:
     ]
 
 
-def build_command(function: Callable[..., Result]) -> Callable[..., int]:
+def build_command(function: Function) -> Function:
     """Build the function that cyclopts calls for a public function, which returns the exit
     status.
     """
@@ -136,7 +136,7 @@ def build_command(function: Callable[..., Result]) -> Callable[..., int]:
     return command
 
 
-def read_arguments(function: Callable[..., Result], options: Fields) -> Record:
+def read_arguments(function: Function, options: Fields) -> Record:
     """Build the arguments of a function from `--set` and its own options, omitting unset
     options.
     """
@@ -152,7 +152,7 @@ def read_arguments(function: Callable[..., Result], options: Fields) -> Record:
     return arguments
 
 
-def run_function(function: Callable[..., Result], declaration: Declaration, options: Fields) -> int:
+def run_function(function: Function, declaration: Declaration, options: Fields) -> int:
     """Call a function with the options of its command, output its result, and return the exit
     status.
 
@@ -186,7 +186,7 @@ def run_function(function: Callable[..., Result], declaration: Declaration, opti
     is_check = any(arguments.get(name) for name in declaration.undecided_by)
     guard = exit_inconclusive_on_error() if is_check else nullcontext()
     with report_progress(quiet=options["quiet"]), guard:
-        result = function(**arguments)
+        result: Result = function(**arguments)
         for warning in result.warnings:
             print_message(warning)
         # If a pipe is closed (`| head`), Rich exits, but the files must still be written.

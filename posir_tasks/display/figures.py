@@ -4,14 +4,14 @@ import base64
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache, partial
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import altair as alt
 import vl_convert
@@ -40,6 +40,8 @@ from posir_tasks.display.strip import (
     render_png,
 )
 
+#: Functions that render files, by path.
+Renderers: TypeAlias = dict[Path, Callable[[], bytes]]
 #: Maximum number of characters of a task or model in a file name.
 MAX_SLUG = 80
 #: Per inch: CSS pixels, points, and dots of a bare PNG.
@@ -112,7 +114,7 @@ def render_image(figure: Figure) -> str:
     return f"data:image/svg+xml;base64,{content}"
 
 
-def export(files: Mapping[Path, Callable[[], bytes]]) -> list[Path]:
+def export(files: Renderers) -> list[Path]:
     """Render and write files, and return their paths. Raise PosirError on failure."""
     for file, render in progress(list(files.items()), "Writing files"):
         with atomic_write(file) as temporary:
@@ -122,7 +124,7 @@ def export(files: Mapping[Path, Callable[[], bytes]]) -> list[Path]:
 
 def prepare_figures(
     strips: Sequence[PositionChart], figures: Sequence[Figure], folder: Path, style: FigureStyle
-) -> dict[Path, Callable[[], bytes]]:
+) -> Renderers:
     """Map the file of each chart to the function that renders it, position charts first.
 
     Raises:
@@ -132,19 +134,19 @@ def prepare_figures(
         raise PosirError(
             f"{folder} is a file, not a folder. --figures takes the folder to write charts to."
         )
-    names = [figure.slug for figure in figures]
-    draws = [partial(_draw_figure, figure, style) for figure in figures]
+    draws = [(figure.slug, partial(_draw_figure, figure, style)) for figure in figures]
     if strips:
-        names.insert(0, "answer")
-        draws.insert(0, partial(_draw_answer, strips, style))
+        draws.insert(0, ("answer", partial(_draw_answer, strips, style)))
     if not draws:
         raise PosirError(
             "There is no chart: too few documents, or a table without charts. Omit --figures, or "
             "ask for more documents or the default tables."
         )
-    files = [folder / f"{name}.{style.format}" for name in deduplicate(names)]
-    renderers = [partial(_convert, draw, style) for draw in draws]
-    return dict(zip(files, renderers, strict=True))
+    names = deduplicate([name for name, _ in draws])
+    return {
+        folder / f"{name}.{style.format}": partial(_convert, draw, style)
+        for name, (_, draw) in zip(names, draws, strict=True)
+    }
 
 
 def _convert(draw: Callable[[], str], style: FigureStyle) -> bytes:

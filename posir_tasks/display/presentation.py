@@ -353,9 +353,9 @@ def write_charts(
     """
     if not (folder or html or card):
         return
-    from posir_tasks.display.figures import export, prepare_figures
+    from posir_tasks.display.figures import Renderers, export, prepare_figures
 
-    files: dict[Path, Callable[[], bytes]] = {}
+    files: Renderers = {}
     if folder:
         files |= prepare_figures(result.position_charts(), result.figures(), folder, style)
     if html:

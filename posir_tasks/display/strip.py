@@ -357,16 +357,16 @@ def _draw_rows(
     parts = []
     top = 12.0
     if heading:
-        parts.append(_write(12, top + 14, heading, "ink", 'font-size="16" font-weight="600"'))
+        parts.append(_write(12, top + 14, heading, "ink", style='font-size="16" font-weight="600"'))
         top += 28
     for strip in strips:
         y = top + (LABEL if is_wide else 0)
         for line in textwrap.wrap(strip.name, int(letters * BOLD)):
-            parts.append(_write(left, y + 12, line, "ink", 'font-weight="600"'))
+            parts.append(_write(left, y + 12, line, "ink", style='font-weight="600"'))
             y += LINE
         for words in strip.words if explained else ():
             for line in textwrap.wrap(words, letters):
-                parts.append(_write(left, y + 12, line, "ink", ""))
+                parts.append(_write(left, y + 12, line, "ink"))
                 y += LINE
         # The words are next to a chart in a wide image, and above it in a narrow one.
         chart_top = top if is_wide else y
@@ -382,7 +382,7 @@ def _draw_rows(
             )
     for text in (notes, source):
         for line in textwrap.wrap(text, int((width - 24) / 6.6)):
-            parts.append(_write(12, top + 10, line, "faint", 'font-size="12"'))
+            parts.append(_write(12, top + 10, line, "faint", style='font-size="12"'))
             top += 15
     return "".join(parts), top + 8
 
@@ -392,15 +392,15 @@ def _draw_labeled(strip: PositionChart, top: float, width: int) -> Iterator[str]
     bottom = top + LABEL + HEIGHT
     rotation = f'transform="translate(11 {_number(bottom - HEIGHT / 2)}) rotate(-90)"'
     if len(strip.scale.name) * LETTER < HEIGHT:
-        yield _write(0, 0, strip.scale.name, "faint", f"{_anchor('middle')} {rotation}")
+        yield _write(0, 0, strip.scale.name, "faint", "middle", rotation)
     yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
     for height, y in ((1, top + LABEL + 8), (0.5, bottom - HEIGHT / 2 + 4), (0, bottom)):
-        yield _write(AXIS - 6, y, strip.scale.format(height), "faint", _anchor("end"))
+        yield _write(AXIS - 6, y, strip.scale.format(height), "faint", "end")
     low, high, *names = strip.axis
     fits = width * (high - low) > len(" ".join(names)) * LETTER
     for name, position, anchor in zip(names, (low, high), ("start", "end"), strict=True):
         label = name if fits else SHORT_LABELS.get(name, name)
-        yield _write(AXIS + width * position, bottom + 14, label, "faint", _anchor(anchor))
+        yield _write(AXIS + width * position, bottom + 14, label, "faint", anchor)
     if not strip.truncated:
         return
     start, end = strip.edges[strip.read_before : strip.read_before + 2]
@@ -408,7 +408,7 @@ def _draw_labeled(strip: PositionChart, top: float, width: int) -> Iterator[str]
     fits = width * (end - start) > len(strip.share) * LETTER
     if fits or 0 < start < end < 1 - 1e-9:
         anchor, x = ("middle", (start + end) / 2)
-    yield _write(AXIS + width * x, top + LABEL - 5, strip.share, "ink", _anchor(anchor))
+    yield _write(AXIS + width * x, top + LABEL - 5, strip.share, "ink", anchor)
 
 
 def _draw_marks(
@@ -466,11 +466,10 @@ def _hatch(x: float, bottom: float, width: float, height: float) -> Iterator[str
             yield f"M{begin}L{_number(x + last)} {_number(bottom - last + offset)}"
 
 
-def _anchor(anchor: str) -> str:
-    return f'font-size="12" text-anchor="{anchor}"'
-
-
-def _write(x: float, y: float, text: str, kind: str, style: str) -> str:
+def _write(x: float, y: float, text: str, kind: str, anchor: str = "", style: str = "") -> str:
+    """Write a text; labels of axes have an anchor and are smaller."""
+    if anchor:
+        style += f' font-size="12" text-anchor="{anchor}"'
     return (
         f'<text class="{kind}" {KINDS[kind][0]} x="{_number(x)}" y="{_number(y)}" '
         f"{style}>{html.escape(text)}</text>"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from itertools import groupby, zip_longest
+from itertools import compress, groupby, zip_longest
 from string import Formatter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -128,7 +128,7 @@ class Table:
     is_narrow: bool = False
     """If true, names in the first column are shortened to fit, except on pages."""
     recommended: int | None = None
-    """Index of a row that a page highlights."""
+    """Index of a row that a page highlights; None with `split_by`."""
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -147,54 +147,47 @@ class Table:
             yield self
             return
         keys = [self.headings.index(name) for name in names]
-        first = 0
         for values, group in groupby(self.rows, key=lambda row: [row[key] for key in keys]):
-            rows = tuple(group)
             title = self.split_by.format_map(dict(zip(names, values, strict=True)))
-            part = replace(self, rows=rows, title=title, split_by="")
-            if self.recommended is not None:
-                index = self.recommended - first
-                part = replace(part, recommended=index if 0 <= index < len(rows) else None)
-            first += len(rows)
+            part = replace(self, rows=tuple(group), title=title, split_by="")
             yield part.without_columns(names).without_empty_columns()
 
     def without_empty_columns(self) -> Table:
         """Drop columns without values, except the columns that identify a row."""
         if not self.rows:
             return self
-        indices = list(range(len(self.columns)))
-        for index in indices[self.keys :]:
-            if all(row[index] in ("", MISSING) for row in self.rows):
-                indices.remove(index)
-        return self._select(indices)
+        columns = enumerate(zip(*self.rows, strict=True))
+        return self._select(
+            [index < self.keys or bool({*cells} - {"", MISSING}) for index, cells in columns]
+        )
 
     def without_columns(self, headings: Collection[str]) -> Table:
         """Drop columns by their headings."""
-        columns = enumerate(self.columns)
-        return self._select([index for index, column in columns if column.heading not in headings])
+        return self._select([column.heading not in headings for column in self.columns])
 
     def without_pictures(self) -> Table:
         """Drop columns of text charts."""
-        columns = enumerate(self.columns)
-        return self._select([index for index, column in columns if not column.picture])
+        return self._select([not column.picture for column in self.columns])
 
     def split(self, width: int) -> Iterator[Table]:
         """Split the columns into tables that fit a width, each with the columns that identify a
         row.
         """
         widths = self.column_widths()
-        keys = list(range(self.keys))
-        piece = keys
-        indices = range(self.keys, len(self.columns))
+        indices = range(len(widths))
+        keys = list(indices[: self.keys])
+        pieces = [keys]
         # The columns of a group stay together.
-        for _, members in groupby(indices, lambda index: self.columns[index].group or index):
+        for _, members in groupby(
+            indices[self.keys :], lambda index: self.columns[index].group or index
+        ):
             group = list(members)
-            is_wide = total_width([widths[index] for index in (*piece, *group)]) > width
-            if is_wide and piece != keys:
-                yield self._select(piece)
-                piece = keys
-            piece = [*piece, *group]
-        yield self._select(piece)
+            is_wide = total_width([widths[index] for index in (*pieces[-1], *group)]) > width
+            if is_wide and pieces[-1] != keys:
+                pieces.append(keys)
+            pieces[-1] = [*pieces[-1], *group]
+        for piece in pieces:
+            yield self._select([index in piece for index in indices])
 
     def unwrap(self) -> Table:
         """Join the lines of each cell."""
@@ -230,9 +223,10 @@ class Table:
         rows = tuple(tuple(change_text(cell, change) for cell in row) for row in self.rows)
         return replace(self, columns=columns, rows=rows)
 
-    def _select(self, indices: Sequence[int]) -> Table:
-        rows = tuple(tuple(row[index] for index in indices) for row in self.rows)
-        return replace(self, columns=tuple(self.columns[index] for index in indices), rows=rows)
+    def _select(self, chosen: Sequence[bool]) -> Table:
+        """Keep the columns that are chosen."""
+        rows = tuple(tuple(compress(row, chosen)) for row in self.rows)
+        return replace(self, columns=tuple(compress(self.columns, chosen)), rows=rows)
 
 
 def is_heading(row: Sequence[str]) -> bool:
@@ -356,13 +350,10 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
             if total_width(part.unwrap().column_widths()) <= width:
                 part = part.unwrap()
             _print_title(console, part.title)
-            if not console.is_terminal and not _read_columns():
-                lines = (line.plain for line in _format_lines(part))
-                console.out("\n".join(lines), "\n", sep="", end="\n", highlight=False)
-                continue
-            for piece in part.split(width):
-                text = Text("\n").join(_format_lines(piece, width))
-                console.print(text, "\n", sep="", soft_wrap=True)
+            is_limited = console.is_terminal or _read_columns()
+            for piece in part.split(width) if is_limited else [part]:
+                lines = _format_lines(piece, width if is_limited else None)
+                console.print(Text("\n").join(lines), "\n", sep="", soft_wrap=True)
         for note in table.notes:
             print_paragraph(console, note, "dim")
     for paragraph in legend:
@@ -440,14 +431,13 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[Text]:
             lines = cells[fold_index]
             cells[fold_index] = [text for line in lines for text in fold(line, fold_width)]
         for texts in zip_longest(*cells, fillvalue=""):
-            line = Text(style=style)
+            parts = []
             for column, cell, text, width in zip(table.columns, row, texts, widths, strict=True):
-                padding = " " * (width - cell_len(text))
-                line.append(" " * GAP if column is not table.columns[0] else "")
-                line.append(padding if column.align == "right" else "")
-                tone = find_tone(cell)
-                line.append(text, "dim" if tone is Tone.OPEN else tone)
-                line.append(padding if column.align == "left" else "")
+                tone = find_tone(cell) or ""
+                part = Text(text, "dim" if tone is Tone.OPEN else tone)
+                part.align(column.align, width)
+                parts.append(part)
+            line = Text(" " * GAP, style).join(parts)
             line.rstrip()
             yield line
 

@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from inspect import signature
 from itertools import chain
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.logs import sanitize_log
@@ -31,6 +31,7 @@ from posir_tasks.base.private_names import (
     warn_untested_mteb,
 )
 from posir_tasks.base.progress import clear_bars
+from posir_tasks.base.public import Function
 from posir_tasks.base.wording import suggest_name
 from posir_tasks.plugin_api import collect_items
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+#: Task classes by name.
+Tasks: TypeAlias = dict[str, type[Any]]
 
 #: Prefixes of mteb's uninformative log lines.
 SUPPRESSED_LOG_LINES = ("Running with parameters", "Using prompt_name", "Unloaded dataset")
@@ -48,7 +51,7 @@ SUPPRESSED_LOG_LINES = ("Running with parameters", "Using prompt_name", "Unloade
 REPOSITORY_CODE = "transformers_modules."
 
 
-def check_parameters(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
+def check_parameters(function: Function, *names: str) -> Function:
     """Return an mteb function. Raise PosirError if its first parameters have other names."""
     parameters = [name for name in signature(function).parameters if name not in ("self", "cls")]
     if parameters[: len(names)] != [*names]:
@@ -64,7 +67,7 @@ def add_tasks(module: ModuleType) -> None:
     """
     from posir_tasks.tasks.catalog import builtin_tasks, plugin_tasks
 
-    def create_builtin_tasks() -> dict[str, type[Any]]:
+    def create_builtin_tasks() -> Tasks:
         if sentence := warn_untested_mteb():
             print(f"posir: {sentence}", file=sys.stderr)
         return builtin_tasks()
@@ -307,11 +310,11 @@ class LazyTasks(Mapping[str, type[Any]]):
     and the mapping is empty.
     """
 
-    def __init__(self, create: Callable[[], dict[str, type[Any]]]) -> None:
+    def __init__(self, create: Callable[[], Tasks]) -> None:
         self._create = create
-        self._task_classes: dict[str, type[Any]] | None = None
+        self._task_classes: Tasks | None = None
 
-    def _tasks(self) -> dict[str, type[Any]]:
+    def _tasks(self) -> Tasks:
         if self._task_classes is None:
             # Creating tasks may look up tasks, which must not recurse.
             self._task_classes = {}
@@ -345,7 +348,7 @@ class LanguageTasks(LazyTasks):
             raise KeyError(name)
         return task
 
-    def _tasks(self) -> dict[str, type[Any]]:
+    def _tasks(self) -> Tasks:
         try:
             return fall_back("language_tasks", self._create, otherwise={})
         except PosirError as error:

@@ -38,6 +38,7 @@ from posir_tasks.base.files import (
     write_text,
 )
 from posir_tasks.base.private_names import TASKS_REGISTRY, fall_back
+from posir_tasks.base.public import Function
 from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.data.repository import DATA_VARIABLE, LOCAL, DataState
@@ -122,10 +123,7 @@ class ResultSaver:
         """
         file = cache.get_task_result_path(result.task_name, model)
         save = unwrap(type(cache).save_to_cache)
-        with (
-            folder_lock(file.parent),
-            self._redirect(cache, file) as (temporary_cache, result_file),
-        ):
+        with self._redirect(cache, file) as (temporary_cache, result_file):
             merged_result = _merge_into_file(file, result, {DataState.SAME, DataState.ABSENT})
             save(temporary_cache, result, model, encode_kwargs=encode_kwargs)
             indices = {subset: index for index, subset in enumerate(order)}
@@ -133,7 +131,7 @@ class ResultSaver:
                 scores.sort(key=lambda score: indices.get(score["hf_subset"], len(indices)))
             merged_result.to_disk(result_file)
 
-    def make_safe(self, save: Callable[..., None]) -> Callable[..., None]:
+    def make_safe(self, save: Function) -> Function:
         """Wrap mteb's `ResultCache.save_to_cache`.
 
         Subsets are kept if another process has saved them since this object was created, or if the
@@ -157,10 +155,7 @@ class ResultSaver:
                 return
             if not any(task_result.scores.values()):  # no data
                 return
-            with (
-                folder_lock(file.parent),
-                self._redirect(cache, file) as (temporary_cache, result_file),
-            ):
+            with self._redirect(cache, file) as (temporary_cache, result_file):
                 kept_states = {DataState.ABSENT}
                 if self._has_changed(file):
                     kept_states.add(DataState.SAME)
@@ -216,30 +211,29 @@ class ResultSaver:
 
     @contextmanager
     def _redirect(self, cache: ResultCache, file: Path) -> Iterator[tuple[ResultCache, Path]]:
-        """Yield a cache that saves into a temporary folder, with the result's path there, and then
-        move the files into place, the result last.
+        """Lock the folder of a result, yield a cache that saves into a temporary folder, with the
+        result's path there, and then move the files into place, the result last.
         """
-        remove_stale_parts(file.parent)
         with (
+            folder_lock(file.parent),
             explain_disk_full(file),
             tempfile.TemporaryDirectory(
                 dir=file.parent, prefix=PREFIX, suffix=PART_SUFFIX
             ) as folder,
         ):
+            remove_stale_parts(file.parent)
             # The name does not end with `.json`, so that readers ignore it.
             temporary_cache = copy.copy(cache)
             result_file = Path(folder) / (file.name + PART_SUFFIX)
             temporary_cache.get_task_result_path = lambda *_, **__: result_file  # type: ignore[method-assign]
-            if (file.parent / APPENDED_FILE).exists():
-                shutil.copyfile(file.parent / APPENDED_FILE, result_file.parent / APPENDED_FILE)
+            appended_file = file.parent / APPENDED_FILE
+            if appended_file.exists():
+                shutil.copy(appended_file, folder)
             yield temporary_cache, result_file
-            for file_to_move in sorted(
-                result_file.parent.iterdir(), key=lambda path: path == result_file
-            ):
-                with atomic_write(
-                    file if file_to_move == result_file else file.parent / file_to_move.name
-                ) as part:
-                    shutil.copyfile(file_to_move, part)
+            for new_file in sorted(Path(folder).iterdir(), key=lambda path: path == result_file):
+                name = new_file.name.removesuffix(PART_SUFFIX)
+                with atomic_write(file.parent / name) as part:
+                    shutil.copyfile(new_file, part)
         self._saved_states[file.absolute()] = _file_state(file)
 
 
@@ -249,7 +243,7 @@ def process_saver() -> ResultSaver:
     return ResultSaver()
 
 
-def skip_corrupt(load: Callable[..., TaskResult | None]) -> Callable[..., TaskResult | None]:
+def skip_corrupt(load: Function) -> Function:
     """Wrap mteb's `ResultCache.load_task_result` to return None for a corrupt result of a
     position-aware task.
 
@@ -268,7 +262,9 @@ def skip_corrupt(load: Callable[..., TaskResult | None]) -> Callable[..., TaskRe
         **kwargs: Any,
     ) -> TaskResult | None:
         try:
-            result = load(cache, task_name, model_name, model_revision, *args, **kwargs)
+            result: TaskResult | None = load(
+                cache, task_name, model_name, model_revision, *args, **kwargs
+            )
         except UNREADABLE as error:
             if not is_position_task(task_name):
                 raise

@@ -397,16 +397,6 @@ def test_a_part_has_no_empty_column_except_keys():
     assert table.without_empty_columns() == table
 
 
-@pytest.mark.parametrize("recommended", [None, 0, 1, 2])
-def test_the_recommended_row_stays_so_in_its_part(recommended):
-    rows = (("one", "a"), ("one", "b"), ("two", "c"))
-    table = Table(
-        build_columns(("Task", "Method")), rows, split_by="{Task}", recommended=recommended
-    )
-    found = [part.rows[part.recommended] for part in table.parts() if part.recommended is not None]
-    assert found == [row[1:] for row in rows if recommended == rows.index(row)]
-
-
 def test_a_page_reads_roles_and_no_heading():
     """In any words, a state is in the cell of its difference, and a recommended row stands out."""
     rows = (
