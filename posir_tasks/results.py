@@ -213,16 +213,13 @@ def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> 
 
 def unify_names(results: Sequence[AnyResult]) -> list[AnyResult]:
     """Replace model names that differ only in case with the most frequent spelling, and warn."""
-    spellings: dict[str, Counter[str]] = {}
-    for result in results:
-        spellings.setdefault(result.model.casefold(), Counter())[result.model] += 1
-    unified: dict[str, str] = {}
-    for counts in spellings.values():
-        usual, *variants = sorted(counts, key=lambda name: (-counts[name], name))
-        unified |= dict.fromkeys(counts, usual)
-        for variant in variants:
-            logger.warning("%s: counts as %s, which differs only in case", variant, usual)
-    return [replace(result, model=unified[result.model]) for result in results]
+    counts = Counter(result.model for result in results)
+    usual: dict[str, str] = {}
+    for name in sorted(counts, key=lambda name: (-counts[name], name)):
+        spelling = usual.setdefault(name.casefold(), name)
+        if spelling != name:
+            logger.warning("%s: counts as %s, which differs only in case", name, spelling)
+    return [replace(result, model=usual[result.model.casefold()]) for result in results]
 
 
 def find_result_files(folder: Path) -> Iterator[Path]:
@@ -242,7 +239,7 @@ def skip_clone(folder: Path, files: Iterable[Path]) -> Iterator[Path]:
     """
     clone = folder / "remote"
     has_clone = (clone / ".git").exists()
-    yield from (file for file in files if not has_clone or not file.is_relative_to(clone))
+    return (file for file in files if not (has_clone and file.is_relative_to(clone)))
 
 
 def sanitize_strings(data: Record) -> Record:

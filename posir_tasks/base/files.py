@@ -244,10 +244,9 @@ def _write_in_place(source: Path, target: Path) -> None:
     descriptor = _open_in_place(target)
     try:
         remaining = memoryview(source.read_bytes())
-        poll = select.poll()
-        poll.register(descriptor, select.POLLOUT)
         while remaining:
-            if not poll.poll(READER_TIMEOUT * 1_000):
+            _, writable, _ = select.select([], [descriptor], [], READER_TIMEOUT)
+            if not writable:
                 raise _build_timeout()
             remaining = remaining[os.write(descriptor, remaining) :]
     finally:

@@ -104,11 +104,11 @@ def _describe(task: Task) -> str:
     if task.total is None:
         return duration
     state = f"{done:,.0f} of {task.total:,.0f}, {duration}"
-    if not done or not task.start_time:
-        return f"{state}, {format_seconds(0)} left" if done else state
+    if not done:
+        return state
     # Extrapolate from the time of the last finished step. Rich's estimate uses the last half
     # minute, which may have no step.
-    expected = (task.fields["advanced"] - task.start_time) / done * task.total
+    expected = (task.fields["advanced"] - (task.start_time or 0.0)) / done * task.total
     return f"{state}, {format_seconds(max(0.0, expected - elapsed))} left"
 
 

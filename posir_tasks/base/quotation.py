@@ -23,6 +23,8 @@ NUMBERED = re.compile(r"(\D*)(\d{1,18})")
 #: Minimum number of cells of a completely enclosed column.
 MIN_ENCLOSED = 2
 LINE_END = re.compile(r"\r\n|\r|\n")
+#: Matches a cell between quotation marks, with all marks within it doubled.
+match_enclosed = re.compile(r'"(?:[^"]|"")*"').fullmatch
 
 
 def split_literally(text: str, delimiter: str) -> list[Row]:
@@ -42,7 +44,7 @@ def is_regular(rows: Sequence[Row]) -> bool:
 def remove_marks(rows: Sequence[Row]) -> Sequence[Row]:
     """Remove the quotation marks around cells if a file encloses cells."""
     quoted_cells = [cell for _, cells in rows for cell in cells if QUOTE in cell]
-    if not quoted_cells or not all(map(_is_enclosed, quoted_cells)):
+    if not quoted_cells or not all(map(match_enclosed, quoted_cells)):
         return rows
     # Characters that require enclosing, besides line breaks and tabs.
     needs_marks = any(set('"\r') & set(cell[1:-1]) for cell in quoted_cells)
@@ -81,18 +83,13 @@ def _have_width(rows: Sequence[Sequence[str]], width: int) -> bool:
     return matches[0] and 2 * sum(matches[1:]) >= len(matches) - 1
 
 
-def _is_enclosed(cell: str) -> bool:
-    is_between = len(cell) > 1 and cell.startswith(QUOTE) and cell.endswith(QUOTE)
-    return is_between and QUOTE not in cell[1:-1].replace(QUOTE * 2, "")
-
-
 def _has_enclosed_column(rows: Sequence[Row]) -> bool:
     """Return True if all headings, or all cells of a column, are enclosed."""
-    if all(map(_is_enclosed, rows[0][1])):
+    if all(map(match_enclosed, rows[0][1])):
         return True
     for column in zip_longest(*(cells for _, cells in rows[1:]), fillvalue=""):
         cells = list(filter(None, column))
-        if len(cells) >= MIN_ENCLOSED and all(map(_is_enclosed, cells)):
+        if len(cells) >= MIN_ENCLOSED and all(map(match_enclosed, cells)):
             return True
     return False
 

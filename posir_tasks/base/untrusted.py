@@ -127,11 +127,8 @@ def parse_table(
     except UnicodeDecodeError as error:
         raise GateError(name, f"is not UTF-8 ({error})") from error
     if "\0" in text:
-        raise GateError(
-            name,
-            f"line {text.count(chr(10), 0, text.index(chr(0))) + 1}: contains a zero byte; a table "
-            "is text",
-        )
+        line = text.partition("\0")[0].count("\n") + 1
+        raise GateError(name, f"line {line}: contains a zero byte; a table is text")
     lines = _read_rows(text, name, delimiter)
     headings = [heading.strip() for heading in lines[0][1]] if lines else []
     check_columns(len(headings), name)

@@ -155,11 +155,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 #: Substitutes of the same width, to keep tables aligned.
-SUBSTITUTES = {
-    **dict(zip("–—·✓✗…", "---+x~", strict=True)),
-    **dict.fromkeys("▏▎▍▌▋▊▉", ":"),
-    **dict(zip("▁▂▃▄▅▆▇█┊░", "_.-=+*%#|/", strict=True)),
-}
+SUBSTITUTES = dict(zip("–—·✓✗…▏▎▍▌▋▊▉▁▂▃▄▅▆▇█┊░", "---+x~:::::::_.-=+*%#|/", strict=True))
 HANDLER = "posir.substitute"
 
 

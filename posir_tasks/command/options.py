@@ -164,9 +164,8 @@ def run_function(function: Function, declaration: Declaration, options: Fields) 
     if len(formats) > 1:
         raise PosirError(f"Several output formats: {', '.join(sorted(formats))}. Choose one.")
     format_ = next(iter(formats), OutputFormat.TEXT)
-    style = FigureStyle()
-    if declaration.charts:
-        style = FigureStyle(*(options[parameter.name] for parameter in FIGURES[1:]))
+    names = [parameter.name for parameter in FIGURES[1:]]
+    style = FigureStyle(*(options[name] for name in names if name in options))
     if style.bare and not options["figures"]:
         raise PosirError("--bare needs --figures. Add --figures FOLDER.")
     arguments = read_arguments(function, options)
