@@ -189,7 +189,7 @@ def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> 
     """
     results: list[StoredResult] = []
     problems: list[PosirError] = []
-    for file in progress(list(find_result_files(folder)), "Reading results"):
+    for file in progress(find_result_files(folder), "Reading results"):
         try:
             results += [result for result in _read_stored(file) if isinstance(result, kinds)]
         except (ForeignFileError, ProfileError) as error:
@@ -222,15 +222,14 @@ def unify_names(results: Sequence[AnyResult]) -> list[AnyResult]:
     return [replace(result, model=usual[result.model.casefold()]) for result in results]
 
 
-def find_result_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of mteb task results below a folder; raise PosirError if the folder does not
+def find_result_files(folder: Path) -> list[Path]:
+    """List the files of mteb task results below a folder; raise PosirError if the folder does not
     exist.
     """
     if not folder.is_dir():
         raise PosirError(f"{folder}: no such folder. Give the --output-folder of `mteb run`.")
-    for file in skip_clone(folder, find_files(folder, ".json")):
-        if file.name != META_FILE and (file.parent / META_FILE).exists():
-            yield file
+    files = skip_clone(folder, find_files(folder, ".json"))
+    return [file for file in files if file.name != META_FILE and (file.parent / META_FILE).exists()]
 
 
 def skip_clone(folder: Path, files: Iterable[Path]) -> Iterator[Path]:

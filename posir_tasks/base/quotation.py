@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 #: The last line of a row, from 1, and its cells.
 Row: TypeAlias = tuple[int, list[str]]
+Rows: TypeAlias = Sequence[Row]
 
 QUOTE = '"'
 TAB = "\t"
@@ -35,13 +36,13 @@ def split_literally(text: str, delimiter: str) -> list[Row]:
     return [(number, cells) for number, cells in rows if any(map(str.strip, cells))]
 
 
-def is_regular(rows: Sequence[Row]) -> bool:
+def is_regular(rows: Rows) -> bool:
     """Return True if all rows have as many cells as the first, ignoring empty cells at the end."""
     width = len(rows[0][1]) if rows else 0
     return all(len(cells) >= width and not any(map(str.strip, cells[width:])) for _, cells in rows)
 
 
-def remove_marks(rows: Sequence[Row]) -> Sequence[Row]:
+def remove_marks(rows: Rows) -> Rows:
     """Remove the quotation marks around cells if a file encloses cells."""
     quoted_cells = [cell for _, cells in rows for cell in cells if QUOTE in cell]
     if not quoted_cells or not all(map(match_enclosed, quoted_cells)):
@@ -53,7 +54,7 @@ def remove_marks(rows: Sequence[Row]) -> Sequence[Row]:
     return [(number, [_remove_marks(cell) for cell in cells]) for number, cells in rows]
 
 
-def find_swallowed_row(text: str, rows: Sequence[Row], delimiter: str) -> int | None:
+def find_swallowed_row(text: str, rows: Rows, delimiter: str) -> int | None:
     """Find the line with a quotation mark that joins apparent rows, or return None."""
     lines = list[str]()
     width = len(rows[0][1]) if rows else 0
@@ -83,7 +84,7 @@ def _have_width(rows: Sequence[Sequence[str]], width: int) -> bool:
     return matches[0] and 2 * sum(matches[1:]) >= len(matches) - 1
 
 
-def _has_enclosed_column(rows: Sequence[Row]) -> bool:
+def _has_enclosed_column(rows: Rows) -> bool:
     """Return True if all headings, or all cells of a column, are enclosed."""
     if all(map(match_enclosed, rows[0][1])):
         return True

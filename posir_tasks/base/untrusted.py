@@ -30,6 +30,7 @@ from posir_tasks.base.quotation import (
     remove_marks,
     split_literally,
 )
+from posir_tasks.base.records import Record
 from posir_tasks.base.wording import sanitize
 
 if TYPE_CHECKING:
@@ -267,7 +268,7 @@ def decode(content: bytes) -> str:
     return content.decode(find_encoding(content))
 
 
-def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> Record:
     members = dict(pairs)
     if len(members) < len(pairs):
         duplicate = find_repeated(key for key, _ in pairs)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from posir_tasks.base.errors import PosirError, UsageError, summarize_error
 from posir_tasks.base.private_names import (
@@ -25,6 +25,7 @@ from posir_tasks.base.private_names import (
 )
 from posir_tasks.base.progress import progress, track
 from posir_tasks.base.public import public
+from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize, suggest_name
 from posir_tasks.data.declared import MINI, DeclaredTask, format_size
 from posir_tasks.display.labels import Label, Tone
@@ -70,6 +71,9 @@ class CheckResult:
     passed: bool | None
     """None if the line is only information."""
     text: str
+
+
+CheckResults: TypeAlias = Iterator[CheckResult]
 
 
 def build_diagnosis(findings: Sequence[CheckResult], title: str) -> Result:
@@ -152,7 +156,7 @@ def _describe_protocol(row: Protocol) -> str:
     return description
 
 
-def _check_loaded(row: Protocol) -> Iterator[CheckResult]:
+def _check_loaded(row: Protocol) -> CheckResults:
     """Load a model with its protocol if its weights are on this machine."""
     with track("Loading mteb"):
         import mteb
@@ -180,7 +184,7 @@ def _check_loaded(row: Protocol) -> Iterator[CheckResult]:
         yield CheckResult(True, f"{row.model}: no difference after loading")
 
 
-def check_autoload() -> Iterator[CheckResult]:
+def check_autoload() -> CheckResults:
     """Check that a new Python process loads posir with mteb."""
     code = "import sys; raise SystemExit('posir_autoload' not in sys.modules)"
     command = [sys.executable, "-c", code]
@@ -199,7 +203,7 @@ def check_autoload() -> Iterator[CheckResult]:
     yield CheckResult(None, SKIPPED_WHEN)
 
 
-def check_mteb() -> Iterator[CheckResult]:
+def check_mteb() -> CheckResults:
     """Report mteb internals that posir could not find or patch, and the features that are
     unavailable.
     """
@@ -216,7 +220,7 @@ def check_mteb() -> Iterator[CheckResult]:
             )
 
 
-def check_tasks() -> Iterator[CheckResult]:
+def check_tasks() -> CheckResults:
     """Check that mteb has registered the tasks."""
     from posir_tasks.tasks.catalog import builtin_tasks, language_tasks
 
@@ -232,7 +236,7 @@ def check_tasks() -> Iterator[CheckResult]:
         yield CheckResult(None, f"tasks in more languages: {', '.join(more_tasks)}")
 
 
-def check_plugins() -> Iterator[CheckResult]:
+def check_plugins() -> CheckResults:
     """Check plugins and their tasks, and report their origins."""
     from posir_tasks.tasks.catalog import checked_plugin_tasks, plugin_languages
 
@@ -247,7 +251,7 @@ def check_plugins() -> Iterator[CheckResult]:
     yield from (CheckResult(False, problem) for problem in (*problems, *plugin_languages()[1]))
 
 
-def check_data() -> Iterator[CheckResult]:
+def check_data() -> CheckResults:
     """Check the environment variables for data, and report the location of each dataset."""
     from huggingface_hub import HfApi
 
@@ -312,7 +316,7 @@ def _find_group(task: DeclaredTask) -> int:
     return next(index for index, (_, pattern) in enumerate(GROUPS) if re.search(pattern, task.name))
 
 
-def _describe_task(task: DeclaredTask) -> dict[str, Any]:
+def _describe_task(task: DeclaredTask) -> Record:
     languages = task.languages
     subsets = list(languages.values()) if isinstance(languages, Mapping) else [languages]
     pairs = dict.fromkeys((codes[0], codes[-1]) for codes in subsets)
@@ -427,7 +431,7 @@ def rescore(results: str | Path) -> Result:
         [1, 1]
     """
     counts: dict[Path, int] = {}
-    for file in progress(list(find_result_files(Path(results))), "Rescoring"):
+    for file in progress(find_result_files(Path(results)), "Rescoring"):
         try:
             counts[file] = rescore_file(file)
         except ForeignFileError as error:

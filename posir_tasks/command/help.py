@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import TypeAlias
 
 from rich.console import Console
 from rich.text import Text
@@ -59,9 +60,13 @@ class HelpEntry:
     """Minimum, maximum, and `required`."""
 
 
+#: Rows of the help by heading.
+Sections: TypeAlias = dict[str, list[HelpEntry]]
+
+
 def render_overview(commands: Iterable[Command]) -> str:
     """Render the help of `posir`: commands by panel, each group once."""
-    sections: dict[str, list[HelpEntry]] = {}
+    sections: Sections = {}
     names: set[str] = set()
     for command in commands:
         name, _, member = command.name.partition(" ")
@@ -93,7 +98,7 @@ def render_command(name: str, function: Function, *, is_short: bool = False) -> 
     for title, names in declaration.groups.items():
         titles |= dict.fromkeys(names.split(), title)
     usage = f"Usage: posir {name} [OPTIONS]"
-    sections: dict[str, list[HelpEntry]] = {"Arguments": [], "Options": []}
+    sections: Sections = {"Arguments": [], "Options": []}
     for parameter in list_function_options(function):
         entry = describe_parameter(parameter)
         title = titles.get(parameter.name, "Options")
@@ -163,7 +168,7 @@ def _choose_placeholder(parameter: Parameter) -> str:
     return parameter.option.metavar or names.get(kind, name)
 
 
-def _render(usage: str, text: str, sections: dict[str, list[HelpEntry]]) -> str:
+def _render(usage: str, text: str, sections: Sections) -> str:
     """Render help for the terminal, without colors if output is piped."""
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     lines = [Text(usage), Text(), *_render_text(text, width)]

@@ -26,14 +26,14 @@ from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.wording import COMMAND, PAPER, keep_together
 from posir_tasks.display.charts import NUMBER, render_svg
-from posir_tasks.display.labels import find_link, find_measured, find_tone
+from posir_tasks.display.labels import find_link, find_tone, is_measured
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.strip import (
     SCALE,
     SHORT_LABELS,
     STYLE,
     FigureStyle,
-    PositionChart,
+    PositionCharts,
     draw_glyph,
     draw_position_charts,
     format_share,
@@ -123,7 +123,7 @@ def export(files: Renderers) -> list[Path]:
 
 
 def prepare_figures(
-    strips: Sequence[PositionChart], figures: Sequence[Figure], folder: Path, style: FigureStyle
+    strips: PositionCharts, figures: Sequence[Figure], folder: Path, style: FigureStyle
 ) -> Renderers:
     """Map the file of each chart to the function that renders it, position charts first.
 
@@ -160,7 +160,7 @@ def _convert(draw: Callable[[], str], style: FigureStyle) -> bytes:
     return svg.encode()
 
 
-def _draw_answer(strips: Sequence[PositionChart], style: FigureStyle) -> str:
+def _draw_answer(strips: PositionCharts, style: FigureStyle) -> str:
     if not style.bare:
         return draw_position_charts(strips)
     width, size = _measure_style(style)
@@ -317,12 +317,11 @@ def render_page(package: str, template: str, **values: Any) -> str:
         "SHORT_LABELS": SHORT_LABELS,
         "MISSING": MISSING,
     }
-    environment.tests["measured"] = find_measured
+    environment.tests["measured"] = is_measured
     environment.filters |= {
         "mark": mark,
         "color": find_tone,
         "link": find_link,
-        "measured": find_measured,
         "whole": keep_whole,
         "headline": format_headline,
     }

@@ -56,9 +56,9 @@ def find_link(cell: object) -> str:
     return cell.link if isinstance(cell, Label) else ""
 
 
-def find_measured(cell: object) -> Measured | None:
-    """Return the text of an estimate with an interval, or None for other cells."""
-    return cell if isinstance(cell, Measured) else None
+def is_measured(cell: object) -> bool:
+    """Return True for the text of an estimate with an interval."""
+    return isinstance(cell, Measured)
 
 
 def change_text(cell: str, change: Callable[[str], str]) -> str:

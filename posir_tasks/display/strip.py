@@ -212,6 +212,10 @@ class PositionChart:
         return f"{'. '.join(sentences)}."
 
 
+#: Position charts to draw below each other.
+PositionCharts: TypeAlias = Sequence[PositionChart]
+
+
 def format_share(share: float) -> str:
     """Format a share above 0: `59%`, `under 1%`."""
     return f"{format_percent(share, '.0f')}%" if share > 0.005 else "under 1%"
@@ -240,7 +244,7 @@ def sketch_chart(strip: PositionChart) -> str:
     return MARK.join(filter(None, (line[:before], UNREAD * unread, line[before:])))
 
 
-def sketch_charts(strips: Sequence[PositionChart], width: int = 1000) -> list[str]:
+def sketch_charts(strips: PositionCharts, width: int = 1000) -> list[str]:
     """Draw a line for each position chart: name, chart and the finding or, if the finding does not
     fit, the truncated share.
     """
@@ -256,7 +260,7 @@ def sketch_charts(strips: Sequence[PositionChart], width: int = 1000) -> list[st
     return [f"{name:{longest}}{end}" for name, end in zip(names, ends, strict=True)]
 
 
-def explain_sketches(strips: Sequence[PositionChart]) -> str:
+def explain_sketches(strips: PositionCharts) -> str:
     """Explain the lines of `sketch_charts`."""
     unread = f"; {UNREAD}: truncated" if any(strip.truncated for strip in strips) else ""
     return f"Bars: from start to end of a document; bar height: {strips[0].scale.name}{unread}."
@@ -273,7 +277,7 @@ def draw_glyph(strip: PositionChart, width: int = 120, height: int = 36) -> str:
 
 
 def draw_position_charts(
-    strips: Sequence[PositionChart], *, width: int = WIDE, source: str = "", explained: bool = True
+    strips: PositionCharts, *, width: int = WIDE, source: str = "", explained: bool = True
 ) -> str:
     """Draw position charts below each other on one axis as SVG.
 
@@ -287,7 +291,7 @@ def draw_position_charts(
     return _wrap_svg(content, strips, (width, height), (width, height))
 
 
-def draw_card(strips: Sequence[PositionChart], heading: str, source: str) -> str:
+def draw_card(strips: PositionCharts, heading: str, source: str) -> str:
     """Draw position charts on a card of 1,200 x 630 pixels, as large as they fit."""
     ratio = CARD_SIZE[1] / CARD_SIZE[0]
     for width in count(WIDE, 20):
@@ -328,7 +332,7 @@ def render_png(svg: str, scale: float = 1) -> bytes:
 
 def _wrap_svg(
     content: str,
-    strips: Sequence[PositionChart],
+    strips: PositionCharts,
     view: tuple[float, float],
     size: tuple[float, float],
 ) -> str:
@@ -342,7 +346,7 @@ def _wrap_svg(
 
 
 def _draw_rows(
-    strips: Sequence[PositionChart],
+    strips: PositionCharts,
     width: int,
     heading: str,
     source: str,

@@ -34,7 +34,7 @@ from posir_tasks.base.wording import (
 )
 from posir_tasks.display.labels import Tone, change_text, find_tone
 from posir_tasks.display.numbers import MISSING
-from posir_tasks.display.strip import PositionChart, explain_sketches, sketch_charts
+from posir_tasks.display.strip import PositionCharts, explain_sketches, sketch_charts
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import Unit, estimate_to_json, flatten
 
@@ -538,7 +538,7 @@ class DisplaySection:
     """The unit of `drawn`."""
     scale: str = ""
     """Name of the axis of `drawn`, shared by sections with the same name."""
-    strips: Sequence[PositionChart] = ()
+    strips: PositionCharts = ()
     """Position charts, below each other on one axis. Pages and notebooks begin with them."""
     only: Medium | None = None
     """The only medium that shows the section, or None for all."""
