@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 
@@ -36,11 +36,11 @@ class Measured(str):
     """The text of an estimate with an interval: `58.3 [55.1, 61.4]`."""
 
     value: str
-    ends: tuple[str, str]
+    ends: Sequence[str]
 
-    def __new__(cls, value: str, ends: tuple[str, str], note: str = "") -> Measured:
-        """Create the text from the value and the ends of the interval; a note follows."""
-        measured = super().__new__(cls, f"{value} [{', '.join(ends)}]{note}")
+    def __new__(cls, text: str, value: str = "", ends: Sequence[str] = ()) -> Measured:
+        """Create the text of a value and the ends of its interval, all as printed."""
+        measured = super().__new__(cls, text)
         measured.value = value
         measured.ends = ends
         return measured

@@ -54,8 +54,8 @@ def format_estimate(estimate: Estimate | None, format_value: Format, note: str =
     value = format_value(estimate.value)
     if estimate.interval is None:
         return f"{value}{note}"
-    low, high = map(format_value, estimate.interval)
-    return Measured(value, (low, high), note)
+    ends = list(map(format_value, estimate.interval))
+    return Measured(f"{value} [{', '.join(ends)}]{note}", value, ends)
 
 
 def format_interval(estimate: Estimate | None, format_value: Format) -> str:

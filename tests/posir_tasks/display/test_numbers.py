@@ -1,11 +1,14 @@
 """Numbers as text."""
 
+import copy
+import pickle
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from posir_tasks.display.labels import is_measured
 from posir_tasks.display.numbers import (
     MISSING,
     format_count,
@@ -13,6 +16,7 @@ from posir_tasks.display.numbers import (
     format_number,
     format_p_value,
     format_percent,
+    format_points,
     format_psi,
     format_score,
 )
@@ -68,3 +72,13 @@ def test_no_number_is_a_zero_with_a_sign(value):
     for text in (format_score(unit, estimate if unit is Unit.POINTS else value) for unit in SIGNED):
         assert not re.search(r"[-+]0(\.0+)?(?![\d.])", text)
         assert "\N{MINUS SIGN}" not in text
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda text: pickle.loads(pickle.dumps(text))]
+)
+def test_an_estimate_with_an_interval_keeps_its_numbers(duplicate):
+    text = duplicate(format_estimate(Estimate(0.5, (-0.1, 1.0)), format_points, " (a note)"))
+    assert text == "+50.0 [-10.0, +100.0] (a note)"
+    assert (text.value, text.ends) == ("+50.0", ["-10.0", "+100.0"])
+    assert not is_measured(format_estimate(Estimate(0.5), format_points))

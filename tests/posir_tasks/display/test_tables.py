@@ -400,8 +400,8 @@ def test_a_part_has_no_empty_column_except_keys():
 def test_a_page_reads_roles_and_no_heading():
     """In any words, a state is in the cell of its difference, and a recommended row stands out."""
     rows = (
-        ("a", Measured("+1.0", ("+0.5", "+1.5")), "better"),
-        ("b", Measured("0.0", ("-0.5", "+0.5")), "equivalent"),
+        ("a", Measured("+1.0 [+0.5, +1.5]", "+1.0", ["+0.5", "+1.5"]), "better"),
+        ("b", Measured("0.0 [-0.5, +0.5]", "0.0", ["-0.5", "+0.5"]), "equivalent"),
     )
 
     def render(headings, roles=(), recommended=None):
