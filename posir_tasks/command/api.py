@@ -375,7 +375,7 @@ def tasks(word: str | None = None) -> Result:
     for task in all_tasks:
         row = _describe_task(task)
         codes = [row["query_language"], row["document_language"]]
-        task_languages = [names.get(code, code) for code in codes if code != "the same"]
+        task_languages = [names.get(code) or code for code in codes if code != "the same"]
         language = ", ".join(dict.fromkeys(task_languages))
         if word and word.lower() not in f"{task.name} {language}".lower():
             continue
