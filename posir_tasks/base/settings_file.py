@@ -17,8 +17,8 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.untrusted import GateError, parse_yaml, read_yaml
 
-#: Width of comments in a settings file.
-WIDTH = 100
+#: Width of the text of comments in a settings file.
+WIDTH = 96
 
 
 class Section(BaseModel):
@@ -89,7 +89,7 @@ def dump_settings(settings: Section) -> str:
     return yaml_text
 
 
-def _list_lines(kind: type[Section], indent: str = "") -> Iterator[str]:
+def _list_lines(kind: type[Section]) -> Iterator[str]:
     import yaml
 
     for name, field in kind.model_fields.items():
@@ -99,19 +99,17 @@ def _list_lines(kind: type[Section], indent: str = "") -> Iterator[str]:
             sentences.append(f"One of {', '.join(choices)}.")
         if field.is_required():
             sentences.append("Required.")
-        mark = f"{indent}# "
         comment = " ".join(sentences).strip()
-        yield from textwrap.wrap(comment, WIDTH, initial_indent=mark, subsequent_indent=mark)
+        yield from (f"# {line}" for line in textwrap.wrap(comment, WIDTH))
         section = _find_section(field.annotation)
         if isinstance(field.annotation, type) and section:
-            yield f"{indent}{name}:"
-            yield from _list_lines(section, f"{indent}  ")
+            yield f"{name}:"
+            yield from (f"  {line}" for line in _list_lines(section))
         elif field.is_required():
-            yield f"{indent}{name}:"
+            yield f"{name}:"
         else:
             default = to_jsonable_python(field.get_default(call_default_factory=True))
-            yaml_text = yaml.safe_dump({name: default}, allow_unicode=True)
-            yield textwrap.indent(yaml_text.strip(), indent)
+            yield from yaml.safe_dump({name: default}, allow_unicode=True).splitlines()
 
 
 def _list_choices(kind: Any) -> list[str]:
