@@ -223,10 +223,10 @@ class Table:
         rows = tuple(tuple(change_text(cell, change) for cell in row) for row in self.rows)
         return replace(self, columns=columns, rows=rows)
 
-    def _select(self, chosen: Sequence[bool]) -> Table:
-        """Keep the columns that are chosen."""
-        rows = tuple(tuple(compress(row, chosen)) for row in self.rows)
-        return replace(self, columns=tuple(compress(self.columns, chosen)), rows=rows)
+    def _select(self, flags: Sequence[bool]) -> Table:
+        """Keep the columns whose flags are true."""
+        rows = tuple(tuple(compress(row, flags)) for row in self.rows)
+        return replace(self, columns=tuple(compress(self.columns, flags)), rows=rows)
 
 
 def is_heading(row: Sequence[str]) -> bool:
