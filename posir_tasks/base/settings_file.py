@@ -174,8 +174,8 @@ def _merge(values: Fields, changes: Fields) -> Record:
 
 
 def read_overrides(overrides: Iterable[str], option: str = "--set") -> Record:
-    """Parse overrides such as `ask.questions=5` into values nested by section; raise PosirError for
-    malformed ones.
+    """Parse overrides such as `ask.questions=5` into values nested by section, of which later ones
+    take precedence; raise PosirError for malformed ones.
     """
     values: Record = {}
     for override in overrides:
@@ -189,10 +189,7 @@ def read_overrides(overrides: Iterable[str], option: str = "--set") -> Record:
             value = parse_yaml(text, f"{option} {override}")
         except GateError as error:
             raise PosirError(f"{error}. Put quotes around text.") from None
-        section = values
-        for part in path[:-1]:
-            section = section.setdefault(part, {})
-            if not isinstance(section, dict):
-                raise PosirError(f"{option} {override}: '{part}' is not a section.")
-        section[path[-1]] = value
+        for part in reversed(path):
+            value = {part: value}
+        values = _merge(values, value)
     return values
