@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from posir_tasks.base.errors import PosirError, ProfileError, check_schema, summarize_error
 from posir_tasks.base.files import find_files, folder_lock, write_text

@@ -239,18 +239,19 @@ def _name_options(text: str, function: Function) -> str:
 
 def _read_type(annotation: Any) -> tuple[Any, bool]:
     """Return the type of a single value, and True if several values are allowed."""
-    if typing.get_origin(annotation) is Annotated:
-        return _read_type(typing.get_args(annotation)[0])
-    if typing.get_origin(annotation) in (typing.Union, UnionType):
-        members = [_read_type(kind) for kind in typing.get_args(annotation) if kind is not NoneType]
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
+    if origin is Annotated:
+        return _read_type(arguments[0])
+    if origin in (typing.Union, UnionType):
+        members = [_read_type(kind) for kind in arguments if kind is not NoneType]
         kinds = [kind for kind, _ in members]
         # `str | Path` is a text, `int | float` a float.
         wider = next((kind for kind in (str, float) if kind in kinds), kinds[0])
         return wider, any(repeats for _, repeats in members)
-    origin = typing.get_origin(annotation)
     is_iterable = isinstance(origin, type) and issubclass(origin, Iterable)
     if is_iterable and not issubclass(origin, tuple | Mapping):
-        return _read_type(typing.get_args(annotation)[0])[0], True
+        return _read_type(arguments[0])[0], True
     return annotation, False
 
 

@@ -32,18 +32,18 @@ PLACEHOLDERS = frozenset({"none", "null", "empty", "dummy", "test", "token", "tr
 #: secret.
 FORMS = (
     # The user in an address, possibly with a password.
-    (("//",), r"(?<=//)(?P<user>[^\s/'\"<>]+)(?=@)"),
-    (("bearer",), r"\bbearer\s+(?P<bearer>(?=\S*\d)[\w.~+/=-]{8,})"),
+    (("//",), r"(?<=//)([^\s/'\"<>]+)(?=@)"),
     (
         ("authorization",),
-        r"\bauthorization[\"']?\s*[:=]\s*[\"']?(?P<header>(?:\w+\s+)?[\w.~+/=-]{8,})",
+        r"\bauthorization[\"']?\s*[:=]\s*[\"']?((?:\w+\s+)?[\w.~+/=-]{8,})",
     ),
+    (("bearer",), r"\bbearer\s+((?=\S*\d)[\w.~+/=-]{8,})"),
     (
         ("key=", "token=", "password=", "secret=", "signature=", "sig="),
-        r"[?&](?:[\w-]*(?:key|token|password|secret|signature)|sig)=(?P<field>[^&#\s'\"<>]+)",
+        r"[?&](?:[\w-]*(?:key|token|password|secret|signature)|sig)=([^&#\s'\"<>]+)",
     ),
-    (("hf_",), r"\b(?P<hub>hf_[a-z0-9]{16,})"),
-    (("sk-",), r"\b(?P<key>sk-(?=[\w-]*\d)[\w-]{16,})"),
+    (("hf_",), r"\b(hf_[a-z0-9]{16,})"),
+    (("sk-",), r"\b(sk-(?=[\w-]*\d)[\w-]{16,})"),
 )
 #: Start of a word, also after an escape such as `\\x00`.
 ESCAPES = r"(?:(?<![A-Za-z0-9])|(?<=\\x[0-9a-f]{2})|(?<=\\u[0-9a-f]{4})|(?<=%[0-9a-f]{2})|(?<=\\[abfnrtv0]))"  # noqa: E501
@@ -87,9 +87,9 @@ def redact(text: str) -> str:
     """Replace collected secrets and typical forms of secrets in a text with `***`."""
     safe_text = redact_collected(text)
     lower_text = safe_text.lower()
-    patterns = [pattern for marks, pattern in FORMS if any(mark in lower_text for mark in marks)]
-    if patterns:
-        safe_text = re.sub("|".join(patterns), _hide_form, safe_text, flags=re.IGNORECASE)
+    for marks, pattern in FORMS:
+        if any(mark in lower_text for mark in marks):
+            safe_text = re.sub(pattern, _hide_form, safe_text, flags=re.IGNORECASE)
     return safe_text
 
 
@@ -107,8 +107,7 @@ def redact_collected(text: str) -> str:
 
 
 def _hide_form(match: re.Match[str]) -> str:
-    start, end = match.span(match.lastgroup or 0)
-    return f"{match[0][: start - match.start()]}{HIDDEN}{match[0][end - match.start() :]}"
+    return match[0].replace(match[1], HIDDEN)
 
 
 def _find_variables() -> Iterator[str]:

@@ -17,8 +17,8 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.untrusted import GateError, parse_yaml, read_yaml
 
-#: Width of comments in a settings file.
-WIDTH = 100
+#: Width of the text of comments in a settings file.
+WIDTH = 96
 
 
 class Section(BaseModel):
@@ -89,7 +89,7 @@ def dump_settings(settings: Section) -> str:
     return yaml_text
 
 
-def _list_lines(kind: type[Section], indent: str = "") -> Iterator[str]:
+def _list_lines(kind: type[Section]) -> Iterator[str]:
     import yaml
 
     for name, field in kind.model_fields.items():
@@ -99,19 +99,17 @@ def _list_lines(kind: type[Section], indent: str = "") -> Iterator[str]:
             sentences.append(f"One of {', '.join(choices)}.")
         if field.is_required():
             sentences.append("Required.")
-        mark = f"{indent}# "
         comment = " ".join(sentences).strip()
-        yield from textwrap.wrap(comment, WIDTH, initial_indent=mark, subsequent_indent=mark)
+        yield from (f"# {line}" for line in textwrap.wrap(comment, WIDTH))
         section = _find_section(field.annotation)
         if isinstance(field.annotation, type) and section:
-            yield f"{indent}{name}:"
-            yield from _list_lines(section, f"{indent}  ")
+            yield f"{name}:"
+            yield from (f"  {line}" for line in _list_lines(section))
         elif field.is_required():
-            yield f"{indent}{name}:"
+            yield f"{name}:"
         else:
             default = to_jsonable_python(field.get_default(call_default_factory=True))
-            yaml_text = yaml.safe_dump({name: default}, allow_unicode=True)
-            yield textwrap.indent(yaml_text.strip(), indent)
+            yield from yaml.safe_dump({name: default}, allow_unicode=True).splitlines()
 
 
 def _list_choices(kind: Any) -> list[str]:
@@ -176,8 +174,8 @@ def _merge(values: Fields, changes: Fields) -> Record:
 
 
 def read_overrides(overrides: Iterable[str], option: str = "--set") -> Record:
-    """Parse overrides such as `ask.questions=5` into values nested by section; raise PosirError for
-    malformed ones.
+    """Parse overrides such as `ask.questions=5` into values nested by section, of which later ones
+    take precedence; raise PosirError for malformed ones.
     """
     values: Record = {}
     for override in overrides:
@@ -191,10 +189,7 @@ def read_overrides(overrides: Iterable[str], option: str = "--set") -> Record:
             value = parse_yaml(text, f"{option} {override}")
         except GateError as error:
             raise PosirError(f"{error}. Put quotes around text.") from None
-        section = values
-        for part in path[:-1]:
-            section = section.setdefault(part, {})
-            if not isinstance(section, dict):
-                raise PosirError(f"{option} {override}: '{part}' is not a section.")
-        section[path[-1]] = value
+        for part in reversed(path):
+            value = {part: value}
+        values = _merge(values, value)
     return values

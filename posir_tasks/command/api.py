@@ -9,10 +9,10 @@ import re
 import site
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import groupby
 from pathlib import Path
 from typing import TypeAlias
 
@@ -371,11 +371,11 @@ def tasks(word: str | None = None) -> Result:
     )
     rows = []
     # The tasks behind each line: in one language or, without a word, in all languages.
-    lines: dict[tuple[int, str, str], list[DeclaredTask]] = {}
+    lines = defaultdict[tuple[int, str, str], list[DeclaredTask]](list)
     for task in all_tasks:
         row = _describe_task(task)
         codes = [row["query_language"], row["document_language"]]
-        task_languages = [names.get(code, code) for code in codes if code != "the same"]
+        task_languages = [names.get(code) or code for code in codes if code != "the same"]
         language = ", ".join(dict.fromkeys(task_languages))
         if word and word.lower() not in f"{task.name} {language}".lower():
             continue
@@ -385,18 +385,19 @@ def tasks(word: str | None = None) -> Result:
         if language_name in names.values() and not word:
             name = name.replace(language_name, ANY, 1)
             language = language.replace(language_name, ANY, 1)
-        lines.setdefault((_find_group(task), name, language), []).append(task)
+        lines[_find_group(task), name, language].append(task)
     if not rows:
         suggestion = suggest_name(word or "", (task.name for task in all_tasks))
         raise UsageError(
             f"No task has '{word}' in its name or language.{suggestion} `posir tasks` lists all."
         )
     cells: list[tuple[str, ...]] = []
-    for group, entries in groupby(lines.items(), key=lambda entry: entry[0][0]):
-        cells.append((GROUPS[group][0], "", "", ""))
-        for (_, name, language), members in entries:
-            sizes = map(format_size, (members[0].documents, members[0].questions))
-            cells.append((name, language.replace(ANY, f"{len(members)} languages"), *sizes))
+    for (group, name, language), members in lines.items():
+        heading = (GROUPS[group][0], "", "", "")
+        if heading not in cells:
+            cells.append(heading)
+        sizes = map(format_size, (members[0].documents, members[0].questions))
+        cells.append((name, language.replace(ANY, f"{len(members)} languages"), *sizes))
     columns = build_columns(HEADINGS, HEADINGS[2:], roles={"Task": Role.NAME})
     note = f"{len(rows)} of {len(all_tasks)} tasks; `posir tasks` lists all."
     if not word:

@@ -192,11 +192,10 @@ def _render_text(text: str, width: int) -> Iterator[Text]:
     for number, part in enumerate(text.split("\n\n")):
         if number:
             yield Text()
-        lines = part.split("\n") if is_literal(part) else textwrap.wrap(part, width - 2)
-        for line in lines:
-            styled_line = Text(f"  {line}")
-            if is_literal(part):
-                styled_line.stylize("cyan")
+        style = "cyan" if is_literal(part) else ""
+        for line in part.split("\n") if style else textwrap.wrap(part, width - 2):
+            styled_line = Text(f"  {line}", style)
+            if style:
                 styled_line.highlight_regex("  # .*", "dim default")
             yield styled_line
 

@@ -65,22 +65,17 @@ def check_call(arguments: Sequence[str]) -> str | None:
     program, *program_arguments = arguments
     if program not in PROGRAMS:
         return f"'{program}' is not {' or '.join(PROGRAMS)}"
-    if program == "mteb":
-        return _check_mteb(program_arguments)
-    try:
-        check_words(program_arguments)
-    except PosirError as error:
-        return str(error)
-    return None
-
-
-def _check_mteb(arguments: list[str]) -> str | None:
-    from mteb.cli.build_cli import build_cli
-
     output = io.StringIO()
     try:
+        if program == "posir":
+            check_words(program_arguments)
+            return None
+        from mteb.cli.build_cli import build_cli
+
         with redirect_stderr(output):
-            build_cli().parse_args(arguments)
+            build_cli().parse_args(program_arguments)
+    except PosirError as error:
+        return str(error)
     except SystemExit as exit_:
         # `--help` also exits, with code 0.
         return " ".join(output.getvalue().split()) if exit_.code else None

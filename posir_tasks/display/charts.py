@@ -245,29 +245,27 @@ def curve(
     base: alt.Chart,
     positions: Positions,
     color: Color,
-    interval: Literal["area", "rule", None],
+    interval: Literal["area", "rule"],
     *,
+    point: Fields,
     scale: alt.Scale = UNIT,
     line: Fields | None = None,
-    point: Fields | None = None,
 ) -> list[alt.Chart]:
-    """Build layers of nDCG@10 over positions: intervals (if any), line and points.
+    """Build layers of nDCG@10 over positions: intervals, line and points.
 
     `line` and `point` are additional encodings of line and points.
     """
     base = base.encode(x=positions.axis)
-    charts = []
-    if interval:
-        marks = base.mark_area(opacity=0.16)
-        if interval == "rule":
-            marks = base.mark_rule(opacity=0.55, strokeWidth=2.2)
-        low = build_ndcg_axis("ndcg_at_10_low", scale)
-        charts.append(marks.encode(y=low, y2="ndcg_at_10_high:Q", color=color))
+    intervals = base.mark_area(opacity=0.16)
+    if interval == "rule":
+        intervals = base.mark_rule(opacity=0.55, strokeWidth=2.2)
+    low = build_ndcg_axis("ndcg_at_10_low", scale)
     base = base.encode(y=build_ndcg_axis("ndcg_at_10", scale), color=color)
-    charts.append(base.mark_line(strokeWidth=1.8).encode(**(line or {})))
-    marks = base.mark_point(size=34, opacity=1, strokeWidth=1.8)
-    charts.append(marks.encode(**(point or {})))
-    return charts
+    return [
+        intervals.encode(y=low, y2="ndcg_at_10_high:Q", color=color),
+        base.mark_line(strokeWidth=1.8).encode(**(line or {})),
+        base.mark_point(size=34, opacity=1, strokeWidth=1.8).encode(**point),
+    ]
 
 
 def label_window_end(rows: Iterable[Fields], window: int | None) -> list[Record]:

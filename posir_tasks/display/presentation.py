@@ -160,17 +160,9 @@ class Result:
         return build_frame(self.records())
 
     def to_pandas(self) -> pd.DataFrame:
-        """Convert the rows to a pandas DataFrame with the columns of `to_polars`.
+        """Convert the rows to a pandas DataFrame with the columns of `to_polars`."""
+        import pandas as pd
 
-        Raises:
-            PosirError: pandas is not installed.
-        """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise PosirError(
-                "pandas is not installed. Run `pip install pandas`, or use `to_polars`."
-            ) from error
         return pd.DataFrame(self.to_polars().to_dict(as_series=False))
 
     def to_json(self) -> str:

@@ -432,7 +432,8 @@ def _draw_marks(
         for share in (0, 0.5, 1):
             # Lines of neighbors overlap by a pixel, or a gap would show.
             paths["grid"] += _line(x, top + height * share, right - x + is_read)
-        for edge in () if is_read else (x, right):
+        edges = () if is_read else (x, right)
+        for edge in edges:
             paths["grid"] += f"M{_number(edge)} {_number(top)}v{_number(height)}"
         if score is None:
             continue

@@ -223,10 +223,10 @@ class Table:
         rows = tuple(tuple(change_text(cell, change) for cell in row) for row in self.rows)
         return replace(self, columns=columns, rows=rows)
 
-    def _select(self, chosen: Sequence[bool]) -> Table:
-        """Keep the columns that are chosen."""
-        rows = tuple(tuple(compress(row, chosen)) for row in self.rows)
-        return replace(self, columns=tuple(compress(self.columns, chosen)), rows=rows)
+    def _select(self, flags: Sequence[bool]) -> Table:
+        """Keep the columns whose flags are true."""
+        rows = tuple(tuple(compress(row, flags)) for row in self.rows)
+        return replace(self, columns=tuple(compress(self.columns, flags)), rows=rows)
 
 
 def is_heading(row: Sequence[str]) -> bool:
@@ -301,20 +301,20 @@ def format_csv(headings: Iterable[str], rows: Iterable[Iterable[Any]], end: str 
     characters are escaped. Numbers keep all digits; None becomes an empty cell, and booleans become
     `true` and `false`.
     """
-    text = io.StringIO()
     # Cached, since names of models and tasks repeat.
     escape = lru_cache(_escape_csv)
-    csv.writer(text, lineterminator=end).writerows(
-        [escape(cell) if isinstance(cell, str) else _csv_number(cell) for cell in row]
-        for row in (headings, *rows)
-    )
+
+    def format_cell(cell: Any) -> Any:
+        if isinstance(cell, str):
+            return escape(cell)
+        if isinstance(cell, bool):
+            return str(cell).lower()
+        return "NaN" if cell != cell else cell
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator=end)
+    writer.writerows(map(format_cell, row) for row in (headings, *rows))
     return text.getvalue()
-
-
-def _csv_number(cell: Any) -> Any:
-    if isinstance(cell, bool):
-        return str(cell).lower()
-    return "NaN" if cell != cell else cell
 
 
 def _escape_csv(cell: str) -> str:

@@ -156,10 +156,7 @@ def ensure_padding(model: Any) -> None:
     The choice of the token has no effect, since the attention mask excludes padding.
     """
     tokenizer: Any = getattr(getattr(model, "model", model), "tokenizer", None)
-    if (
-        getattr(tokenizer, "pad_token", "") is None
-        and getattr(tokenizer, "eos_token", None) is not None
-    ):
+    if getattr(tokenizer, "pad_token", "") is None:
         tokenizer.pad_token = tokenizer.eos_token
 
 

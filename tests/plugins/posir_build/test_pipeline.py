@@ -26,7 +26,7 @@ from posir_build.records import Check, QuestionVerdict, StageResult
 from posir_build.settings import STAGE_NAMES, BuildSettings
 from posir_build.stage_report import build_stage_rows
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.settings_file import load_settings
+from posir_tasks.base.settings_file import load_settings, read_overrides
 from posir_tasks.data.posir import find_layout, inspect_domain
 from posir_tasks.data.repository import LocalRepository
 from tests.support import human_answers as human
@@ -54,7 +54,7 @@ def build_settings(folder: Path, server, *overrides: str, language: str = "eng-L
         "sample.lengths=any",
         "ask.questions=4",
     ]
-    return load_settings(BuildSettings, None, [*required, *overrides])
+    return load_settings(BuildSettings, None, read_overrides([*required, *overrides]))
 
 
 def test_a_build_is_complete_resumed_and_valid(tmp_path):

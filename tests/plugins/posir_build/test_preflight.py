@@ -8,7 +8,7 @@ from posir_build.api import check_build
 from posir_build.pipeline import lock, settings_record
 from posir_build.settings import BuildSettings
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.settings_file import load_settings
+from posir_tasks.base.settings_file import load_settings, read_overrides
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def settings(tmp_path, monkeypatch):
             "output=data/made",
             "llm.model=m",
         )
-        return load_settings(BuildSettings, None, [*required, *overrides])
+        return load_settings(BuildSettings, None, read_overrides([*required, *overrides]))
 
     return load
 

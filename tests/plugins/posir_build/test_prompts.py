@@ -9,7 +9,7 @@ import pytest
 from posir_build.pipeline import PROMPT_SETS, Tools, run_stages
 from posir_build.settings import BuildSettings
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.settings_file import load_settings
+from posir_tasks.base.settings_file import load_settings, read_overrides
 from posir_tasks.language_models.call_log import Completion
 from posir_tasks.language_models.chat_client import (
     AnswerFault,
@@ -89,7 +89,9 @@ def build_settings(folder, address, *overrides):
         "ask={method: chunk, questions: 1}",
         "verify={relevance: segments, balance: true, leave_out: false}",
     ]
-    return load_settings(BuildSettings, None, [*values, *overrides], {"--prompts": "posq"})
+    return load_settings(
+        BuildSettings, None, read_overrides([*values, *overrides]), {"prompts": "posq"}
+    )
 
 
 def test_a_build_asks_by_the_prompts_of_posq(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from posir_build.settings import BuildSettings
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.settings_file import load_settings
+from posir_tasks.base.settings_file import load_settings, read_overrides
 
 MINIMAL = {
     "documents": "notes",
@@ -117,10 +117,13 @@ def test_files_and_overrides_that_are_no_mapping_are_refused(tmp_path):
         with pytest.raises(PosirError, match=message):
             load_settings(BuildSettings, write(tmp_path, text))
     file = write(tmp_path, MINIMAL)
-    assert load_settings(BuildSettings, file, ["documents=notes="]).documents == "notes="
+    assert (
+        load_settings(BuildSettings, file, read_overrides(["documents=notes="])).documents
+        == "notes="
+    )
     for override in ("ask.questions", "=3", "ask..x=1", "language.x=1", "ask=["):
         with pytest.raises(PosirError, match=r"--set|ask|language"):
-            load_settings(BuildSettings, file, [override])
+            load_settings(BuildSettings, file, read_overrides([override]))
 
 
 FIELDS = st.sampled_from(list(BuildSettings.model_fields))
