@@ -147,11 +147,9 @@ def count_repeated(data: PositionData) -> RepeatedTexts:
     """Count the questions that recur for several documents. A query with several evidence spans
     counts once.
     """
-    evidence = data.evidence
-    questions = zip(evidence.query_ids, data.questions["text"], evidence.document_ids, strict=True)
     pairs = [
         (text, document)
-        for name, text, document in questions
+        for name, text, document in data.iterate_queries()
         if name not in data.places and name not in data.unpositioned
     ]
     counts = count_repeated_texts(pairs, data.documents)

@@ -75,9 +75,7 @@ class Judgments:
         """Build judgments from the relevant documents in a dataset."""
         texts = {}
         grades = dict[str, dict[str, float]]()
-        for name, text, document in zip(
-            data.questions["id"], data.questions["text"], data.evidence.document_ids, strict=True
-        ):
+        for name, text, document in data.iterate_queries():
             place = data.places.get(name, Place(name))
             texts[place.query] = text
             grades.setdefault(place.query, {})[document] = place.grade
@@ -281,6 +279,11 @@ class PositionData:
         # The span of a question without a position stays empty.
         spans = np.where(bounds.any(axis=0), [starts, ends], 0).T
         return [Span(start, end) for start, end in spans.tolist()]
+
+    def iterate_queries(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the question id, question text and document id."""
+        evidence = self.evidence
+        return zip(evidence.query_ids, self.questions["text"], evidence.document_ids, strict=True)
 
     def list_questions(self) -> Iterator[tuple[str, str, str, Span | None]]:
         """Yield the question id, question text, document id and evidence span (None if unknown)."""

@@ -33,20 +33,20 @@ class MarkedDocument:
 
 def parse_document(document_id: str, markup: str) -> MarkedDocument:
     """Parse a marked-up text into plain text, questions and evidence spans."""
-    text, *parts = MARK.split(markup)
+    text, *pieces = MARK.split(markup)
     spans = []
-    for evidence, following in zip(parts[::3], parts[2::3], strict=True):
+    for evidence, following in zip(pieces[::3], pieces[2::3], strict=True):
         spans.append(Span(len(text), len(text) + len(evidence)))
         text += evidence + following
-    return MarkedDocument(document_id, text, tuple(parts[1::3]), tuple(spans))
+    return MarkedDocument(document_id, text, tuple(pieces[1::3]), tuple(spans))
 
 
 def read_documents() -> Iterator[MarkedDocument]:
     """Yield the documents of PosIR-Mini, sorted by domain."""
     folder = files("posir_tasks") / "mini" / "texts"
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        parts = HEADING.split(file.read_text(encoding="utf-8"))
-        for name, markup in zip(parts[1::2], parts[2::2], strict=True):
+        pieces = HEADING.split(file.read_text(encoding="utf-8"))
+        for name, markup in zip(pieces[1::2], pieces[2::2], strict=True):
             yield parse_document(f"{file.name.removesuffix('.txt')}/{name}", markup.strip())
 
 

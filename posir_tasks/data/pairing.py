@@ -80,18 +80,18 @@ class PairAgreement:
         return sum(is_match for _, is_match in self.matches)
 
     def __str__(self) -> str:
-        parts = []
+        clauses = []
         if self.matches:
-            parts.append(
+            clauses.append(
                 f"for {self._matched:,} of {len(self.matches):,} documents, the document with the "
                 "same id shares the most numbers and names"
             )
         if self.length_correlation is not None:
-            parts.append(
+            clauses.append(
                 f"the lengths have a correlation of {self.length_correlation:.2f}; translations "
                 "have more than 0.9"
             )
-        return "; ".join(parts)
+        return "; ".join(clauses)
 
 
 def compare_documents(pairs: pl.DataFrame) -> PairAgreement:

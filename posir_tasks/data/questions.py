@@ -200,10 +200,9 @@ def find_occurrences(
     # `str.find` counts a negative end from the back.
     end = len(document) if last is None else max(0, last + len(text))
     starts = []
-    start = document.find(text, first, end)
-    while start >= 0:
+    start = first - 1
+    while (start := document.find(text, start + 1, end)) >= 0:
         starts.append(start)
-        start = document.find(text, start + 1, end)
     return starts
 
 

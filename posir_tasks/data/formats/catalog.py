@@ -135,19 +135,16 @@ def list_data_files(folder: Path) -> list[Path]:
     if (folder / "snapshots").is_dir() and (folder / "blobs").is_dir():
         # In the Hub cache, `blobs` contains the same content under digests.
         files = [file for file in files if file.relative_to(folder).parts[0] == "snapshots"]
-    row_suffixes = (*JSON_LINES, *PARQUET, *TABLES)
-    has_rows = any(split_suffix(file)[1] in row_suffixes for file in files)
-    data_files = []
-    for file in files:
-        name = file.name.lower()
-        if name == "readme.md":
-            with file.open("rb") as content:
-                is_about = has_rows or content.readline().strip() == b"---"
-        else:
-            is_about = has_rows and name in DESCRIPTION_FILES
-        if not is_about:
-            data_files.append(file)
-    return data_files
+    has_rows = any(split_suffix(file)[1] in (*JSON_ROWS, *TABLES) for file in files)
+    descriptions = DESCRIPTION_FILES if has_rows else ()
+    return [file for file in files if file.name.lower() not in descriptions and not _is_card(file)]
+
+
+def _is_card(file: Path) -> bool:
+    if file.name.lower() != "readme.md":
+        return False
+    with file.open("rb") as content:
+        return content.readline().strip() == b"---"
 
 
 def _find_common_language(folder: Path) -> str:

@@ -117,10 +117,10 @@ def read_qasper(file: Path, options: ReadOptions) -> Items:  # noqa: ARG001
 
 def _read_paper(row: Row, location: str, file: str, paper: str) -> Items:
     paper = paper or row.identifier("id")
-    parts = [row.text("abstract")]
+    pieces = [row.text("abstract")]
     for section in row.rows("full_text"):
-        parts += [section.text("section_name", ""), *section.texts("paragraphs")]
-    text = SEPARATOR.join(filter(str.strip, parts))
+        pieces += [section.text("section_name", ""), *section.texts("paragraphs")]
+    text = SEPARATOR.join(filter(str.strip, pieces))
     title = row.text("title")
     questions = []
     for question in row.rows("qas"):

@@ -69,8 +69,8 @@ class Format:
     @property
     def layouts(self) -> list[frozenset[str]]:
         """The field names of each layout."""
-        groups = self.fields.split("|") if self.fields else []
-        return [frozenset(group.replace(NESTED, "").split()) for group in groups]
+        groups = self.fields.replace(NESTED, "").split("|")
+        return [frozenset(group.split()) for group in groups if group]
 
 
 def _declare_unsupported(title: str, fields: str, advice: str, kinds: tuple[str, ...]) -> Format:

@@ -272,23 +272,18 @@ def _list_tokens(row: Row) -> list[tuple[str, bool]]:
 
 def _read_nq_page(row: Row, file: Path, options: ReadOptions) -> Page:  # noqa: ARG001
     """Read the text without tags, with each block on its own line."""
-    parts = list[str]()
+    text = ""
+    separator = ""
     tokens = list[tuple[str, Span | None]]()
-    ends_line = False
-    length = 0
     for token, is_tag in _list_tokens(row):
         if is_tag or not token:
-            ends_line = ends_line or BLOCK.match(token) is not None
+            if text and BLOCK.match(token):
+                separator = "\n"
             tokens.append((token, None))
             continue
-        if parts:
-            parts.append("\n" if ends_line else " ")
-            length += 1
-        parts.append(token)
-        tokens.append((token, Span(length, length + len(token))))
-        length += len(token)
-        ends_line = False
-    text = "".join(parts)
+        text += separator + token
+        tokens.append((token, Span(len(text) - len(token), len(text))))
+        separator = " "
     # The URL includes the revision of the page.
     url = re.sub(r"[?&]oldid=\d+", "", row.text("document_url|document/url", ""))
     title = row.text("document_title|document/title", "")

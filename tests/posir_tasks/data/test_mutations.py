@@ -7,6 +7,7 @@ plain Python, bins by pandas.
 
 import random
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -285,7 +286,8 @@ def test_a_damaged_parquet_file_is_one_error_and_never_a_panic(tmp_path, capfd):
             list(read_json_lines(file))
         except DataError as error:
             refused += f"{file}: not a readable parquet file" in str(error)
-        list(read_parquet_texts(file, ReadOptions("context")))
+        with suppress(DataError):
+            list(read_parquet_texts(file, ReadOptions("context")))
         is_question_file(file)
     assert refused > 100
     assert "panicked" not in capfd.readouterr().err
