@@ -32,7 +32,7 @@ PROMPT_METHODS = (
 )
 #: Names of the default document prompt in sentence-transformers.
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
-#: Prompts by prompt type; None is in no mapping.
+#: Prompts by prompt type. mteb's prompt type may be None, which is never a key.
 SidePrompts: TypeAlias = dict[PromptType | None, str]
 #: Attribute that stores the prompts that replaced a model's own.
 REPLACED = "posir_replaced_prompts"
