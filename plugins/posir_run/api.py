@@ -117,7 +117,7 @@ def evaluate(
         "protocol": protocol,
         "window": window,
         "tokenizer": _require_window(tokenizer, window),
-        "skip_failed": int(skip_failed) or None,
+        "skip_failed": skip_failed or None,
         "backend": backend,
     }
     for name, value in options.items():

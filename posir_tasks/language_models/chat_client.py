@@ -165,7 +165,7 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
     for index, count in enumerate(counts):
         if isinstance(count, int) and 0 <= count < MAX_COUNT:
             estimates[index] = count
-    return Completion(content, sanitize(finish), *estimates, served=sanitize(model))
+    return Completion(content, sanitize(finish), estimates[0], estimates[1], sanitize(model))
 
 
 def replace_surrogates(text: str) -> str:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import unwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mteb.models.abs_encoder import AbsEncoder, get_prompt
 from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
@@ -32,6 +32,8 @@ PROMPT_METHODS = (
 )
 #: Names of the default document prompt in sentence-transformers.
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
+#: Prompts by prompt type. mteb's prompt type may be None, which is never a key.
+SidePrompts: TypeAlias = dict[PromptType | None, str]
 #: Attribute that stores the prompts that replaced a model's own.
 REPLACED = "posir_replaced_prompts"
 
@@ -65,7 +67,7 @@ def replace_prompts(model: Any, query: str | None, document: str | None = None) 
     if (query, document) in applied:
         return True
     prompts = {PromptType.query: query, PromptType.document: document}
-    texts: dict[str, str] = {kind: text for kind, text in prompts.items() if text is not None}
+    texts: SidePrompts = {kind: text for kind, text in prompts.items() if text is not None}
     if getattr(type(model), "predict", None) is CrossEncoderWrapper.predict:
         if query is not None:
             model.query_prefix = query
@@ -85,7 +87,7 @@ def replace_prompts(model: Any, query: str | None, document: str | None = None) 
     return True
 
 
-def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
+def _answer_with_prompts(model: Any, prompts: SidePrompts) -> None:
     """Replace the methods with which models of other mteb classes look up their prompts.
 
     Encoding then raises PosirError if the model has not called any of them.
@@ -128,7 +130,7 @@ def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
     model.encode = encode_and_check
 
 
-def _keep_prompts(prompts: Mapping[str, str], replaced: Collection[str]) -> dict[str, str]:
+def _keep_prompts(prompts: Mapping[str, str], replaced: Collection[object]) -> dict[str, str]:
     """Return the prompts of the side, `query` or `document`, that is not replaced.
 
     Prompts of both sides are narrowed to this side: mteb prefers `<task>-document` to `<task>`, and
@@ -145,7 +147,7 @@ def _keep_prompts(prompts: Mapping[str, str], replaced: Collection[str]) -> dict
     return side_prompts
 
 
-def _build_template(prompts: Mapping[str, str], template: Any) -> Callable[..., str]:
+def _build_template(prompts: SidePrompts, template: Any) -> Callable[..., str]:
     """Build an instruction template with fixed texts for queries, documents or both."""
 
     def fill(instruction: str, prompt_type: PromptType | None = None) -> str:

@@ -111,14 +111,16 @@ def without_run_settings() -> Iterator[None]:
 
 @contextmanager
 def with_settings(**settings: str | int | Iterable[str] | None) -> Iterator[None]:
-    """Set the settings that are not None, such as `window`, for this process and its new child
-    processes.
+    """Set the settings that are neither None nor False, such as `window`, for this process and its
+    new child processes.
     """
     changes: dict[str, str] = {}
     for name, value in settings.items():
-        if value is not None:
-            lines = [str(value)] if isinstance(value, str | int) else value
-            changes[f"POSIR_{name.upper()}"] = "\n".join(lines)
+        if value is None or value is False:
+            continue
+        # True is 1.
+        text = f"{value:d}" if isinstance(value, int) else value
+        changes[f"POSIR_{name.upper()}"] = text if isinstance(text, str) else "\n".join(text)
     original = {name: os.environ[name] for name in changes if name in os.environ}
     os.environ.update(changes)
     try:

@@ -264,7 +264,10 @@ class CachedEncoder(WrappedEncoder):
             # Computed once per wrapper, and thus per subset: the model may be trained in between.
             self._weights = digest_weights(self.base)
         name = self.mteb_model_meta.name if self.mteb_model_meta else type(self.base).__name__
-        encode = functools.partial(self.base.encode, prompt_type=prompt_type, **arguments)
+
+        def encode(texts: DataLoader[BatchedInput]) -> Array:
+            return self.base.encode(texts, prompt_type=prompt_type, **arguments)
+
         key = build_embedding_key(self.base, self._weights, arguments, prompt_type)
         if key is None:
             _warn_once(

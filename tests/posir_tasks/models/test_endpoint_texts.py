@@ -192,7 +192,7 @@ def test_a_text_that_fails_is_named_or_left_out_and_counted(name, caplog):
         )
         with pytest.raises(PosirError, match=named):
             encode(load(server), texts)
-        model = load(server, skip_failed=1)
+        model = load(server, skip_failed=True)
         with caplog.at_level(logging.WARNING):
             vectors = encode(model, texts)
         assert np.array_equal(vectors, np.where(np.arange(31)[:, None] == 17, 0, expected(texts)))
@@ -211,16 +211,16 @@ def test_a_text_that_fails_is_named_or_left_out_and_counted(name, caplog):
 def test_no_more_than_a_fifth_of_the_texts_is_left_out(name):
     broken = [f"{BROKEN} {i}" for i in range(7)]
     with serve_embeddings(**TEXT_FAILURES[name]) as server:
-        model = load(server, skip_failed=1)
+        model = load(server, skip_failed=True)
         assert len(encode(model, SHORT + broken)) == 37
         with pytest.raises(PosirError, match="would be left out"):
-            encode(load(server, skip_failed=1), SHORT[:20] + broken)
+            encode(load(server, skip_failed=True), SHORT[:20] + broken)
 
 
 def test_one_vector_for_all_texts_is_refused_with_skip_failed():
     with serve_embeddings(mix=lambda _, vectors: [[1.0] * DIMENSIONS for _ in vectors]) as server:
         server.mix, mix = (lambda _, vectors: vectors), server.mix
-        model = load(server, skip_failed=1)
+        model = load(server, skip_failed=True)
         server.mix = mix
         with pytest.raises(PosirError, match="same vector"):
             encode(model, SHORT)
@@ -280,7 +280,7 @@ def test_what_is_left_out_is_not_found_and_stated_in_the_result(tmp_path):
 
     with serve_embeddings(fail=fail) as server:
         (result,) = posir.evaluate(
-            server.reference, "PosIR-Mini", skip_failed=1, output_folder=tmp_path / "failed"
+            server.reference, "PosIR-Mini", skip_failed=True, output_folder=tmp_path / "failed"
         )
         server.fail = lambda _: None
         (plain,) = posir.evaluate(server.reference, "PosIR-Mini", output_folder=tmp_path / "plain")

@@ -3,6 +3,7 @@ suggest a name.
 """
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -30,7 +31,7 @@ from posir_tasks.models.registry import (
     refuse_unloadable,
     split_models,
 )
-from posir_tasks.models.run_settings import add_digest
+from posir_tasks.models.run_settings import add_digest, with_settings
 from posir_tasks.tasks.base import PositionTask
 from tests.support.commands import python
 from tests.support.models import write_tiny_model
@@ -116,6 +117,18 @@ def test_settings_that_differ_are_different_experiments(key, values):
 )
 def test_settings_that_mteb_writes_as_they_are_have_no_digest(chosen):
     assert add_digest(chosen) == chosen
+
+
+def test_settings_are_variables_while_the_context_is_open(monkeypatch):
+    monkeypatch.setenv("POSIR_WINDOW", "512")
+    settings = {"window": 32, "rotated": 0, "skip_failed": True, "backend": None}
+    with with_settings(**settings, query_field=["a=1", "b=2"], domains="news"):
+        names = ("WINDOW", "ROTATED", "SKIP_FAILED", "BACKEND", "QUERY_FIELD", "DOMAINS")
+        values = [os.environ.get(f"POSIR_{name}") for name in names]
+        assert values == ["32", "0", "1", None, "a=1\nb=2", "news"]
+    with with_settings(skip_failed=False):
+        assert "POSIR_SKIP_FAILED" not in os.environ
+    assert os.environ["POSIR_WINDOW"] == "512"
 
 
 def test_a_bare_name_refers_to_the_only_model_that_has_it():
