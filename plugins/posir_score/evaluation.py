@@ -28,12 +28,11 @@ from posir_score.alignment import (
     AlignedRun,
     AlignmentRules,
     RunCounts,
-    SubsetQueries,
     align_run,
 )
 from posir_score.retrieved_chunks import EvidenceScores, ReadChunks, RetrievedChunks, score_chunks
 from posir_score.run_files import Run
-from posir_score.scored_data import ScoredData
+from posir_score.scored_data import ScoredData, ScoredSubset
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import check_writable, explain_disk_full, folder_lock, write_text
 from posir_tasks.base.private_names import NEWEST_TESTED, installed_mteb
@@ -271,8 +270,7 @@ def prepare_run(
     )
     if isinstance(read_by, ReadPart):
         read_parts = [
-            resolve_window(read_by, positions.corpus, data.languages[name])
-            for name, positions in data.positions.items()
+            resolve_window(read_by, subset.data.corpus, subset.languages) for subset in data.subsets
         ]
         read_by = reduce(add, read_parts)
     model = RunSearch(run, aligned, revision, read_by, chunks)
@@ -331,12 +329,12 @@ def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: 
 
 
 def _score_subset(
-    model: RunSearch, data: ScoredData, subset: SubsetQueries, by_query: JudgedValues
+    model: RunSearch, data: ScoredData, subset: ScoredSubset, by_query: JudgedValues
 ) -> Entry:
     """Build the scores of a subset from those of each judged query, also by position if its
     evidence has a position.
     """
-    split = divide_split(data.positions[subset.name].drop_unpositioned())
+    split = divide_split(subset.data.drop_unpositioned())
     rankings = model.run.rankings[subset.name]
     evidence = split["evidence"]
     judgments = subset.judgments
@@ -344,7 +342,7 @@ def _score_subset(
     scores: Entry = {
         RUN_KEY: {"schema": SCHEMA, REVISION_KEY: split["revision"], DIGEST_KEY: digests}
     }
-    languages = data.languages[subset.name]
+    languages = subset.languages
     count_tokens = partial(count_tokens_read, data.scorer.scheme, languages, *model.counter)
     if len(evidence) or len(split["places"].evidence):
         results = {}
@@ -430,7 +428,7 @@ def _save_result(
                 "main_score": scores[data.main_score],
                 "hf_subset": subset.name,
                 "mteb_version": version,
-                "languages": [*data.languages[subset.name]],
+                "languages": [*subset.languages],
             }
             advance(len(subset.judgments.grades))
     result = {

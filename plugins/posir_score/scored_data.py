@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -33,6 +33,16 @@ logger = logging.getLogger(__name__)
 MERGED = "+merged-copies"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScoredSubset(SubsetQueries):
+    """A subset with its documents, queries and evidence."""
+
+    data: PositionData
+    """Includes queries with several evidence spans, and queries without a position."""
+    languages: Sequence[str]
+    """Language codes."""
+
+
 @dataclass(frozen=True)
 class ScoredData:
     """The data that runs are scored on."""
@@ -42,11 +52,7 @@ class ScoredData:
     revision: str
     scorer: SubsetScorer
     main_score: str
-    languages: Mapping[str, Sequence[str]]
-    """Language codes by subset."""
-    subsets: Sequence[SubsetQueries]
-    positions: Mapping[str, PositionData]
-    """Documents, queries and evidence by subset, including queries with several evidence spans."""
+    subsets: Sequence[ScoredSubset]
     clusters: str = DOCUMENT
     """Key that clusters the queries; see `cluster_queries`."""
     is_plain: bool = True
@@ -71,7 +77,8 @@ class ScoredData:
     @cached_property
     def evidence(self) -> EvidenceData:
         """The evidence spans of the queries."""
-        return EvidenceData.from_positions(self.name, self.positions)
+        by_name = {subset.name: subset.data for subset in self.subsets}
+        return EvidenceData.from_positions(self.name, by_name)
 
 
 def open_scored_data(
@@ -92,7 +99,7 @@ def open_scored_data(
     if is_merged:
         data = _merge_copies(data)
     for subset in data.subsets:
-        copies = find_copies(data.positions[subset.name].documents, list_relevant(subset.judgments))
+        copies = find_copies(subset.data.documents, list_relevant(subset.judgments))
         if copies:
             logger.warning("%s, %s: %s", data.name, subset.name, copies.describe())
     if clusters not in (None, DOCUMENT) and data.is_plain:
@@ -108,21 +115,19 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
     revision = opened.find_revision()
     has_qrels = any(subset.read_judgments for subset in opened.subsets)
     opened = opened if has_qrels else question_data
-    languages = {}
-    for name, codes in opened.find_languages().items():
-        # A task has one version of its data.
-        if opened.kind in (TASK, JUDGED_TASK):
-            languages[name] = [*dict.fromkeys(codes)]
-        else:
-            languages[name_version(name, revision)] = codes
+    languages = opened.find_languages()
     for subset in opened.subsets:
         # Fails early if the column is missing.
         cluster_queries(subset.judgments, clusters)
-    positions = {}
     subsets = []
-    for name, subset in zip(languages, opened.subsets, strict=True):
-        data = positions[name] = replace(subset.read(), revision=revision)
-        subset_queries = _build_subset(name, data.drop_unpositioned(), subset.judgments)
+    for (name, codes), subset in zip(languages.items(), opened.subsets, strict=True):
+        # A task has one version of its data.
+        if opened.kind in (TASK, JUDGED_TASK):
+            codes = [*dict.fromkeys(codes)]
+        else:
+            name = name_version(name, revision)
+        data = replace(subset.read(), revision=revision)
+        subset_queries = _build_subset(name, data, subset.judgments, codes)
         if not opened.has_texts:
             grades = subset.judgments.grades.values()
             documents = frozenset(document for row in grades for document in row)
@@ -133,8 +138,8 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
         # Logs warnings about skipped questions.
         for subset in question_data.subsets:
             subset.read()
-    for data in positions.values():
-        for warning in data.warnings:
+    for scored_subset in subsets:
+        for warning in scored_subset.data.warnings:
             logger.warning("%s, %s", opened.name, warning)
     depth, k_values = _choose_cutoffs(opened)
     return ScoredData(
@@ -142,9 +147,7 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
         revision=revision,
         scorer=SubsetScorer(opened.scheme, k_values),
         main_score=opened.rules.main_score,
-        languages=languages,
         subsets=subsets,
-        positions=positions,
         clusters=clusters,
         is_plain=is_plain,
         rules=opened.rules,
@@ -178,45 +181,35 @@ def _open_task(name: str) -> ScoredData:
     task = mteb.get_task(name)
     assert isinstance(task, PositionTask)
     task.load_data()
-    positions = {name: task.read_subset(name) for name in task.hf_subsets}
-    subsets = [
-        _build_subset(name, data, Judgments.from_positions(data))
-        for name, data in positions.items()
-    ]
     meta = task.metadata
+    subsets = []
+    for name in task.hf_subsets:
+        data = task.read_subset(name)
+        languages = meta.hf_subsets_to_langscripts[name]
+        subsets.append(_build_subset(name, data, Judgments.from_positions(data), languages))
     return ScoredData(
         name=meta.name,
         revision=meta.revision,
         scorer=task.build_scorer(),
         main_score=meta.main_score,
-        languages=meta.hf_subsets_to_langscripts,
         subsets=subsets,
-        positions=positions,
     )
 
 
 def _merge_copies(data: ScoredData) -> ScoredData:
     """Merge documents with the same text, and mark the data revision."""
-    positions = dict(data.positions)
+    revision = f"{data.revision}{MERGED}"
     subsets = []
     for subset in data.subsets:
-        merged_data, judgments, copies = merge_copies(positions[subset.name], subset.judgments)
+        merged_data, judgments, copies = merge_copies(subset.data, subset.judgments)
         if copies:
             logger.warning("%s, %s: %s", data.name, subset.name, describe_merged(copies))
-            positions[subset.name] = merged_data
-            subset = _build_subset(subset.name, merged_data.drop_unpositioned(), judgments)
+            subset = _build_subset(subset.name, merged_data, judgments, subset.languages)
             subset = replace(subset, copies=copies)
-        subsets.append(subset)
+        subsets.append(replace(subset, data=replace(subset.data, revision=revision)))
     if not any(subset.copies for subset in subsets):
         return data
-    revision = f"{data.revision}{MERGED}"
-    return replace(
-        data,
-        revision=revision,
-        subsets=subsets,
-        positions={name: replace(part, revision=revision) for name, part in positions.items()},
-        is_plain=_is_plain(subsets),
-    )
+    return replace(data, revision=revision, subsets=subsets, is_plain=_is_plain(subsets))
 
 
 def _is_plain(subsets: Sequence[SubsetQueries]) -> bool:
@@ -228,10 +221,15 @@ def _is_plain(subsets: Sequence[SubsetQueries]) -> bool:
     )
 
 
-def _build_subset(name: str, data: PositionData, judgments: Judgments) -> SubsetQueries:
+def _build_subset(
+    name: str, data: PositionData, judgments: Judgments, languages: Sequence[str]
+) -> ScoredSubset:
     key = digest(digest_texts(data.documents), judgments.digest()).hex()
     queries = {
         data.places[row_id].query if row_id in data.places else row_id
-        for row_id in data.evidence.query_ids
+        for row_id in data.drop_unpositioned().evidence.query_ids
     }
-    return SubsetQueries(name, judgments, frozenset(data.documents["id"]), len(queries), key)
+    documents = frozenset(data.documents["id"])
+    return ScoredSubset(
+        name, judgments, documents, len(queries), key, data=data, languages=languages
+    )

@@ -132,7 +132,7 @@ def test_every_curve_has_a_source_and_positions_of_its_probe():
         curves = read_published_curves(name)
         assert curves[0].source.startswith("published, ")
         assert all(set(curve.positions) <= known for curve in curves), name
-    assert read_published_curves("evidence_location") == ()
+    assert read_published_curves("evidence_location") == []
     assert [sum(curve.values) for curve in read_published_curves("query_types")] == pytest.approx(
         [1, 1], abs=0.001
     )
