@@ -132,7 +132,7 @@ def find_claim(model: MTEBModels) -> tuple[int | None, str]:
     An endpoint uses the claim of the registered model with the same name.
     """
     meta = model.mteb_model_meta
-    if getattr(meta.loader, "__name__", "") != EndpointEncoder.__name__:
+    if not isinstance(model, EndpointEncoder):
         return _finite(meta.max_tokens) or find_cut(model), str(meta.name)
     endpoint = find_endpoint(portable_name(meta))
     assert endpoint is not None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import pandas as pd
 
 from posir_inspect.questions import QuestionSet, Wording
 from posir_significance.analysis import GroupAnalysis, analyze
@@ -227,11 +226,10 @@ def _count_rotations(lengths: Integers, whole: Integers) -> Integers:
     Only a sample of the texts in each length bucket is rotated.
     """
     buckets = np.searchsorted(RelativePositions().token_bounds, lengths)
-    counters = defaultdict[int, Iterator[int]](count)
-    order = np.array([next(counters[bucket]) for bucket in buckets.tolist()])
+    is_sampled = pd.Series(buckets).groupby(buckets).cumcount() < read_sample_size()
     # A truncated text also has an excerpt within the window, with its own versions.
     versions = VERSIONS - 1 + VERSIONS * (whole < lengths)
-    return np.where(order < read_sample_size(), versions * whole, 0)
+    return np.where(is_sampled, versions * whole, 0)
 
 
 def count_fitting(costs: Integers, budget: float) -> int:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import chain, cycle, islice, zip_longest
 
 import numpy as np
+import pandas as pd
 from datasets import Dataset
 from sentence_transformers.base.sampler import DefaultBatchSampler
 
@@ -61,27 +62,24 @@ def sample_examples(
         PosirError: A position has no questions, no bin has enough of them, or all questions are
             about one article.
     """
-    bins = np.searchsorted(CHARACTER_BOUNDS, lengths).tolist()
-    rows: dict[int, ByPosition] = {length_bin: ([], [], []) for length_bin in sorted(set(bins))}
-    for row, length_bin in enumerate(bins):
-        rows[length_bin][examples[row].position].append(row)
-    counts = Counter(example.position for example in examples)
-    complete = {
-        length_bin: cells
-        for length_bin, cells in rows.items()
-        if all(cells[position] for position in weights.positions)
-    }
+    positions = [example.position for example in examples]
+    by_cell = pd.DataFrame(
+        {"bin": np.searchsorted(CHARACTER_BOUNDS, lengths), "position": positions}
+    ).groupby(["bin", "position"])
+    cell_sizes = by_cell.size().unstack(fill_value=0).reindex(columns=list(Position), fill_value=0)
+    complete = cell_sizes[(cell_sizes[[*weights.positions]] > 0).all(axis="columns")]
+    counts = Counter(positions)
     sizes = _choose_sizes(complete, weights, budget)
     if not sizes:
-        smallest = [min(map(len, cells)) for cells in complete.values()]
         missing = [position.title for position in weights.positions if not counts[position]]
         reason = "no length bin contains questions at all positions to train on"
         if missing:
             reason = f"no question has evidence at {' or '.join(missing)}"
-        elif smallest:
+        elif len(complete):
+            largest = complete.min(axis="columns").max()
             reason = (
                 f"no length bin has {budget:,} questions at every position; the largest possible "
-                f"budget is {max(smallest):,}"
+                f"budget is {largest:,}"
             )
         raise PosirError(
             f"positions {weights.name}: {reason} ({format_counts(counts)}). Choose other "
@@ -94,7 +92,8 @@ def sample_examples(
         for position in weights.positions:
             # The small term prevents rounding errors from losing an example.
             count = max(1, int(size * weights.shares[position] + 1e-6))
-            sample[length_bin] += rng.permutation(rows[length_bin][position])[:count].tolist()
+            rows = by_cell.indices[length_bin, position]
+            sample[length_bin] += rng.permutation(rows)[:count].tolist()
     articles = {examples[row].document.article for bin_rows in sample.values() for row in bin_rows}
     if len(articles) < 2:
         raise PosirError(
@@ -106,27 +105,24 @@ def sample_examples(
 
 
 def _choose_sizes(
-    complete: Mapping[int, ByPosition], weights: PositionWeights, budget: QuestionBudget | int
+    complete: pd.DataFrame, weights: PositionWeights, budget: QuestionBudget | int
 ) -> dict[int, float]:
-    """Choose the number of questions per length bin, for all positions together."""
+    """Choose the number of questions per length bin, for all positions together.
+
+    `complete` has the number of questions by length bin and position.
+    """
+    trained = complete[[*weights.positions]]
     if budget == "most":
-        return {
-            length_bin: min(len(cells[row]) / weights.shares[row] for row in weights.positions)
-            for length_bin, cells in complete.items()
-        }
+        shares = [weights.shares[position] for position in weights.positions]
+        return dict((trained / shares).min(axis="columns"))
     # Count all positions where possible, so that training on any position has the same size.
-    positions = weights.positions
-    if any(all(cells) for cells in complete.values()):
-        positions = tuple(Position)
-    smallest = {
-        length_bin: min(len(cells[position]) for position in positions)
-        for length_bin, cells in complete.items()
-    }
-    counts = [count for count in smallest.values() if count]
+    has_all = (complete > 0).all(axis="columns").any()
+    smallest = (complete if has_all else trained).min(axis="columns")
+    counts = smallest[smallest > 0].tolist()
     if not counts:
         return {}
     size = choose_size(counts) if isinstance(budget, str) else budget
-    return {length_bin: size for length_bin, count in smallest.items() if count >= size}
+    return dict.fromkeys(smallest.index[smallest >= size], size)
 
 
 def choose_size(smallest: Sequence[int]) -> int:

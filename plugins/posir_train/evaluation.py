@@ -26,7 +26,6 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.strip import draw_position_charts, render_png
-from posir_tasks.display.tables import format_csv
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import pool
 from posir_tasks.values.rotation_ranks import read_sample_size
@@ -163,6 +162,8 @@ class PositionEvaluator(BaseEvaluator):
         Raises:
             ScoreError: The model returns NaN.
         """
+        import pandas as pd
+
         from posir_train.measurement import build_request, rank_subset, wrap_model
 
         encoder = wrap_model(model)
@@ -177,10 +178,8 @@ class PositionEvaluator(BaseEvaluator):
         if output_path is not None and self.write_csv:
             file = Path(output_path) / self.csv_file
             file.parent.mkdir(parents=True, exist_ok=True)
-            row = {"epoch": epoch, "steps": steps, **scores}
-            heading, line = format_csv(row, [row.values()], "\n").splitlines(keepends=True)
-            with file.open("a", encoding="utf-8", newline="") as stream:
-                stream.write(line if file.stat().st_size else heading + line)
+            row = pd.DataFrame([{"epoch": epoch, "steps": steps, **scores}])
+            row.to_csv(file, mode="a", header=not file.exists(), index=False, na_rep="NaN")
         metrics: dict[str, float] = self.prefix_name_to_metrics(scores, self.name)
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)  # type: ignore[arg-type]
         return metrics

@@ -7,9 +7,9 @@ from __future__ import annotations
 import shlex
 import tempfile
 import warnings
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,11 +191,9 @@ def describe_changes(changes: Sequence[ChangeRow]) -> list[str]:
     """Describe the changes in nDCG@10 and in position effects, one paragraph for the held-out
     articles and one for each forgetting check.
     """
-    by_task = defaultdict[str, list[ChangeRow]](list)
-    for change in changes:
-        if change.state and change.estimate:
-            by_task[change.subject.task].append(change)
-    return [describe_trainings(task, rows) for task, rows in by_task.items()]
+    judged = (change for change in changes if change.state and change.estimate)
+    by_task = groupby(judged, key=lambda change: change.subject.task)
+    return [describe_trainings(task, list(rows)) for task, rows in by_task]
 
 
 def build_table(changes: Sequence[ChangeRow], title: str) -> Table:
