@@ -78,7 +78,7 @@ def leaderboard_build(
         "kept, since someone edited it": outcome.kept,
     }
     lines = [f"{remark}: {text}" for remark, texts in remarks.items() for text in texts]
-    if repository and not outcome.results and not outcome.problems:
+    if repository and not (outcome.results or outcome.problems):
         lines.append(
             f"{source} has no results; pull requests count once merged. Send some: posir submit "
             f"results --repo {source}"

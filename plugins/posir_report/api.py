@@ -126,7 +126,7 @@ def report(
         )
     if bins + recall + published > 1:
         raise PosirError("--bins, --recall and --published are different tables. Give one of them.")
-    names = columns.split(",") if isinstance(columns, str) else columns or ()
+    names = ",".join(to_list(columns)).split(",")
     keys = [key.strip() for key in names if key.strip()]
     if keys == ["help"]:
         return _tabulate_scores()

@@ -44,9 +44,8 @@ PUBLISHED = ("ndcg_at_10_as_published", "start_to_end_unweighted")
 def known_columns() -> list[ScoreInfo]:
     """List every column of reports: main scores, other declared scores, `REPORT_COLUMNS`."""
     declared = {key: score for key, (_, score) in declared_scores().items()}
-    first = [key for key in (*MAIN_KEYS, *FULL_KEYS) if key in declared]
-    keys = dict.fromkeys([*first, *declared])
-    return [*(declared[key] for key in keys), *REPORT_COLUMNS]
+    keys = dict.fromkeys((*MAIN_KEYS, *FULL_KEYS, *declared))
+    return [*(declared[key] for key in keys if key in declared), *REPORT_COLUMNS]
 
 
 def list_default_columns(*, full: bool = False) -> list[ScoreInfo]:

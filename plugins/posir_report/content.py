@@ -189,8 +189,8 @@ def title_findings(overall: Sequence[ReportRow]) -> str:
     """Write the title: the findings on up to three models of a task, else counts."""
     tasks = list(dict.fromkeys(row.task for row in overall))
     models = len({row.model for row in overall})
-    labelled = zip(short_labels(overall), overall, strict=True)
-    findings = [(label, row.findings) for label, row in labelled if row.findings]
+    rows = zip(short_labels(overall), overall, strict=True)
+    findings = [(label, row.findings) for label, row in rows if row.findings]
     if len(tasks) > 1 or len(findings) < len(overall) or not findings:
         subject = pluralize(len(tasks), "task") if len(tasks) > 1 else tasks[0]
         return f"{pluralize(models, 'model')} on {subject}"

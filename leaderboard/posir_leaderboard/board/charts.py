@@ -22,6 +22,8 @@ PARAMETERS = {
     "bottom": 0, "top": 1, "kinds": [], "sources": [],
 }  # fmt: skip
 ROW = alt.value(alt.ExprRef("datum"))
+INK = alt.ExprRef("ink")
+FAINT = alt.ExprRef("faint")
 #: Legends have columns on pages narrower than this, in pixels.
 NARROW = 600
 #: Compared models differ in color and shape; the page has the legend.
@@ -112,7 +114,7 @@ def _draw_scatter() -> charts.LayeredChart:
         "source:N",
         title=None,
         scale=alt.Scale(domain=["evaluated with posir", "published"], range=["circle", "diamond"]),
-        legend=build_legend("sources", columns=1, symbolFillColor=alt.ExprRef("ink")),
+        legend=build_legend("sources", columns=1, symbolFillColor=INK),
     )
     points = base.mark_point(
         filled=True, opacity=0.9, strokeWidth=0.8, stroke=alt.ExprRef("halo"), cursor="pointer"
@@ -120,14 +122,12 @@ def _draw_scatter() -> charts.LayeredChart:
     zero = (
         alt.Chart(ROWS)
         .transform_aggregate(rows="count()")
-        .mark_rule(color=alt.ExprRef("faint"))
+        .mark_rule(color=FAINT)
         .encode(y=alt.datum(0))
     )
     named = base.transform_filter("datum.name")
-    leaders = named.transform_filter("datum.led").mark_rule(
-        strokeWidth=0.7, color=alt.ExprRef("faint")
-    )
-    names = named.mark_text(align=alt.ExprRef("datum.name_align"), color=alt.ExprRef("ink"))
+    leaders = named.transform_filter("datum.led").mark_rule(strokeWidth=0.7, color=FAINT)
+    names = named.mark_text(align=alt.ExprRef("datum.name_align"), color=INK)
     name_position = {"x": "name_score:Q", "y": "name_effect:Q"}
     return alt.layer(
         zero,
@@ -173,9 +173,7 @@ def draw_heat_map() -> charts.LayeredChart:
     )
     missing = (
         base.transform_filter("datum.missing")
-        .mark_point(
-            shape="M-1,1L1,-1", size=160, strokeWidth=1, opacity=0.6, color=alt.ExprRef("faint")
-        )
+        .mark_point(shape="M-1,1L1,-1", size=160, strokeWidth=1, opacity=0.6, color=FAINT)
         .encode(x="middle:Q", tooltip=ROW)
     )
     cells = (
