@@ -81,7 +81,7 @@ def measure_retrieval() -> dict[str, list[str]]:
         "start minus end (points)": [
             format_estimate(row.start_minus_end, format_points) for row in rows
         ],
-        "PSI as published": [format_psi(row.psi_as_published) for row in rows],
+        "PSI as published": [format_psi(row.scores["psi_as_published"]) for row in rows],
     }
 
 

@@ -30,6 +30,7 @@ from posir_significance.findings import (
     Reason,
     State,
 )
+from posir_tasks.data.judgment_audit import KINDS, TOTALS, SuspiciousItems
 from posir_tasks.display.presentation import Result
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.judgments import METRICS
@@ -305,6 +306,15 @@ def describe_statistics() -> Schema:
     )
 
 
+def describe_audit() -> Schema:
+    """Describe the JSON of a judgment audit."""
+    items = describe(SuspiciousItems)
+    properties = {key: describe(int) | {"description": text} for key, text in TOTALS.items()}
+    properties |= {key: items | {"description": kind.label} for key, kind in KINDS.items()}
+    properties["lost"] = list_of(list_of({"anyOf": [TEXT, items]}))
+    return object_of(properties)
+
+
 def describe_runs() -> Schema:
     """Describe the JSON of `posir score` without --chunker."""
     omit = ("counts", "folder", "evidence", "audit", "main_score", "reading")
@@ -312,7 +322,7 @@ def describe_runs() -> Schema:
     properties = {
         **describe_fields(RunScores, omit=omit),
         **describe_fields(RunCounts),
-        "judgments": describe(typing.get_type_hints(RunScores)["audit"]),
+        "judgments": describe_audit(),
         **optional,
     }
     # Scores of chunks by depth: evidence_recall_at_5, lost_not_read_at_5.

@@ -61,8 +61,8 @@ PSI = "PSI as published"
 NDCG = "nDCG@10"
 #: The scores that measure position bias.
 BIAS = (POSITION_EFFECT, START_MINUS_END, PSI)
-#: Attributes of a report row, by score name.
-ATTRIBUTES = {
+#: Keys of the scores, by name.
+SCORE_KEYS = {
     POSITION_EFFECT: "position_effect",
     START_MINUS_END: "start_minus_end",
     PSI: "psi_as_published",
@@ -204,13 +204,12 @@ def collect_scores(
     for summary in summaries:
         for row in build_rows(summary):
             for name in names:
-                value = getattr(row, ATTRIBUTES[name])
+                estimate = row.estimate(SCORE_KEYS[name])
                 if name == NDCG and row.length != ALL:
-                    value = row.ndcg_at_10_as_published
-                if value is not None:
+                    estimate = row.ndcg_at_10_as_published
+                if estimate is not None:
                     key = (summary.model, summary.revision)
-                    number = value.value if isinstance(value, Estimate) else value
-                    scores[summary.task, row.length, name][key] = number
+                    scores[summary.task, row.length, name][key] = estimate.value
     return scores
 
 

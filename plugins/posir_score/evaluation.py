@@ -224,7 +224,7 @@ class RunScores:
 
     def document(self) -> dict[str, Any]:
         """Convert to JSON: the row, inconsistencies in the qrels, and the scores of chunks."""
-        values = self.to_json() | {"judgments": asdict(self.audit)}
+        values = self.to_json() | {"judgments": self.audit.to_json()}
         if self.reading:
             values["retriever"] = self.reading
         if self.evidence:

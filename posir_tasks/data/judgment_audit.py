@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.grades import Pair
@@ -113,6 +113,13 @@ class SuspiciousItems:
 
 
 NO_ITEMS = SuspiciousItems()
+#: Keys of `JudgmentAudit.totals`, with their meaning.
+TOTALS = {
+    "queries": "Judged queries.",
+    "relevant": "Pairs of a query and a document with a grade above 0.",
+    "relevant_documents": "Distinct relevant documents, if copies were counted.",
+    "unjudged": "Skipped questions that are not among the judged queries.",
+}
 
 
 def name_pairs(pairs: Iterable[Pair]) -> list[str]:
@@ -125,10 +132,7 @@ class JudgmentAudit:
     """Counts of suspicious items in judgments. Additive."""
 
     totals: Counter[str] = field(default_factory=Counter)
-    """`queries`: judged queries. `relevant`: pairs of a query and a document with a grade above 0.
-    `relevant_documents`: distinct relevant documents, if copies were counted. `unjudged`: skipped
-    questions that are not among the judged queries.
-    """
+    """Counts by key of `TOTALS`."""
     items: Mapping[str, SuspiciousItems] = field(default_factory=dict)
     """Suspicious items by key of `KINDS`, and skipped questions by cause."""
 
@@ -195,6 +199,15 @@ class JudgmentAudit:
         for kind, more in other.items.items():
             items[kind] = items.get(kind, NO_ITEMS) + more
         return JudgmentAudit(self.totals + other.totals, items)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all totals, all kinds of items, and `lost`: pairs of a cause and the questions
+        skipped for it.
+        """
+        totals = {key: self.totals[key] for key in TOTALS}
+        kinds = {key: vars(self.items.get(key, NO_ITEMS)) for key in KINDS}
+        lost = [(cause, vars(items)) for cause, items in self.items.items() if cause not in KINDS]
+        return {**totals, **kinds, "lost": lost}
 
     @property
     def has_findings(self) -> bool:

@@ -312,7 +312,7 @@ def test_fineweb_as_json_lines_is_what_it_is_in_parquet(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"question": "a", "content": "b"', "train.jsonl: not a readable JSON file"),
+        ('{"question": "a", "content": "b"', "train.jsonl: is not readable JSON"),
         (
             '{"question": "a", "content": "b"}',
             "train.jsonl: field 'span_class': missing column; the file has question",

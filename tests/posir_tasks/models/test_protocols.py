@@ -266,7 +266,7 @@ def test_doctor_prints_the_rows_of_a_protocol(monkeypatch):
         "posir_tasks.command.api.list_protocols", lambda paper: list_protocols(paper)[:2]
     )
     diagnosis = posir.doctor(protocol="myopic-trap")
-    sparse, dense = (finding.text for finding in diagnosis.findings)
+    sparse, dense = (finding.text for finding in diagnosis.rows)
     assert sparse.startswith("mteb/baseline-bm25s: ")
     assert 'query prompt "", document prompt "", ' in dense
     assert 'index "faiss IndexFlatIP"' in dense
@@ -284,7 +284,7 @@ def test_doctor_loads_a_named_model_with_its_protocol(monkeypatch, paper, passed
     with with_tiny_weights(registered, row) as meta:
         monkeypatch.setattr("mteb.get_model_meta", lambda *_, **__: meta)
         diagnosis = posir.doctor(row.model, protocol=paper)
-    assert [finding.passed for finding in diagnosis.findings] == [None, passed]
+    assert [finding.passed for finding in diagnosis.rows] == [None, passed]
     assert diagnosis.exit_status == int(not passed)
 
 
