@@ -188,7 +188,7 @@ def evaluated(model, tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("eval")
     evaluator = posir.PositionEvaluator(
-        "PosIR-Mini", name="mini", primary_metric="position_effect", rotated=40
+        "PosIR-Mini", name="mini", primary_metric="position_effect", rotated=12
     )
     first = evaluator(model, output_path=str(folder), epoch=0.5, steps=10)
     return (
@@ -202,7 +202,7 @@ def evaluated(model, tmp_path_factory):
 
 
 def test_the_scores_are_those_of_mteb(model, evaluated, monkeypatch):
-    monkeypatch.setenv(ROTATED_VARIABLE, "40")
+    monkeypatch.setenv(ROTATED_VARIABLE, "12")
     scores = (
         mteb.evaluate(model, PosIRMini(), cache=None, co2_tracker=False)
         .task_results[0]
