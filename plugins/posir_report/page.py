@@ -17,7 +17,7 @@ from posir_report.summary import (
     short_labels,
     summarize,
 )
-from posir_report.tables import format_cell
+from posir_report.tables import build_legend, format_cell
 from posir_significance.cells import build_curve_cells
 from posir_significance.messages.verdicts import describe_group
 from posir_tasks.display.latex import mark_best, stack_estimates
@@ -86,7 +86,7 @@ def build_latex_tables(
             yield replace(
                 _tabulate_models(task_rows),
                 title=f"nDCG@10 (x 100) and position effect on {data}.",
-                notes=(LATEX_NOTE,),
+                notes=(LATEX_NOTE, *build_legend(list_added_columns()).splitlines()),
             )
 
 

@@ -120,8 +120,8 @@ def build_answer_table(
     if heading == LENGTH and len({row.queries for row in rows}) > 1:
         keys.insert(0, "queries")
     known = {column.key: column for column in (*known_columns(), SKETCH)}
-    columns = [known[key] for key in keys if key in known]
-    columns += [column for column in (*list_added_columns(), *chosen) if column not in columns]
+    main = [known[key] for key in keys if key in known]
+    columns = list(dict.fromkeys((*main, *list_added_columns(), *chosen)))
     return build_score_table(rows, columns, {heading: names}, title, brief=True)
 
 

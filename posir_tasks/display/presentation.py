@@ -257,7 +257,7 @@ class Result:
     def paragraphs(self, *, explain: bool) -> list[str]:
         """Return the notes, with `explain` also the details."""
         notes = [note for note in self.notes if note]
-        return [*notes, *self.details] if explain else notes
+        return list(dict.fromkeys([*notes, *self.details] if explain else notes))
 
     def __str__(self) -> str:
         """Return the output of the command outside a terminal."""
@@ -299,7 +299,7 @@ class Result:
             data=self.data,
             strips=self.position_charts(),
             sections=sections,
-            legend=self.paragraphs(explain=True),
+            legend="\n".join(self.paragraphs(explain=True)).splitlines(),
         )
 
 

@@ -85,7 +85,8 @@ def test_doctor_lists_what_each_package_adds_and_its_faults(shell):
     )
     wrong = [line for line in lines if line.startswith("✗")]
     assert len(wrong) == 5
-    assert all(any(said in line for line in wrong) for said in SAID)
+    printed = " ".join(checked.stdout.split())
+    assert [said for said in SAID if said not in printed] == []
 
 
 #: Calls commands in one process, since importing mteb takes longer than what they do.
@@ -157,7 +158,7 @@ def test_the_score_is_a_column_of_reports_and_of_the_leaderboard(shell):
     )
     assert forms.returncode == 0, forms.stderr
     papers, table, rest = re.split(r"\\end{table\*}", forms.stdout)
-    assert re.search(r"PSI.* & MRR@10, first & MRR@10, last \\\\", papers, re.DOTALL)
+    assert re.search(r"Truncated.* & MRR@10, first & MRR@10, last \\\\", papers, re.DOTALL)
     assert "MRR@10, first: MRR@10 of the first position bin." in papers
     assert "Length & MRR@10, first" in table
     assert "MRR@10, first: MRR@10 of the first position bin." in table

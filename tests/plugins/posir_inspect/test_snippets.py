@@ -146,7 +146,7 @@ def test_qdrant_groups_the_chunks_of_a_document(folder, tmp_path):
         {f"d{row}": text for row, text in enumerate(invent_texts(4, 12))},
     )
     code = write("qdrant", folder, 16, model=str(folder)).code.replace(
-        '{"id": "text"}  # yours', repr(documents)
+        '{"id": "text"}  # your documents', repr(documents)
     )
     (ranking,) = posir.open_model(model).search(["some words"], list(documents.values()))
     expected = [(f"d{row}", score) for row, score in ranking]
