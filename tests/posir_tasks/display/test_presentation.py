@@ -1,14 +1,16 @@
-"""Results on a page."""
+"""Results in a notebook and on pages."""
 
 from posir_tasks.display.presentation import Result
 
 
-def test_each_term_of_a_legend_is_explained_once_on_a_page():
+def test_each_paragraph_of_a_legend_is_shown_once():
     result = Result(title="Scores", notes=["Depth: of a list"], details=["Depth: of a list"])
-    page = result._repr_html_()
-    assert (page.count("<dt>Depth</dt>"), page.count("<dd>")) == (1, 1)
+    assert result._repr_html_().count("<p>Depth: of a list</p>") == 1
 
 
-def test_each_line_of_a_legend_is_a_term_of_its_own():
+def test_each_line_of_a_legend_is_a_paragraph_of_its_own():
     page = Result(title="Scores", details=["Depth: of a list\nWidth: of a row"])._repr_html_()
-    assert [page.count(f"<dt>{term}</dt>") for term in ("Depth", "Width")] == [1, 1]
+    assert [page.count(f"<p>{text}</p>") for text in ("Depth: of a list", "Width: of a row")] == [
+        1,
+        1,
+    ]
