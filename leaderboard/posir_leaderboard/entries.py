@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from posir_tasks.base.errors import PosirError, ProfileError
+from posir_tasks.base.records import Record
 from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.base.wording import sanitize
 from posir_tasks.models.protocols import find_protocol
@@ -36,7 +37,6 @@ from posir_tasks.values.result_schema import (
     PROTOCOL_KEY,
     REVISION_KEY,
     RUN_KEY,
-    Json,
 )
 
 #: File that pins data, at the root of a results repository.
@@ -71,7 +71,7 @@ class TaskResult(JsonShape):
     """mteb's result of a task."""
 
     task_name: Name
-    scores: dict[str, list[Json]]
+    scores: dict[str, list[Record]]
 
 
 class ModelMeta(JsonShape):
@@ -98,7 +98,7 @@ class _ProfileNames(JsonShape):
 
 class _SubsetScores(JsonShape):
     hf_subset: Name
-    position_run: Json
+    position_run: Record
     position_profile: _ProfileNames
 
 

@@ -22,19 +22,19 @@ from posir_significance.intervals import estimate_judged
 from posir_significance.messages.comparisons import describe_change
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import progress
+from posir_tasks.base.records import Record
 from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import LEVEL
 from posir_tasks.values.place_ranks import PLACES
 from posir_tasks.values.profile import pool
-from posir_tasks.values.result_schema import Json
 from posir_tasks.values.scores import ALL
 
 #: Formats of scores by metric.
 FORMATS = dict.fromkeys(Metric, format_percent) | dict.fromkeys(EFFECTS, format_points)
 
 
-def list_columns(row: ChangeRow) -> Json:
+def list_columns(row: ChangeRow) -> Record:
     """Return the columns of a row for CSV and JSON."""
     subject = row.subject
     return {

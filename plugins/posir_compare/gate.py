@@ -39,6 +39,7 @@ from posir_significance.messages.comparisons import describe_change, describe_li
 from posir_significance.messages.verdicts import format_level
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import atomic_write
+from posir_tasks.base.records import Record
 from posir_tasks.base.wording import escape_controls
 from posir_tasks.command.exit_status import UNDECIDED
 from posir_tasks.display.labels import Label, Tone
@@ -48,7 +49,6 @@ from posir_tasks.display.tables import Role, Table, build_columns
 from posir_tasks.values.estimates import Difference, Estimate, Interval
 from posir_tasks.values.judgments import DOCUMENT, JudgedScores
 from posir_tasks.values.means import ALPHA, LEVEL, MeanEstimate
-from posir_tasks.values.result_schema import Json
 from posir_tasks.values.scores import ALL
 
 LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+(\.\d*)?|\.\d+))\s*")
@@ -201,7 +201,7 @@ class Limit:
         verdict, reason = self.judge(row, interval, strict=strict)
         score = Estimate(estimate.value, interval) if estimate else None
         subject = row.subject
-        numbers: Json = {"queries": subject.queries, "b": score}
+        numbers: Record = {"queries": subject.queries, "b": score}
         if subject.baseline:
             numbers |= {"a": row.a, "b": row.b, "change": score, "state": row.state}
             numbers |= {"compared": format_change(row), "answer": describe_change(row)}

@@ -8,10 +8,10 @@ from itertools import compress
 from posir_published.rows import NOTABLE_BIAS, START_TO_END_UNWEIGHTED
 from posir_report.summary import ReportRow
 from posir_tasks.base.errors import UsageError
+from posir_tasks.base.records import Record
 from posir_tasks.base.wording import suggest_name
 from posir_tasks.plugin_api import declared_scores
 from posir_tasks.values.profile import RECALL_COLUMNS
-from posir_tasks.values.result_schema import Json
 from posir_tasks.values.scores import ScoreInfo
 
 #: Scores that a report computes.
@@ -95,6 +95,6 @@ def add_published_columns(
     return [*columns, *compress(missing, has_value)]
 
 
-def select_columns(row: ReportRow, columns: Iterable[ScoreInfo]) -> Json:
+def select_columns(row: ReportRow, columns: Iterable[ScoreInfo]) -> Record:
     """Return the identity of a row and its unformatted scores in the given columns."""
     return row.identity() | row.score_columns({column.key for column in columns})

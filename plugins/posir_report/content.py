@@ -40,12 +40,12 @@ from posir_significance.messages.verdicts import (
     label_state,
 )
 from posir_significance.strips import build_overlay
+from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.labels import Label
 from posir_tasks.display.presentation import Deferred, to_paragraphs
 from posir_tasks.display.strip import PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium, Table
-from posir_tasks.values.result_schema import Json
 from posir_tasks.values.scores import BINS_KEY, GROUPS_KEY, ScoreInfo, scores_to_json
 
 BRIEF = (
@@ -212,7 +212,7 @@ def build_strips(overall: Iterable[ReportRow]) -> list[PositionChart]:
     return strips
 
 
-def collect_pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> Json:
+def collect_pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> Record:
     """Collect a model's scores on a task for JSON, unrounded."""
     declarations = summary.scores.declarations
     groups = {}

@@ -18,6 +18,7 @@ from posir_report.summary import (
     name_tasks_by_data,
 )
 from posir_significance.intervals import estimate_judged
+from posir_tasks.base.records import Record
 from posir_tasks.data.repository import combine_revisions
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_percent
 from posir_tasks.display.tables import Role, Table, build_columns
@@ -27,7 +28,6 @@ from posir_tasks.values.judgments import METRICS, JudgedScores
 from posir_tasks.values.means import MeanEstimate
 from posir_tasks.values.profile import pool
 from posir_tasks.values.read_part import CountedWith, ReadKind
-from posir_tasks.values.result_schema import Json
 from posir_tasks.values.scores import ALL
 
 #: Explains the rows of results without posir.
@@ -89,7 +89,7 @@ class JudgedSummary(RunSummary):
         note = f" ({method.value.replace('_', ' ')})" if is_noted else ""
         return estimate, format_estimate(estimate, format_percent, note)
 
-    def columns(self) -> Json:
+    def columns(self) -> Record:
         """Return the columns for CSV and JSON. Columns of reports have the same names."""
         scores = self.scores
         return {

@@ -30,6 +30,7 @@ from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.messages.verdicts import describe_group
 from posir_significance.strips import build_position_chart
 from posir_tasks.base.errors import PosirError
+from posir_tasks.base.records import Record
 from posir_tasks.base.wording import drop_organizations
 from posir_tasks.data.repository import LOCAL, combine_revisions
 from posir_tasks.display.numbers import MISSING, draw_sparkline
@@ -42,7 +43,7 @@ from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.place_ranks import PLACES
 from posir_tasks.values.profile import PositionProfile, pool
-from posir_tasks.values.result_schema import Json, SubsetData, share_data
+from posir_tasks.values.result_schema import SubsetData, share_data
 from posir_tasks.values.scores import (
     ALL,
     GroupScores,
@@ -197,7 +198,7 @@ class ReportRow:
             return None
         return build_position_chart(self.findings, self.load_group(), self.model)
 
-    def identity(self) -> Json:
+    def identity(self) -> Record:
         """Return the columns that identify the row."""
         position = {} if self.position is None else {"position": self.position}
         return {
@@ -208,7 +209,7 @@ class ReportRow:
             **position,
         }
 
-    def score_columns(self, keys: Container[str] | None = None) -> Json:
+    def score_columns(self, keys: Container[str] | None = None) -> Record:
         """Return the scores as columns; an estimate has three.
 
         A score with the key of another column becomes `scores.KEY`.
@@ -216,20 +217,20 @@ class ReportRow:
         Args:
             keys: Keys of the scores; by default all.
         """
-        cells: Json = {}
+        cells: Record = {}
         for key, value in self.scores.items():
             if keys is None or key in keys:
                 cells |= flatten(key, value)
         return prefix_scores(cells, (*self.identity(), *COUNTS, *UNDECLARED))
 
-    def verdict_columns(self) -> Json:
+    def verdict_columns(self) -> Record:
         """Return the `VERDICT_COLUMNS`; all are None without findings."""
         if self.findings is None:
             return dict.fromkeys(VERDICT_COLUMNS)
         values = self.findings.to_json() | {"answer": describe_group(self.findings)}
         return {name: values[name] for name in VERDICT_COLUMNS}
 
-    def columns(self) -> Json:
+    def columns(self) -> Record:
         """Return the columns for CSV and charts; an estimate has three."""
         columns = self.identity() | self.score_columns()
         if self.position is None:

@@ -25,6 +25,7 @@ from posir_significance.messages.reports import (
     describe_place_counts,
 )
 from posir_significance.messages.verdicts import format_finding, label_state
+from posir_tasks.base.records import Record
 from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.numbers import MISSING, format_percent, format_score
 from posir_tasks.display.tables import Column, Role, Table, build_columns
@@ -33,7 +34,6 @@ from posir_tasks.values.means import LEVEL
 from posir_tasks.values.place_ranks import average_places, count_queries, share_thirds
 from posir_tasks.values.profile import RECALL_COLUMNS, build_recall_gains
 from posir_tasks.values.read_part import ReadKind
-from posir_tasks.values.result_schema import Json
 from posir_tasks.values.scores import ALL, ScoreInfo, Unit
 
 #: The column with the chart as a line of text, on an axis from 0 to 100.
@@ -170,7 +170,7 @@ def build_legend(columns: Iterable[ScoreInfo]) -> str:
     return "\n".join(lines)
 
 
-def describe_spans(summary: TaskSummary) -> Json | None:
+def describe_spans(summary: TaskSummary) -> Record | None:
     """Summarize the queries with several evidence spans, or return None if there are none.
 
     Each of a query's n spans has weight 1/n.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -89,7 +88,6 @@ if TYPE_CHECKING:
     import datasets
     from mteb.models.models_protocols import MTEBModels
 
-logger = logging.getLogger(__name__)
 
 #: Scores in the table, by mteb's names. The main score of posir's tasks is first.
 TABLE_SCORES = ("ndcg_at_10", "mrr_at_10", "recall_at_100")

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import NoResponseError, PosirError
 from posir_tasks.base.overrides import override
+from posir_tasks.base.records import Fields
 from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.base.wording import pluralize, sanitize
@@ -31,7 +32,7 @@ from posir_tasks.models.connection import (
     shorten,
     submit,
 )
-from posir_tasks.models.endpoint_kinds import FORMAT, GENERIC_KINDS, KINDS, EndpointKind, Fields
+from posir_tasks.models.endpoint_kinds import FORMAT, GENERIC_KINDS, KINDS, EndpointKind
 from posir_tasks.models.references import Endpoint
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import estimate_tokens

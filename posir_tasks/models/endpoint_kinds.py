@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
 
+from posir_tasks.base.records import Fields
 from posir_tasks.models.references import Endpoint
-
-#: Fields of a request, by name.
-Fields: TypeAlias = Mapping[str, Any]
 
 #: Route at the end of an address: a version, `/api` or `/embed`.
 ROUTES = re.compile(r"(/api|/v\d+)?(/embed)?$")

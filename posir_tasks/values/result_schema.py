@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 
 from posir_tasks.base.digests import digest
 
-#: A JSON object.
-Json: TypeAlias = dict[str, Any]
 #: Schema version of a subset's scores and its profile. Newer versions are rejected.
 SCHEMA = 1
 #: Number of decimals of mteb's scores.

@@ -17,8 +17,9 @@ from posir_leaderboard.board.records import (
 )
 from posir_psi.scores import none_if_nan
 from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
+from posir_tasks.base.records import Record
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.result_schema import Json, round_floats
+from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.scores import ALL, Unit
 
 #: Units of scores that can be averaged over tasks.
@@ -60,14 +61,14 @@ def average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord
     return replace(average, rows=tuple(rows), detail=detail)
 
 
-def average_detail(tasks: Sequence[BoardRecord], lengths: Sequence[str]) -> Json:
+def average_detail(tasks: Sequence[BoardRecord], lengths: Sequence[str]) -> Record:
     """Average the curves of tasks and the ends of their intervals, unweighted, as if errors were
     fully correlated; empty unless all tasks have the same positions.
     """
     first = tasks[0].detail
     if any(task.detail["positions"] != first["positions"] for task in tasks):
         return {}
-    detail: Json = {name: first[name] for name in CURVE_FIELDS}
+    detail: Record = {name: first[name] for name in CURVE_FIELDS}
     for name in ("panels", "curves"):
         detail[name] = [_average_panels(tasks, name, length) for length in lengths]
     return detail if any(detail["panels"]) else {}
@@ -98,7 +99,7 @@ def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRo
     """
     first = rows[0]
     queries = [row.queries for row in rows if row.queries is not None]
-    scores: Json = {"queries": sum(queries) if len(queries) == len(rows) else None}
+    scores: Record = {"queries": sum(queries) if len(queries) == len(rows) else None}
     for column in board_columns():
         if column.unit in AVERAGED_UNITS:
             present = [estimate for row in rows if (estimate := row.estimate(column.key))]

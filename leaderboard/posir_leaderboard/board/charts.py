@@ -12,8 +12,8 @@ import altair as alt
 import vl_convert
 
 from posir_leaderboard.board.records import BM25, KINDS, UNKNOWN
+from posir_tasks.base.records import Record
 from posir_tasks.display import charts
-from posir_tasks.values.result_schema import Json
 
 ROWS = alt.NamedData("rows")
 #: Parameters that the page sets: colors, ends of scales, and legend entries.
@@ -38,7 +38,7 @@ RANGE = alt.Scale(domainMin=alt.ExprRef("low"), domainMax=alt.ExprRef("high"), n
 
 
 @cache
-def build_specifications() -> dict[str, Json]:
+def build_specifications() -> dict[str, Record]:
     """Build every specification by name, compiled so that the page need not do it."""
     layered: dict[str, charts.LayeredChart] = {
         "scatter": _draw_scatter(),

@@ -31,10 +31,11 @@ from posir_published.rows import (
 )
 from posir_report.published import convert_published
 from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.base.records import Record
 from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import Z, compute_wilson_interval
-from posir_tasks.values.result_schema import Json, round_floats
+from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.schemes import (
     ALL_LENGTHS,
     RelativePositions,
@@ -117,13 +118,13 @@ def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRo
     return row.with_scores(start_minus_end=Estimate(difference, interval))
 
 
-def _build_detail(rows: Sequence[PublishedRow], bins: Sequence[Sequence[PublishedBin]]) -> Json:
+def _build_detail(rows: Sequence[PublishedRow], bins: Sequence[Sequence[PublishedBin]]) -> Record:
     axes = RelativePositions().axes
     task = rows[0].task.removesuffix(TINY)
     first = next(filter(None, bins), [])
     sources = dict.fromkeys([rows[0].source, *(row[0].source for row in bins if row)])
     titles = {ALL: ALL_LENGTHS, **dict(zip(axes.lengths, axes.length_titles, strict=True))}
-    detail: Json = {
+    detail: Record = {
         "lengths": [titles[row.length] for row in rows] if first else [],
         "positions": [bin_.position for bin_ in first],
         "position_title": POSITION_TITLES.get(task, axes.position_title),

@@ -37,11 +37,11 @@ from posir_significance.messages.verdicts import name_state
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import progress
+from posir_tasks.base.records import Record
 from posir_tasks.data.declared import POSIR, POSQ
 from posir_tasks.display.figures import bundle_chart_library
 from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.display.strip import draw_card, render_png
-from posir_tasks.values.result_schema import Json
 
 #: The page's own scripts, in execution order.
 SCRIPTS = (
@@ -182,7 +182,7 @@ def build_data(
     models = [results[0].model for results in by_model.values()]
     yield "board", _build_index(models, groups, views)
     yield "charts", build_specifications()
-    averages: dict[str, Json] = {name: {} for name in by_model}
+    averages: dict[str, Record] = {name: {} for name in by_model}
     for group, group_views in views.items():
         for view in group_views:
             differences = view.compute_differences()
@@ -199,14 +199,14 @@ def build_data(
         yield f"models/{model}", {"tasks": tasks, "averages": averages[model]}
 
 
-def _describe_record(record: BoardRecord) -> Json:
+def _describe_record(record: BoardRecord) -> Record:
     rows = {"length": list(record.rows_by_length), **row_columns(record.rows)}
     return {"rows": rows, **record.detail}
 
 
 def _build_index(
     models: Sequence[BoardModel], groups: Sequence[Group], views: Mapping[str, Sequence[View]]
-) -> Json:
+) -> Record:
     names = [model.label for model in models]
     revisions = Counter(model.label for model in models if not model.published)
     labels = []
@@ -235,7 +235,7 @@ def _build_index(
     }
 
 
-def _describe_group(group: Group, views: Sequence[View]) -> Json:
+def _describe_group(group: Group, views: Sequence[View]) -> Record:
     return {
         "name": group.name,
         "dimension": group.dimension,

@@ -47,11 +47,12 @@ from posir_significance.messages.verdicts import (
     label_state,
 )
 from posir_tasks.base.digests import digest
+from posir_tasks.base.records import Record
 from posir_tasks.data.repository import LOCAL
 from posir_tasks.display.numbers import format_count
 from posir_tasks.display.strip import PositionChart, draw_glyph
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.result_schema import Json, round_floats
+from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ALL
 
@@ -122,7 +123,7 @@ class View:
         """Return the row of each record at a length."""
         return [record.rows_by_length.get(length) for record in self.rows]
 
-    def to_json(self, indices: Mapping[str, int], differences: Differences) -> Json:
+    def to_json(self, indices: Mapping[str, int], differences: Differences) -> Record:
         """Return the view as columns with an entry per model.
 
         Only the opening length has all its columns; the page loads the others when needed.
@@ -308,7 +309,9 @@ class View:
             differences[length] = replace(average, comparisons=comparisons)
         return differences
 
-    def differences_json(self, indices: Mapping[str, int], differences: Differences) -> Json | None:
+    def differences_json(
+        self, indices: Mapping[str, int], differences: Differences
+    ) -> Record | None:
         """Return the differences between the best `MAX_PAIRED` models at each length, or None if no
         two models have the same queries.
         """
