@@ -15,15 +15,15 @@ from posir_tasks.data.copies import describe_merged, find_copies
 from posir_tasks.data.copies import merge_copies as merge_data_copies
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.catalog import FORMATS
-from posir_tasks.data.formats.form import JUDGMENTS
+from posir_tasks.data.formats.format import JUDGMENTS
 from posir_tasks.data.formats.passages import (
-    EXPECTED,
+    EXPECTED_CAUSES,
     Cause,
     Item,
     Items,
     Scope,
-    SkippedText,
-    Use,
+    SearchScope,
+    SkippedItem,
     describe_skipped,
 )
 from posir_tasks.data.formats.records import FOLDER
@@ -151,13 +151,13 @@ def list_formats() -> Result:
     readable = []
     unreadable = []
     for form in FORMATS:
-        if not form.kinds:
+        if not form.suffixes:
             continue
-        files = " ".join(form.files or form.kinds).replace("|", " or ")
-        if form.kinds[0] == FOLDER and not form.files:
-            files = " ".join(["a folder", *form.kinds[1:]])
+        files = " ".join(form.files or form.suffixes).replace("|", " or ")
+        if form.suffixes[0] == FOLDER and not form.files:
+            files = " ".join(["a folder", *form.suffixes[1:]])
         fields = form.fields.replace(NESTED, "").replace("|", " or ")
-        advice = form.advice if form.is_refused else ""
+        advice = form.advice if form.is_unsupported else ""
         row = {"form": form.title, "files": files, "fields": fields}
         rows.append(row | {"read": form.contents, "advice": advice})
         if form.contents:
@@ -215,8 +215,8 @@ def read_sources(
         )
     for dataset in datasets:
         # Repeated questions are counted later, over all sources.
-        use = dataset.declared_use or Use.CORPUS
-        replace(dataset, declared_use=use).require_corpus()
+        search_scope = dataset.declared_scope or SearchScope.CORPUS
+        replace(dataset, declared_scope=search_scope).require_corpus()
         if not dataset.has_texts:
             raise PosirError(
                 f"{dataset.location} ({dataset.kind}): has judgments but no texts. Give a BEIR "
@@ -272,11 +272,11 @@ def import_passages(
         )
     data = imported.to_position_data("", count_tokens)
     repeated = data.repeated
-    if needs_corpus and repeated.use is not Use.CORPUS:
+    if needs_corpus and repeated.search_scope is not SearchScope.CORPUS:
         raise PosirError(
-            f"{repeated.describe()}: {repeated.use.value}; nothing was written. Score chunks "
-            "within each document (`posir score --model MODEL --chunker MODULE:FUNCTION --data "
-            "DATA`), or give --scope corpus if each question is self-contained."
+            f"{repeated.describe()}: {repeated.search_scope.value}; nothing was written. Score "
+            "chunks within each document (`posir score --model MODEL --chunker MODULE:FUNCTION "
+            "--data DATA`), or give --scope corpus if each question is self-contained."
         )
     # The first warning is about repairs, which are reported in separate lines.
     notes = [*data.warnings[bool(imported.repaired) :]]
@@ -312,7 +312,7 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     yield from _format_repairs(imported)
     skipped, texts = imported.divide_skipped()
     unanswered = [question for question in skipped if question.cause is Cause.UNANSWERABLE]
-    rules = EXPECTED - {Cause.UNANSWERABLE}
+    rules = EXPECTED_CAUSES - {Cause.UNANSWERABLE}
     expected = [question for question in skipped if question.cause in rules]
     lost, total = _find_lost(imported)
     if unanswered:
@@ -341,19 +341,19 @@ def _format_repairs(imported: ImportedData) -> Iterator[str]:
     yield from lines[:MAX_EXAMPLES]
 
 
-def _find_lost(imported: ImportedData) -> tuple[list[SkippedText], int]:
+def _find_lost(imported: ImportedData) -> tuple[list[SkippedItem], int]:
     """Return the skipped questions that have an answer, and the number of all questions with an
     answer.
     """
     lost = {
         (item.file, item.name): item
         for item in imported.skipped
-        if item.cause and item.cause not in EXPECTED
+        if item.cause and item.cause not in EXPECTED_CAUSES
     }
     return [*lost.values()], imported.query_count + len(lost)
 
 
-def _list_causes(skipped: Iterable[SkippedText], total: int) -> Iterator[str]:
+def _list_causes(skipped: Iterable[SkippedItem], total: int) -> Iterator[str]:
     """Yield a line per cause with the number of skipped questions and an example."""
     by_cause = defaultdict(list)
     for question in skipped:

@@ -12,7 +12,7 @@ from posir_data.texts import sample_texts
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.public import DataReference
 from posir_tasks.data.data import PositionData, list_texts
-from posir_tasks.data.formats.passages import Passage, SkippedText
+from posir_tasks.data.formats.passages import Passage, SkippedItem
 from posir_tasks.datasets.dataset import Subset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.models.embeddings.encoding import Encoder
@@ -244,7 +244,7 @@ class ProbeSource:
     """A function that reads each subset, keyed by `language/domain`, or by language for texts
     without questions. It raises PosirError if the data is missing or invalid.
     """
-    skipped: Sequence[SkippedText] = ()
+    skipped: Sequence[SkippedItem] = ()
     """Unusable texts, files, rows and questions."""
 
 
@@ -270,21 +270,21 @@ def open_probe_source(
     dataset = open_data(source, column=column)
     if dataset.has_questions:
         subsets = {subset.name: partial(_read_subset, subset) for subset in dataset.subsets}
-        skipped: list[SkippedText] = []
+        skipped: list[SkippedItem] = []
         for subset in dataset.subsets if dataset.in_memory else ():
             skipped += subset.read().skipped
         return ProbeSource(dataset.name, subsets, skipped)
 
-    def sample(items: Iterable[Passage | SkippedText]) -> tuple[int, list[Passage | SkippedText]]:
+    def sample(items: Iterable[Passage | SkippedItem]) -> tuple[int, list[Passage | SkippedItem]]:
         """Return the number of items, and a list with the unreadable items first, then the
         accepted passages, shuffled as in `ProbeData.sample`.
         """
-        unreadable: list[Passage | SkippedText] = []
+        unreadable: list[Passage | SkippedItem] = []
         passages: list[Passage] = []
         item_count = 0
         for item in items:
             item_count += 1
-            if isinstance(item, SkippedText):
+            if isinstance(item, SkippedItem):
                 unreadable.append(item)
             elif selection.accepts(item.text, None):
                 passages.append(item)

@@ -268,7 +268,7 @@ def _is_parquet(file: Path) -> bool:
 
 
 @contextmanager
-def _error_context(file: Path) -> Iterator[None]:
+def _convert_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except LimitError:
@@ -290,7 +290,7 @@ def read_column_types(
         ProblemsError: The file is corrupt, or a column name is not unique.
     """
     schema = _read_schema(file)
-    with _error_context(file):
+    with _convert_errors(file):
         occurrences = Counter(schema.names)
         names = [*occurrences] if columns is None else [*columns]
         message = "several columns have this name; keep one of them."
@@ -302,7 +302,7 @@ def read_column_types(
 
 
 def _read_schema(file: Path) -> pa.Schema:
-    with _error_context(file):
+    with _convert_errors(file):
         check_readable(file)
         if _is_parquet(file):
             schema = pq.read_schema(file)
@@ -314,7 +314,7 @@ def _read_schema(file: Path) -> pa.Schema:
 
 def read_table(file: Path, columns: list[str]) -> pl.DataFrame:
     """Read columns of a file without casting; raise ProblemsError if the file is corrupt."""
-    with _error_context(file):
+    with _convert_errors(file):
         if not _is_parquet(file):
             return read_json_rows(file).select(columns)
         # Arrow raises an error for corrupt files; polars may panic or exhaust memory.
@@ -325,7 +325,7 @@ def read_table(file: Path, columns: list[str]) -> pl.DataFrame:
 
 def iterate_rows(file: Path) -> Iterator[dict[str, Any]]:
     """Stream the rows of a Parquet file; raise ProblemsError if it is corrupt."""
-    with _error_context(file):
+    with _convert_errors(file):
         check_readable(file)
         require_distinct(pq.read_schema(file).names, file)
         for batch in iterate_batches(file):

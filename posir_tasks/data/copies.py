@@ -17,7 +17,7 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.data import Judgments, PositionData, list_texts
 from posir_tasks.data.formats.passages import RepeatedTexts
-from posir_tasks.data.places import PlacedEvidence, merge_places
+from posir_tasks.data.places import QuerySpan, merge_places
 from posir_tasks.text.interventions import NO_SPAN
 from posir_tasks.text.locating import Spelling, drop_space
 from posir_tasks.text.spans import WHITESPACE, Span
@@ -243,7 +243,7 @@ def _join_places(data: PositionData) -> PositionData:
         source = data.places[name]
         span = Span(int(evidence.starts[row]), int(evidence.ends[row]))
         document = evidence.document_ids[row]
-        spans.append(PlacedEvidence(name, source.query, document, span, source.grade))
+        spans.append(QuerySpan(name, source.query, document, span, source.grade))
     places = {}
     selection = [row for row, name in enumerate(names) if name not in data.places]
     ends = evidence.ends.copy()

@@ -15,7 +15,7 @@ import polars as pl
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
-from posir_tasks.data.formats.passages import RepeatedTexts, SkippedText
+from posir_tasks.data.formats.passages import RepeatedTexts, SkippedItem
 from posir_tasks.data.grades import Pair
 from posir_tasks.text.spans import Span
 from posir_tasks.text.words import estimate_tokens
@@ -152,7 +152,7 @@ class PositionData:
     """Number of rows that violate a rule without stopping the evaluation, by rule key."""
     warnings: tuple[str, ...] = ()
     """Sentences on tolerated rows and possible mistakes."""
-    skipped: tuple[SkippedText, ...] = ()
+    skipped: tuple[SkippedItem, ...] = ()
     """Files, rows, texts and questions that cannot be used."""
     moved: Sequence[str] = ()
     """Names of questions with a repaired span."""
@@ -229,7 +229,7 @@ class PositionData:
     def drop_unpositioned(self) -> PositionData:
         """Move the questions without a position to the skipped items."""
         skipped = [
-            SkippedText(name, "questions without a known position", reason)
+            SkippedItem(name, "questions without a known position", reason)
             for name, reason in self.unpositioned.items()
         ]
         return replace(self._drop(self.unpositioned, skipped), unpositioned={})
@@ -238,11 +238,11 @@ class PositionData:
         """Move the queries with several evidence spans to the skipped items."""
         queries = dict.fromkeys(place.query for place in self.places.values())
         skipped = [
-            SkippedText(name, "questions with several places of evidence") for name in queries
+            SkippedItem(name, "questions with several places of evidence") for name in queries
         ]
         return replace(self._drop(self.places, skipped), places={})
 
-    def _drop(self, names: Collection[str], skipped: Iterable[SkippedText]) -> PositionData:
+    def _drop(self, names: Collection[str], skipped: Iterable[SkippedItem]) -> PositionData:
         if not names:
             return self
         rows = [row for row, name in enumerate(self.evidence.query_ids) if name not in names]

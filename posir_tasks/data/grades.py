@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import TypeAlias
 
-from posir_tasks.data.formats.passages import SkippedText
+from posir_tasks.data.formats.passages import SkippedItem
 
 #: Query id and document id.
 Pair: TypeAlias = tuple[str, str]
@@ -47,10 +47,10 @@ class CollectedGrades:
     contradictions: tuple[Pair, ...] = ()
     """Pairs with different grades, sorted."""
 
-    def skip_contradictions(self, file: str) -> Iterator[SkippedText]:
+    def skip_contradictions(self, file: str) -> Iterator[SkippedItem]:
         """Yield each contradictory pair as skipped."""
         for query, document in self.contradictions:
-            yield SkippedText(f"query {query}, document {document}", CONTRADICTED, file=file)
+            yield SkippedItem(f"query {query}, document {document}", CONTRADICTED, file=file)
 
 
 def collect_grades(rows: Iterable[tuple[str, str, float]]) -> CollectedGrades:

@@ -10,7 +10,7 @@ from posir_tasks.text.spans import Span
 
 
 @dataclass(frozen=True)
-class PlacedEvidence:
+class QuerySpan:
     """One of a query's evidence spans."""
 
     name: str
@@ -21,14 +21,14 @@ class PlacedEvidence:
     grade: float
 
 
-def merge_places(places: Iterable[PlacedEvidence]) -> dict[str, list[PlacedEvidence]]:
+def merge_places(places: Iterable[QuerySpan]) -> dict[str, list[QuerySpan]]:
     """Merge overlapping spans of a query in a document.
 
     Returns:
         Spans by query, sorted by document and span. A merged span keeps the name of its first span.
         All spans in a document get the document's highest grade.
     """
-    by_query: dict[str, list[PlacedEvidence]] = defaultdict(list)
+    by_query: dict[str, list[QuerySpan]] = defaultdict(list)
     grades: dict[tuple[str, str], float] = {}
     for place in sorted(places, key=lambda place: (place.document, place.span)):
         pair = place.query, place.document

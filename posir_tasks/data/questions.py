@@ -25,14 +25,14 @@ from posir_tasks.data.formats.passages import (
     Item,
     Passage,
     PassageQuestion,
-    SkippedText,
+    SkippedItem,
     UnusableError,
     derive_document_ids,
     skip_question,
 )
 from posir_tasks.data.markers import select_answers
 from posir_tasks.data.offsets import convert_offsets, describe_unchecked
-from posir_tasks.data.places import PlacedEvidence, merge_places
+from posir_tasks.data.places import QuerySpan, merge_places
 from posir_tasks.text.interventions import NO_SPAN
 from posir_tasks.text.locating import Spelling
 from posir_tasks.text.spans import Span
@@ -233,9 +233,9 @@ class ImportedData:
     """Question id to text, id of the relevant document, and span (`NO_SPAN` if unknown)."""
     places: dict[str, Place] = field(default_factory=dict)
     """Question id to query, for queries with several evidence spans."""
-    unpositioned: dict[str, SkippedText] = field(default_factory=dict)
+    unpositioned: dict[str, SkippedItem] = field(default_factory=dict)
     """Questions without a position, since an evidence span is unknown."""
-    skipped: list[SkippedText] = field(default_factory=list)
+    skipped: list[SkippedItem] = field(default_factory=list)
     """Skipped texts and questions in the order of the files."""
     repaired: list[tuple[PassageQuestion, Answer, Span]] = field(default_factory=list)
     """Repaired questions with the declared answer and the new span."""
@@ -264,7 +264,7 @@ class ImportedData:
             self, documents=corpus, questions=questions, places=dict(data.places), titles=titles
         )
 
-    def divide_skipped(self) -> tuple[list[SkippedText], list[SkippedText]]:
+    def divide_skipped(self) -> tuple[list[SkippedItem], list[SkippedItem]]:
         """Split the skipped items into questions and texts."""
         questions = [skipped for skipped in self.skipped if skipped.cause]
         return questions, [skipped for skipped in self.skipped if not skipped.cause]
@@ -320,7 +320,7 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
     repeated = _find_repeated_ids(passages)
     derived = derive_document_ids(passages, domain)
     for passage in items:
-        if isinstance(passage, SkippedText):
+        if isinstance(passage, SkippedItem):
             imported.skipped.append(passage)
             continue
         document = passage.id or derived[passage.text]
@@ -390,7 +390,7 @@ def _merge_query(imported: ImportedData, query: str, grades: Mapping[str, float]
     places = []
     for name, grade in grades.items():
         text, document, span = imported.questions[name]
-        places.append(PlacedEvidence(name, query, document, span, grade))
+        places.append(QuerySpan(name, query, document, span, grade))
     merged = merge_places(places)[query]
     for name in grades.keys() - {place.name for place in merged}:
         del imported.questions[name]

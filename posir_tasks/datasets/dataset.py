@@ -19,8 +19,8 @@ from posir_tasks.data.formats.passages import (
     Item,
     Passage,
     RepeatedTexts,
-    SkippedText,
-    Use,
+    SearchScope,
+    SkippedItem,
     describe_skipped,
 )
 from posir_tasks.display.numbers import format_count
@@ -114,7 +114,7 @@ class Dataset(Result):
     """If true, subsets stay in memory and are read once."""
     has_texts: bool = True
     """False for qrels without documents."""
-    declared_use: Use | None = Use.CORPUS
+    declared_scope: SearchScope | None = SearchScope.CORPUS
     """The texts to search for an answer, as set by the format or the user; None to infer them from
     repeated questions.
     """
@@ -130,9 +130,9 @@ class Dataset(Result):
             yield from subset.read_texts()
 
     @cached_property
-    def use(self) -> Use:
+    def search_scope(self) -> SearchScope:
         """The texts to search for an answer, as declared or as inferred from repeated questions."""
-        return self.declared_use or self.repeated.use
+        return self.declared_scope or self.repeated.search_scope
 
     @property
     def repeated(self) -> RepeatedTexts:
@@ -140,17 +140,17 @@ class Dataset(Result):
         return self.subsets[0].read().repeated
 
     @property
-    def is_recognized(self) -> bool:
+    def has_inferred_scope(self) -> bool:
         """True if repeated questions show that each question is about its own document."""
-        return self.declared_use is None and self.use is not Use.CORPUS
+        return self.declared_scope is None and self.search_scope is not SearchScope.CORPUS
 
     def require_corpus(self) -> None:
         """Raise PosirError unless the questions can be asked of the whole corpus."""
-        if self.use is not Use.CORPUS:
-            reason = f"{self.repeated.describe()}: " if self.is_recognized else ""
+        if self.search_scope is not SearchScope.CORPUS:
+            reason = f"{self.repeated.describe()}: " if self.has_inferred_scope else ""
             raise PosirError(
-                f"{self.location} ({self.kind}): {reason}{self.use.value}. Score chunks within "
-                "each document: `posir score --model MODEL --chunker MODULE:FUNCTION --data "
+                f"{self.location} ({self.kind}): {reason}{self.search_scope.value}. Score chunks "
+                "within each document: `posir score --model MODEL --chunker MODULE:FUNCTION --data "
                 f"{shlex.quote(self.location)}`. If each question is self-contained, add "
                 "--scope corpus to posir import, score or stats to search the whole corpus."
             )
@@ -172,11 +172,11 @@ class Dataset(Result):
                     yield {"subset": subset.name, "document_id": item.name, "text": item.text}
 
     @cached_property
-    def skipped(self) -> list[SkippedText]:
+    def skipped(self) -> list[SkippedItem]:
         """Skipped texts, rows and questions, with the reasons."""
         if self.has_questions:
             return [item for subset in self.subsets for item in subset.read().skipped]
-        return [item for item in self.read_texts() if isinstance(item, SkippedText)]
+        return [item for item in self.read_texts() if isinstance(item, SkippedItem)]
 
     def _build_tables(self) -> Iterator[Table]:
         """Tabulate the rows of each subset, with notes on skipped and repaired rows."""
@@ -209,7 +209,7 @@ class Dataset(Result):
 
     def _describe_unknown_language(self) -> str:
         items = list(islice(self.read_texts(), MAX_LISTED))
-        skipped = [item for item in items if isinstance(item, SkippedText)]
+        skipped = [item for item in items if isinstance(item, SkippedItem)]
         if len(skipped) < len(items):
             return (
                 f"{self.location}: its language is not recognized. Import it with `posir import "

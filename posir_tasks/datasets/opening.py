@@ -24,12 +24,12 @@ from posir_tasks.data.formats.catalog import (
     export_hub,
     find_declared_language,
     find_format,
-    find_use,
+    find_search_scope,
     read_as,
     read_card_language,
     read_hub,
 )
-from posir_tasks.data.formats.form import Format
+from posir_tasks.data.formats.format import Format
 from posir_tasks.data.formats.passages import (
     Answer,
     Item,
@@ -37,13 +37,13 @@ from posir_tasks.data.formats.passages import (
     PassageQuestion,
     ReadOptions,
     Scope,
-    SkippedText,
-    Use,
+    SearchScope,
+    SkippedItem,
     name_documents,
     read_text,
 )
 from posir_tasks.data.formats.qrels import check_qrels, is_qrels, read_qrels
-from posir_tasks.data.formats.records import error_context, list_files
+from posir_tasks.data.formats.records import convert_errors, list_files
 from posir_tasks.data.posir import (
     FILES,
     SubsetKey,
@@ -156,8 +156,8 @@ def open_data(
     dataset = replace(dataset, reference=reference)
     if scope is None:
         return dataset
-    use = Use.CORPUS if scope == "corpus" else Use.WITHIN
-    return replace(dataset, declared_use=use)
+    search_scope = SearchScope.CORPUS if scope == "corpus" else SearchScope.DOCUMENT
+    return replace(dataset, declared_scope=search_scope)
 
 
 def _open_strings(texts: Iterable[object]) -> Dataset:
@@ -172,10 +172,10 @@ def _open_strings(texts: Iterable[object]) -> Dataset:
         if isinstance(text, str):
             items.append(read_text(IN_MEMORY, name, text, str(number)))
         else:
-            items.append(SkippedText(name, "not a text", file=IN_MEMORY))
+            items.append(SkippedItem(name, "not a text", file=IN_MEMORY))
     content = digest(*(item.text for item in items if isinstance(item, Passage))).hex()
     revision = partial(str, f"{LOCAL}-{content}")
-    source = Format(IN_MEMORY, read=lambda *_: iter(items), use=None)
+    source = Format(IN_MEMORY, read=lambda *_: iter(items), search_scope=None)
     return _open_items(source, Path(), IN_MEMORY, IN_MEMORY, revision, ReadOptions())
 
 
@@ -200,7 +200,7 @@ def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
         corpus = read_columns(repository.fetch(key.files[0]), CORPUS)
         for identifier, text in corpus.select("_id", "text").iter_rows():
             document = Passage(name, identifier, text, id=identifier)
-            yield document if text.strip() else SkippedText(document.name, "empty", file=name)
+            yield document if text.strip() else SkippedItem(document.name, "empty", file=name)
 
     return Subset(
         lambda: (key.language, key.corpus_language),
@@ -254,7 +254,7 @@ def _open_local(
     source = replace(
         format_,
         read=partial(read_as, format_=format_),
-        use=find_use(path, options, format_),
+        search_scope=find_search_scope(path, options, format_),
         find_language=partial(find_declared_language, format_),
     )
     return _open_items(source, path, name, str(path), find_revision, options)
@@ -262,7 +262,7 @@ def _open_local(
 
 def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
     """Open qrels without texts; raise DataError if a line is malformed."""
-    with error_context(path, "", "TREC qrels"):
+    with convert_errors(path, "", "TREC qrels"):
         grades = read_qrels(path)
     judgments = Judgments({}, grades.by_query, contradictions=grades.contradictions)
     source = Format(QRELS, read=lambda *_: iter(()), read_judgments=lambda *_: judgments)
@@ -333,7 +333,7 @@ def _open_items(
     the file, folder or Hub dataset, for messages.
     """
     domain = re.sub("[^a-z0-9_]+", "_", name.lower()).strip("_") or "texts"
-    use = source.use
+    search_scope = source.search_scope
     read = partial(source.read, path, options)
     read_documents = partial(source.read_texts or source.read, path, options)
     judge = source.read_judgments
@@ -352,7 +352,7 @@ def _open_items(
         code = options.language or source.find_language(path)
         if not code:
             texts = (item.text for item in list_texts() if isinstance(item, Passage))
-            if source.read_texts is None and use is not None:
+            if source.read_texts is None and search_scope is not None:
                 # Read documents and questions together, once.
                 texts = (text for text in read_data().documents["text"] if text.strip())
             code = detect_code(islice(texts, DETECTED_TEXTS))
@@ -366,9 +366,11 @@ def _open_items(
         RelativePositions(),
         (Subset(find_languages, domain, read_data, list_texts, read, read_judgments),),
         find_revision,
-        use is not None,
+        search_scope is not None,
         in_memory=True,
-        declared_use=None if use is Use.CORPUS else use or Use.CORPUS,
+        declared_scope=None
+        if search_scope is SearchScope.CORPUS
+        else search_scope or SearchScope.CORPUS,
         find_declared_language=partial(source.find_language, path),
     )
 
@@ -376,13 +378,13 @@ def _open_items(
 def _drop_questions(items: Iterable[Item]) -> Iterator[Item]:
     """Yield the documents and the skipped texts; blank documents count as skipped."""
     for item in items:
-        if isinstance(item, SkippedText):
+        if isinstance(item, SkippedItem):
             if not item.cause:
                 yield item
         elif item.text.strip():
             yield item
         else:
-            yield SkippedText(item.name, "empty", file=item.file)
+            yield SkippedItem(item.name, "empty", file=item.file)
 
 
 def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
@@ -409,7 +411,7 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
         source = Format(
             JUDGED_TASK,
             read=lambda *_: list_task_texts(task, subset, split),
-            use=None,
+            search_scope=None,
             read_judgments=lambda *_: read_task_judgments(task, subset, split),
         )
         subset_options = replace(options, language=metadata.hf_subsets_to_langscripts[subset][0])

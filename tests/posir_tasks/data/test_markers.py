@@ -11,7 +11,7 @@ import pytest
 import posir
 from posir_score.evidence_spans import read_evidence_data
 from posir_tasks.base.errors import PosirError
-from posir_tasks.data.formats.passages import Answer, Cause, Use
+from posir_tasks.data.formats.passages import Answer, Cause, SearchScope
 from posir_tasks.data.markers import is_flagged_unanswerable, is_no_answer_marker
 from posir_tasks.datasets.opening import open_data
 from tests.support.datasets import write_beir_folder
@@ -221,7 +221,10 @@ def ask(questions: list[str]) -> list[dict[str, Any]]:
 def test_a_text_asked_of_several_documents_is_about_its_own(tmp_path: Path, suffix: str):
     path = write(tmp_path, suffix, ask(["How long?", "how  long?", "What of {}?"]))
     opened = open_data(path)
-    assert (opened.use, opened.repeated) == (Use.WITHIN, type(opened.repeated)(9, 6))
+    assert (opened.search_scope, opened.repeated) == (
+        SearchScope.DOCUMENT,
+        type(opened.repeated)(9, 6),
+    )
     target: dict[str, Any] = {
         "language": "eng-Latn",
         "domain": "policies",
@@ -236,12 +239,13 @@ def test_a_text_asked_of_several_documents_is_about_its_own(tmp_path: Path, suff
             call()
     assert not (tmp_path / "out").exists()
     posir.import_data(path, scope="corpus", **target)
-    assert open_data(path, scope="corpus").use is Use.CORPUS
+    assert open_data(path, scope="corpus").search_scope is SearchScope.CORPUS
     assert posir.stats(path, scope="corpus").exit_status == 0
     assert (
-        open_data(write(tmp_path, suffix, ask(["What of {}?"])), scope="document").use is Use.WITHIN
+        open_data(write(tmp_path, suffix, ask(["What of {}?"])), scope="document").search_scope
+        is SearchScope.DOCUMENT
     )
-    assert open_data(tmp_path / "out", scope="document").use is Use.WITHIN
+    assert open_data(tmp_path / "out", scope="document").search_scope is SearchScope.DOCUMENT
 
 
 def test_chunks_of_repeated_texts_are_scored_in_their_document(
@@ -259,7 +263,7 @@ def test_chunks_of_repeated_texts_are_scored_in_their_document(
 
 def test_fewer_repeated_texts_are_counted_in_one_sentence(tmp_path: Path):
     path = write(tmp_path, ".jsonl", ask(["How long?", "What of {}?", "Why does {} keep it?"]))
-    assert open_data(path).use is Use.CORPUS
+    assert open_data(path).search_scope is SearchScope.CORPUS
     assert any(warning.startswith("3 of 9 questions have a text") for warning in read(path)[2])
     assert open_data(write(tmp_path, ".jsonl", ask(["What of {}?"]))).repeated.repeated == 0
 
@@ -278,4 +282,4 @@ def test_several_documents_and_copies_repeat_nothing(tmp_path: Path):
     assert opened.repeated == type(opened.repeated)(3, 0)
     unplaced = [{"_id": "all", "text": "Who keeps data?"}]
     opened = open_data(write_beir_folder(tmp_path / "unplaced", corpus, unplaced, qrels[:2]))
-    assert (opened.repeated.repeated, opened.use) == (0, Use.CORPUS)
+    assert (opened.repeated.repeated, opened.search_scope) == (0, SearchScope.CORPUS)

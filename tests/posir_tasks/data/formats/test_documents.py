@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from posir_tasks.data.formats.passages import Passage, SkippedText
+from posir_tasks.data.formats.passages import Passage, SkippedItem
 from posir_tasks.datasets.opening import open_data
 
 LINES = ["The bell was cast in copper.", "It rings twice at noon.", "A heron nested on the crane."]
@@ -66,7 +66,7 @@ def page(*lines: str) -> str:
     )
 
 
-def read(file: Path) -> list[Passage | SkippedText]:
+def read(file: Path) -> list[Passage | SkippedItem]:
     return list(open_data(file).read_texts())
 
 
@@ -88,7 +88,7 @@ def test_all_pages_are_read(tmp_path: Path):
 def test_a_file_of_which_a_part_cannot_be_read_is_skipped(tmp_path: Path, options):
     write_pdf(tmp_path / "a.pdf", **options)
     (item,) = read(tmp_path / "a.pdf")
-    assert isinstance(item, SkippedText)
+    assert isinstance(item, SkippedItem)
     assert item.reason == "unreadable as PDF"
 
 
@@ -101,6 +101,6 @@ def test_pages_that_are_pictures_are_counted(tmp_path: Path):
     )
     text, skipped = read(tmp_path / "a.pdf")
     assert isinstance(text, Passage)
-    assert isinstance(skipped, SkippedText)
+    assert isinstance(skipped, SkippedItem)
     assert (skipped.reason, skipped.number) == ("scanned PDF pages", 2)
     assert skipped.detail.startswith("pages 2, 4;")

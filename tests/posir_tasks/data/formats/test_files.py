@@ -316,17 +316,17 @@ READABLE = "line 2: is not readable JSON in UTF-8 (JSONDecodeError: Expecting pr
 REFUSED = {
     "empty": (".json", "", "Expecting value"),
     "not JSON": (".json", "{'data': 1}", "Expecting property name"),
-    "a list": (".json", [1], "its form is not recognized"),
+    "a list": (".json", [1], "its layout is not recognized"),
     "no data": (
         ".json",
         {"version": "2"},
-        "its form is not recognized",
+        "its layout is not recognized",
     ),
-    "data is null": (".json", {"data": None}, "its form is not recognized"),
+    "data is null": (".json", {"data": None}, "its layout is not recognized"),
     "of ragas": (
         ".json",
         [{"question": "Who?", "contexts": ["Zoë."]}],
-        "its form is not recognized",
+        "its layout is not recognized",
     ),
     "no paragraph": (
         ".json",

@@ -18,7 +18,7 @@ import posir
 from posir_data.api import import_data, read_sources
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.formats.catalog import FORMATS, describe_format
-from posir_tasks.data.formats.form import REFUSED
+from posir_tasks.data.formats.format import UNSUPPORTED_FORMATS
 from posir_tasks.data.formats.passages import Cause
 from posir_tasks.data.questions import collect_questions
 from posir_tasks.datasets.opening import open_data
@@ -594,7 +594,7 @@ OTHERS = {
 def test_a_form_that_is_not_read_is_refused_by_name(tmp_path, case):
     name, content = OTHERS[case]
     file = write(tmp_path / name, content)
-    (form,) = [form for form in REFUSED if case.startswith(form.title.split()[0])]
+    (form,) = [form for form in UNSUPPORTED_FORMATS if case.startswith(form.title.split()[0])]
     with pytest.raises(DataError) as caught:
         open_data(file)
     assert f"is {form.title}, which posir cannot read. {form.advice}" in str(caught.value)
@@ -604,7 +604,7 @@ def test_a_form_that_is_not_read_is_refused_by_name(tmp_path, case):
 
 
 def test_every_form_that_is_refused_has_a_sample():
-    for form in REFUSED:
+    for form in UNSUPPORTED_FORMATS:
         assert any(case.startswith(form.title.split()[0]) for case in OTHERS), form.title
 
 
@@ -751,7 +751,7 @@ def test_the_message_shows_the_first_record_and_lists_the_forms(tmp_path):
     assert "missing: context" in said
     assert "posir import --formats" in said
     listed = import_data(formats=True)
-    assert [row["form"] for row in listed.rows] == [form.title for form in FORMATS if form.kinds]
+    assert [row["form"] for row in listed.rows] == [form.title for form in FORMATS if form.suffixes]
 
 
 def test_a_column_of_another_name_has_the_documents(tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from posir_data.texts import read_texts
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.formats.pages import decode_page, extract_text
-from posir_tasks.data.formats.passages import Passage, SkippedText
+from posir_tasks.data.formats.passages import Passage, SkippedItem
 from posir_tasks.datasets.opening import open_data
 
 BEGIN = "<html><body><p>First.</p>"
@@ -70,7 +70,7 @@ def test_a_page_whose_end_cannot_be_read_is_refused(case, tmp_path: Path):
         extract_text(REFUSED[case])
     (tmp_path / "a.html").write_text(REFUSED[case])
     (item,) = open_data(tmp_path / "a.html").read_texts()
-    assert isinstance(item, SkippedText)
+    assert isinstance(item, SkippedItem)
     assert (item.name, item.reason, bool(item.detail)) == ("a.html", "unreadable as HTML", True)
     with pytest.raises(PosirError, match=r"a\.html"):
         read_texts(tmp_path / "a.html")

@@ -1,4 +1,4 @@
-"""The declaration of a format, and the formats that posir recognizes but cannot read."""
+"""`Format`, which declares a format, and the formats that posir recognizes but cannot read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from posir_tasks.base.errors import DataError
 from posir_tasks.data.data import Judgments
-from posir_tasks.data.formats.passages import Items, ReadOptions, Use
+from posir_tasks.data.formats.passages import Items, ReadOptions, SearchScope
 from posir_tasks.data.formats.records import PARQUET
 from posir_tasks.data.formats.shape import JSON_LINES, NESTED, TABLES
 
@@ -26,7 +26,7 @@ TEXTS = "texts"
 Reader: TypeAlias = Callable[[Path, ReadOptions], Items]
 
 
-def _refuse(path: Path, options: ReadOptions) -> Items:  # noqa: ARG001
+def _raise_unsupported(path: Path, options: ReadOptions) -> Items:  # noqa: ARG001
     raise DataError(f"{path}: posir cannot read this format.")
 
 
@@ -35,36 +35,36 @@ class Format:
     """A file or folder format."""
 
     title: str
-    kinds: tuple[str, ...] = ()
-    """File suffixes; `/` for a folder. Empty if the format is a part of another."""
-    read: Reader = _refuse
+    suffixes: tuple[str, ...] = ()
+    """File suffixes; `/` for a folder. Empty if the format is part of another format."""
+    read: Reader = _raise_unsupported
     accepts: Callable[[Path], bool] = lambda _: True
-    """Checks a path further, once its kind, files and marks match."""
+    """Additional check of a path, after suffix, files and signature have matched."""
     files: tuple[str, ...] = ()
     """Required files in a folder, as glob patterns; `|` separates alternatives."""
-    marks: str = ""
-    """Field names that identify a file, in the notation of `fields`."""
-    use: Use | None = Use.CORPUS
-    """Texts to search for an answer; None for a format without questions."""
+    signature: str = ""
+    """Field names that identify the format, in the syntax of `fields`."""
+    search_scope: SearchScope | None = SearchScope.CORPUS
+    """Texts to search for an answer; None for formats without questions."""
     read_texts: Reader | None = None
-    """Yields the documents only, if this is cheaper than `read`."""
+    """Yields the documents only. Set if it is cheaper than `read`."""
     read_judgments: Callable[[Path, ReadOptions], Judgments] | None = None
-    """Returns the qrels, for a format with grades or several relevant documents per query."""
+    """Reads the qrels of a format with grades or several relevant documents per query."""
     fields: str = ""
-    """Field names, separated by spaces. `|` separates layouts. A `/` after a name means that the
-    value must be an object or a list.
+    """Field names, separated by spaces. `|` separates layouts. A trailing `/` requires the value to
+    be an object or a list.
     """
     advice: str = ""
-    """How to fix data that nearly matches, or how to convert a format that posir cannot read."""
+    """How to fix data that nearly matches, or to convert an unsupported format."""
     contents: str = SPANS
-    """Contents: `SPANS`, `JUDGMENTS` or `TEXTS`."""
+    """`SPANS`, `JUDGMENTS` or `TEXTS`."""
     find_language: Callable[[Path], str] = lambda _: ""
-    """Returns the declared language code, or an empty string unless there is exactly one."""
+    """Returns the declared language code, or an empty string if there is none or several."""
 
     @property
-    def is_refused(self) -> bool:
-        """True for a format that is recognized but cannot be read."""
-        return bool(self.kinds) and self.read is _refuse
+    def is_unsupported(self) -> bool:
+        """True if posir recognizes the format but cannot read it."""
+        return bool(self.suffixes) and self.read is _raise_unsupported
 
     @property
     def layouts(self) -> list[frozenset[str]]:
@@ -73,11 +73,11 @@ class Format:
         return [frozenset(group.split()) for group in groups if group]
 
 
-def _declare_unsupported(title: str, fields: str, advice: str, kinds: tuple[str, ...]) -> Format:
-    return Format(title, kinds, marks=fields, fields=fields, advice=advice, contents="")
+def _declare_unsupported(title: str, fields: str, advice: str, suffixes: tuple[str, ...]) -> Format:
+    return Format(title, suffixes, signature=fields, fields=fields, advice=advice, contents="")
 
 
-REFUSED = (
+UNSUPPORTED_FORMATS = (
     _declare_unsupported(
         "ReCoRD",
         "passage/ entities qas query|passage query entities/ entity_spans",
