@@ -11,7 +11,7 @@ from posir_tasks.base.progress import progress
 from posir_tasks.base.public import public, to_list
 from posir_tasks.base.wording import pluralize, sanitize, suggest_name
 from posir_tasks.data.checks import MAX_EXAMPLES, DataProblem
-from posir_tasks.data.copies import describe_merged, find_copies
+from posir_tasks.data.copies import describe_merges, find_copies
 from posir_tasks.data.copies import merge_copies as merge_data_copies
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.catalog import FORMATS
@@ -135,7 +135,7 @@ def import_data(
         needs_corpus=scope is None,
         max_loss=1.0 if allow_loss else MAX_LOSS,
     )
-    skipped, _ = imported.divide_skipped()
+    skipped, _ = imported.split_skipped()
     rows = [{"file": row.file, "question": row.name, "reason": row.detail} for row in skipped]
     return Result(
         title=f"Import: {target.folder}",
@@ -257,7 +257,7 @@ def import_passages(
     for name in imported.unpositioned:
         del imported.questions[name]
     imported.unpositioned.clear()
-    questions, texts = imported.divide_skipped()
+    questions, texts = imported.split_skipped()
     lost, total = _find_lost(imported)
     if not imported.questions:
         problem = "There is no question with a usable answer; nothing was written."
@@ -282,7 +282,7 @@ def import_passages(
     notes = [*data.warnings[bool(imported.repaired) :]]
     if is_merged:
         data, _, originals = merge_data_copies(data, Judgments.from_positions(data))
-        notes += [describe_merged(originals)] if originals else []
+        notes += [describe_merges(originals)] if originals else []
     judgments = Judgments.from_positions(data)
     documents = frozenset(data.documents["id"])
     notes += JudgmentAudit.from_judgments(judgments, documents).describe()
@@ -290,7 +290,7 @@ def import_passages(
     notes += [copies.describe()] if copies else []
     write_domain(data, target.folder)
     if is_merged:
-        imported = imported.take(data)
+        imported = imported.use_merged(data)
     return replace(imported, notes=tuple(notes))
 
 
@@ -310,7 +310,7 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
         yield f"titles: {titled} in {articles}; spans refer to the texts only"
     yield from imported.notes
     yield from _format_repairs(imported)
-    skipped, texts = imported.divide_skipped()
+    skipped, texts = imported.split_skipped()
     unanswered = [question for question in skipped if question.cause is Cause.UNANSWERABLE]
     rules = EXPECTED_CAUSES - {Cause.UNANSWERABLE}
     expected = [question for question in skipped if question.cause in rules]

@@ -323,13 +323,13 @@ def nano(task: str, *, plan: bool = False) -> Result:
         >>> posir.nano("PosIR-English", plan=True)  # doctest: +SKIP
     """
     with track("Loading mteb"):
-        from posir_tasks.data.declared import SUFFIX
-        from posir_tasks.data.nano import locate_list
+        from posir_tasks.data.declared import NANO_SUFFIX
+        from posir_tasks.data.nano import locate_sample
         from posir_tasks.tasks.catalog import find_task
         from posir_tasks.tasks.nano import NanoTask
         from posir_tasks.tasks.posir import build_posir_task
 
-        kind = find_task(task.removesuffix(SUFFIX) + SUFFIX)
+        kind = find_task(task.removesuffix(NANO_SUFFIX) + NANO_SUFFIX)
     if kind is None or not issubclass(kind, NanoTask):
         raise PosirError(
             f"{task}: has no sample. PosIR's single-language tasks have one, such as PosIR-English."
@@ -358,7 +358,7 @@ def nano(task: str, *, plan: bool = False) -> Result:
     questions, documents, total = (sum(row[key] for row in rows) for key in keys)
     sentence = (
         f"{name}: {questions:,} questions on {documents:,} of {total:,} documents; lists: "
-        f"{locate_list(name, '*')}"
+        f"{locate_sample(name, '*')}"
     )
     return Result(
         title=name,

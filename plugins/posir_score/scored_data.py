@@ -12,7 +12,7 @@ from posir_score.evidence_spans import EvidenceData
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data import mini
-from posir_tasks.data.copies import describe_merged, find_copies, list_relevant, merge_copies
+from posir_tasks.data.copies import describe_merges, find_copies, list_relevant, merge_copies
 from posir_tasks.data.data import (
     Judgments,
     PositionData,
@@ -203,7 +203,7 @@ def _merge_copies(data: ScoredData) -> ScoredData:
     for subset in data.subsets:
         merged_data, judgments, copies = merge_copies(subset.data, subset.judgments)
         if copies:
-            logger.warning("%s, %s: %s", data.name, subset.name, describe_merged(copies))
+            logger.warning("%s, %s: %s", data.name, subset.name, describe_merges(copies))
             subset = _build_subset(subset.name, merged_data, judgments, subset.languages)
             subset = replace(subset, copies=copies)
         subsets.append(replace(subset, data=replace(subset.data, revision=revision)))

@@ -187,7 +187,7 @@ def _open_layout(name: str, repository: Repository, keys: Sequence[SubsetKey]) -
         repository.location,
         RelativePositions(),
         tuple(_layout_subset(repository, key) for key in keys),
-        partial(repository.revision, list_present_files(repository, keys)),
+        partial(repository.resolve_revision, list_present_files(repository, keys)),
         find_declared_language=lambda: "".join(languages) if len(languages) == 1 else "",
     )
 
@@ -282,7 +282,7 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     # A commit can be read from the cache without a network.
     if not COMMIT.fullmatch(commit):
         try:
-            commit = HubRepository(name, commit).revision()
+            commit = HubRepository(name, commit).resolve_revision()
         except DataError as error:
             raise DataError(
                 f"{reference}: no such file or folder, and no dataset on the Hub that can be read "
@@ -314,7 +314,7 @@ def _list_hub_keys(repository: HubRepository) -> list[SubsetKey]:
     """List the domains of a repository in the PosIR layout; empty for other layouts."""
     keys = []
     with suppress(DataError):
-        for path in repository.paths():
+        for path in repository.list_paths():
             match path.split("/"):
                 case [language, domain, name] if name == FILES[-1]:
                     keys.append(SubsetKey(language, language, domain))

@@ -332,10 +332,10 @@ def parse_answer(
     reasoning = REASONING.match(completion.text)
     text = completion.text[reasoning.end() if reasoning else 0 :].strip()
     is_cut = completion.finish_reason in CUT_OFF
-    is_unsupported = completion.finish_reason in REFUSALS or REFUSAL.match(text) is not None
+    is_refused = completion.finish_reason in REFUSALS or REFUSAL.match(text) is not None
     fault = AnswerFault.NO_JSON if text else AnswerFault.EMPTY
     detail = ""
-    for value in _list_candidates(text, answer, is_bare and not is_cut and not is_unsupported):
+    for value in _list_candidates(text, answer, is_bare and not is_cut and not is_refused):
         try:
             if value is None:
                 fault = AnswerFault.INVALID_JSON
@@ -347,7 +347,7 @@ def parse_answer(
             if fault is not AnswerFault.INVALID_JSON:
                 fault = AnswerFault.WRONG_FIELDS
                 detail = detail or summarize_error(error)
-    if is_unsupported:
+    if is_refused:
         raise UnusableAnswerError(AnswerFault.REFUSED)
     if is_cut:
         raise UnusableAnswerError(AnswerFault.CUT_OFF)

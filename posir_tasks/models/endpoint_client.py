@@ -238,8 +238,8 @@ class EmbeddingClient(EndpointModel):
         try:
             return self._ask(kind.address(self._endpoint), body, retries=retries)
         except RequestError as error:
-            is_unsupported = error.is_rejected and FORMAT in error.reason and FORMAT in body
-            if not is_unsupported or FORMAT in user_fields:
+            is_refused = error.is_rejected and FORMAT in error.reason and FORMAT in body
+            if not is_refused or FORMAT in user_fields:
                 raise
             self._format = {FORMAT: None}
             return self._request(kind, documents, query=query, retries=retries)

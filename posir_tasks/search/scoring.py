@@ -71,7 +71,7 @@ ReadFinder: TypeAlias = Callable[[Dataset, Evidence, Rows], ReadEvidence]
 def divide_split(data: PositionData, top_ranked: Any = None) -> SplitData:
     """Convert data to an mteb split, with separate queries for one and several evidence spans."""
     judgments = Judgments.from_positions(data)
-    single, several = data.divide_places()
+    single, several = data.split_places()
     questions = data.questions
     if data.places:
         questions = build_text_frame([*judgments.queries], [*judgments.queries.values()])

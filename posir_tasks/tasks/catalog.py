@@ -67,10 +67,10 @@ def read_language(name: str) -> Language | None:
     """Return the language in a task name, or None if the name does not match `PosIR-<Language>`."""
     if not name.startswith(PREFIX):
         return None
-    from posir_tasks.data.declared import SUFFIX
+    from posir_tasks.data.declared import NANO_SUFFIX
     from posir_tasks.text.languages import PIVOT, find_language
 
-    language = name.removeprefix(PREFIX).removesuffix(SUFFIX).removesuffix(f"-{PIVOT.name}")
+    language = name.removeprefix(PREFIX).removesuffix(NANO_SUFFIX).removesuffix(f"-{PIVOT.name}")
     return find_language(language, lambda: [*list_languages(), *plugin_languages()[0]])
 
 
@@ -81,13 +81,13 @@ def find_language_task(name: str) -> type[PosirTask] | None:
     language = read_language(name)
     if language is None:
         return None
-    from posir_tasks.data.declared import SUFFIX
+    from posir_tasks.data.declared import NANO_SUFFIX
     from posir_tasks.tasks.nano import build_nano_task
     from posir_tasks.tasks.posir import build_posir_task
     from posir_tasks.text.languages import PIVOT
 
     complete = build_posir_task(language, PIVOT if name.endswith(f"-{PIVOT.name}") else language)
-    task = build_nano_task(language) if name.endswith(SUFFIX) else complete
+    task = build_nano_task(language) if name.endswith(NANO_SUFFIX) else complete
     return task if task.metadata.name == name else None
 
 
@@ -199,7 +199,9 @@ def list_languages() -> dict[str, frozenset[str]]:
     from posir_tasks.data.repository import HubRepository, open_repository
 
     repository = open_repository(REPO_ID, REVISION)
-    paths = _hub_paths(repository) if isinstance(repository, HubRepository) else repository.paths()
+    paths = (
+        _hub_paths(repository) if isinstance(repository, HubRepository) else repository.list_paths()
+    )
     domains: dict[str, set[str]] = {}
     for path in paths:
         match path.split("/"):
@@ -211,7 +213,7 @@ def list_languages() -> dict[str, frozenset[str]]:
 @cache
 def _hub_paths(repository: HubRepository) -> list[str]:
     try:
-        return repository.paths()
+        return repository.list_paths()
     except PosirError as error:
         logger.info("languages on the Hub are not listed: %s", error)
         return []

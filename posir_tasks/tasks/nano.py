@@ -29,7 +29,7 @@ class NanoTask(PosirTask):
 
     def has_list(self, domain: str) -> bool:
         """Return True if the domain has a sample list, even if the list is for other data."""
-        return nano.locate_list(self.metadata.name, domain).is_file()
+        return nano.locate_sample(self.metadata.name, domain).is_file()
 
     def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:
         """Read the sample of a domain. If it has no list yet, select the sample first.
@@ -50,7 +50,7 @@ class NanoTask(PosirTask):
         return sample.apply(data)
 
     def _count_questions(self, subset: str) -> int:
-        return nano.share_questions(subset, self._list_available(self.find_repository()))
+        return nano.count_domain_questions(subset, self._list_available(self.find_repository()))
 
     def select_sample(self, subset: str, data: PositionData) -> nano.DomainSample:
         """Select the sample of a domain from its complete data, and write its list.
@@ -62,7 +62,7 @@ class NanoTask(PosirTask):
         from posir_tasks.search.first_stage import load_first_stage
 
         question_count = self._count_questions(subset)
-        single, _ = data.divide_places()
+        single, _ = data.split_places()
         questions = single.select(nano.choose_questions(single.evidence, question_count))
         request = SearchRequest(
             corpus=data.corpus,
@@ -78,7 +78,7 @@ class NanoTask(PosirTask):
             sample = nano.DomainSample.from_candidates(
                 data, questions.evidence, candidates, question_count
             )
-        file = nano.locate_list(self.metadata.name, subset)
+        file = nano.locate_sample(self.metadata.name, subset)
         write_text(file, sample.model_dump_json(indent=0))
         return sample
 

@@ -366,7 +366,7 @@ def test_posir_data_is_the_folder_of_the_data_or_its_parent(tmp_path, monkeypatc
     folder = layout(tmp_path)
     monkeypatch.setenv(DATA_VARIABLE, str(folder))
     direct = open_repository("infgrad/PosIR-Benchmark-v1", "main")
-    assert "eng-Latn/sports/queries.parquet" in direct.paths()
+    assert "eng-Latn/sports/queries.parquet" in direct.list_paths()
     assert questions_of_train("PosIR-English") == questions_of_train(str(folder))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.files import split_suffix
-from posir_tasks.data.declared import OTHERS, PARAGRAPHS, TYDI_LANGUAGES
+from posir_tasks.data.declared import NQ_OTHERS, NQ_PARAGRAPHS, TYDI_LANGUAGES
 from posir_tasks.data.formats.passages import (
     Answer,
     Cause,
@@ -308,7 +308,7 @@ def _find_nq_evidence(row: Row, page: Page, options: ReadOptions) -> Iterator[Sp
     if not all(token and span is None for token, span in tags):
         raise UnlocatedError(NOT_A_TAG)
     is_paragraph = all(PARAGRAPH.match(token) for token, _ in tags)
-    if is_paragraph != (options.split != OTHERS):
+    if is_paragraph != (options.split != NQ_OTHERS):
         raise UnusableError(Cause.OTHER_SPLIT)
     for start, end in token_ranges:
         texts = [span for _, span in page.tokens[start:end] if span]
@@ -356,7 +356,7 @@ PAGE_FORMATS = (
         "question_text|question/text",
         _read_nq_page,
         _find_nq_evidence,
-        splits=(PARAGRAPHS, OTHERS),
+        splits=(NQ_PARAGRAPHS, NQ_OTHERS),
     ),
     PageFormat(
         "RepLiQA",

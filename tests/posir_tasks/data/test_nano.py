@@ -16,7 +16,12 @@ from posir_run.sizes import measure_subsets
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.data import PositionData, digest_data
 from posir_tasks.data.declared import DISTRACTORS
-from posir_tasks.data.nano import DomainSample, choose_questions, locate_list, share_questions
+from posir_tasks.data.nano import (
+    DomainSample,
+    choose_questions,
+    count_domain_questions,
+    locate_sample,
+)
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.tasks.catalog import find_task
 from posir_tasks.values.evidence import Evidence
@@ -73,13 +78,13 @@ def test_thirds_are_balanced_and_keep_their_lengths(questions, count, rng):
 
 def test_domains_of_posir_have_the_same_share():
     assert (
-        share_questions("sports", ["sports"])
-        == share_questions("game", ["game", "mine", "sports"])
+        count_domain_questions("sports", ["sports"])
+        == count_domain_questions("game", ["game", "mine", "sports"])
         == 48
     )
     assert [
-        share_questions("mine", ["mine", "sports"]),
-        share_questions("mine", ["mine", "other"]),
+        count_domain_questions("mine", ["mine", "sports"]),
+        count_domain_questions("mine", ["mine", "other"]),
     ] == [1_500, 750]
 
 
@@ -161,7 +166,7 @@ def test_a_sample_is_selected_once_and_refused_for_other_data(root, monkeypatch,
             task.read_subset("sports")
     assert posir.nano("PosIR-English").to_polars().drop("documents").rows() == [("sports", 48, 300)]
     assert len(task.read_subset("sports").queries) == 48
-    locate_list(NAME, "sports").write_text("{}")
+    locate_sample(NAME, "sports").write_text("{}")
     with pytest.raises(DataError, match="not a sample"):
         task.read_subset("sports")
 
@@ -170,7 +175,7 @@ def test_a_sample_is_selected_once_and_refused_for_other_data(root, monkeypatch,
 def test_a_plan_selects_nothing():
     row = posir.nano("PosIR-English", plan=True).to_polars().row(0, named=True)
     assert (row["documents"], row["seconds"] > 0) == (300, True)
-    assert not locate_list(NAME, "sports").exists()
+    assert not locate_sample(NAME, "sports").exists()
     with pytest.raises(PosirError, match="PosIR-German-English: has no sample"):
         posir.nano("PosIR-German-English")
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_tasks.data.formats.passages import Answer
-from posir_tasks.data.offsets import COUNTINGS, recognize_counting
+from posir_tasks.data.offsets import CONVENTIONS, recognize_convention
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.text.spans import Span
 from tests.support.datasets import write_beir_folder
@@ -37,10 +37,10 @@ COUNT = {
 
 
 def state(
-    way: str, text: str, answer: str, *, has_text: bool = True, included: int = 0
+    way: str, text: str, answer: str, *, has_text: bool = True, end_shift: int = 0
 ) -> dict[str, Any]:
     start = text.index(answer)
-    span = (COUNT[way](text, start), COUNT[way](text, start + len(answer)) - included)
+    span = (COUNT[way](text, start), COUNT[way](text, start + len(answer)) - end_shift)
     return dict(zip(("start", "end"), span, strict=True)) | ({"answer": answer} if has_text else {})
 
 
@@ -102,7 +102,7 @@ def test_answers_are_where_the_file_says_however_it_counts(tmp_path: Path, way: 
 @pytest.mark.parametrize("way", ["code points", "UTF-16", "bytes"])
 def test_ends_that_include_the_last_unit_are_recognized(tmp_path: Path, way: str):
     rows = [
-        {"context": text, "question": f"Wann {a}?"} | state(way, text, a, included=1)
+        {"context": text, "question": f"Wann {a}?"} | state(way, text, a, end_shift=1)
         for text, a in zip(TEXTS, ANSWERS, strict=True)
     ]
     assert read_answers(write_lines(tmp_path, rows)) == ANSWERS
@@ -120,9 +120,9 @@ def test_every_counting_is_inverted(parts: list[tuple[str, str]]):
         (f"{before}{answer} z", Span(len(before), len(before) + len(answer)))
         for before, answer in parts
     ]
-    for counting in COUNTINGS[:3]:
+    for convention in CONVENTIONS[:3]:
         encodings = {"Unicode code points": ("utf-32-le", 4), "UTF-16 code units": ("utf-16-le", 2)}
-        encoding, size = encodings.get(counting.title, ("utf-8", 1))
+        encoding, size = encodings.get(convention.title, ("utf-8", 1))
         stated = [
             (
                 Answer(
@@ -132,11 +132,11 @@ def test_every_counting_is_inverted(parts: list[tuple[str, str]]):
             )
             for text, span in rows
         ]
-        converted = [counting.convert(answer, text) for answer, text in stated]
+        converted = [convention.convert(answer, text) for answer, text in stated]
         assert [(answer.start, answer.end) for answer in converted] == [
             tuple(span) for _, span in rows
         ]
-        assert recognize_counting(stated)[1] == len(rows)
+        assert recognize_convention(stated)[1] == len(rows)
 
 
 def test_a_file_decides_and_not_a_question():
@@ -145,12 +145,13 @@ def test_a_file_decides_and_not_a_question():
     """
     right = [(Answer("b", 3), "😀aab")] * 19
     wrong = [(Answer("b", 4), "😀aab")]
-    assert recognize_counting(right + wrong)[0].title == "Unicode code points"
-    assert recognize_counting([(Answer("b", 4), "aaab")] * 2)[0].title == "Unicode code points"
+    assert recognize_convention(right + wrong)[0].title == "Unicode code points"
+    assert recognize_convention([(Answer("b", 4), "aaab")] * 2)[0].title == "Unicode code points"
     assert (
-        recognize_counting([(Answer("b", 4), "aaab")] * 3)[0].title == "Unicode code points from 1"
+        recognize_convention([(Answer("b", 4), "aaab")] * 3)[0].title
+        == "Unicode code points from 1"
     )
-    assert recognize_counting(wrong)[0].title == "UTF-16 code units"
+    assert recognize_convention(wrong)[0].title == "UTF-16 code units"
 
 
 def test_spans_without_texts_are_said_to_be_unchecked(tmp_path: Path):

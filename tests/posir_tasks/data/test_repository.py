@@ -12,9 +12,9 @@ from posir_tasks.data.posir import SubsetKey, find_layout, list_domains
 from posir_tasks.data.repository import (
     HubRepository,
     LocalRepository,
+    choose_revision,
     combine_revisions,
     open_repository,
-    requested_revision,
 )
 from tests.support.commands import python
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
@@ -85,9 +85,9 @@ def test_a_local_folder_lists_and_fetches_its_parquet_files(posir_folder):
     (posir_folder / "eng-Latn" / "notes.txt").write_text("no data")
     write_domain(posir_folder, posir_tables(), language="deu-Latn", domain="game")
     repository = LocalRepository(posir_folder)
-    assert repository.paths("deu-Latn") == SubsetKey("deu-Latn", "deu-Latn", "game").files
-    assert len(repository.paths()) == 6
-    assert repository.paths("kor-Kore") == []
+    assert repository.list_paths("deu-Latn") == SubsetKey("deu-Latn", "deu-Latn", "game").files
+    assert len(repository.list_paths()) == 6
+    assert repository.list_paths("kor-Kore") == []
     assert (
         repository.fetch("deu-Latn/game/corpus.parquet")
         == posir_folder / "deu-Latn/game/corpus.parquet"
@@ -96,18 +96,18 @@ def test_a_local_folder_lists_and_fetches_its_parquet_files(posir_folder):
 
 def test_a_local_revision_follows_paths_and_content(posir_folder):
     repository = LocalRepository(posir_folder)
-    paths = repository.paths()
-    first = repository.revision(paths)
+    paths = repository.list_paths()
+    first = repository.resolve_revision(paths)
     assert re.fullmatch("local-[0-9a-f]{16}", first)
-    assert repository.revision(reversed(paths)) == first
-    assert repository.revision([*paths, "eng-Latn/gone/corpus.parquet"]) == first
-    assert repository.revision(paths[1:]) != first
+    assert repository.resolve_revision(reversed(paths)) == first
+    assert repository.resolve_revision([*paths, "eng-Latn/gone/corpus.parquet"]) == first
+    assert repository.resolve_revision(paths[1:]) != first
     file = posir_folder / paths[0]
     before = file.read_bytes()
     file.write_bytes(before + b" ")
-    assert repository.revision(paths) != first
+    assert repository.resolve_revision(paths) != first
     file.write_bytes(before)
-    assert repository.revision(paths) == first
+    assert repository.resolve_revision(paths) == first
 
 
 def test_symbolic_links_are_followed(posir_folder, tmp_path):
@@ -141,7 +141,7 @@ def test_the_environment_chooses_between_folder_and_hub(posir_folder, monkeypatc
     assert open_repository(REPO_ID, COMMIT) == HubRepository(REPO_ID, COMMIT)
     monkeypatch.setenv("POSIR_REVISIONS", f"owner/other@v1 {REPO_ID}@{OTHER_COMMIT}")
     assert open_repository(REPO_ID, COMMIT) == HubRepository(REPO_ID, OTHER_COMMIT)
-    assert requested_revision("owner/third", COMMIT) == COMMIT
+    assert choose_revision("owner/third", COMMIT) == COMMIT
     monkeypatch.setenv("POSIR_DATA", str(posir_folder.parent))
     assert open_repository(REPO_ID, COMMIT) == LocalRepository(posir_folder)
 
@@ -196,7 +196,7 @@ def test_a_file_that_the_hub_lacks_is_named(hub, client):
 
 @pytest.mark.parametrize("offline", ["0", "1"])
 def test_without_network_and_cache_the_error_names_the_folder(client, offline):
-    listed = READ.replace("data = read_domain", "repository.paths(); data = read_domain")
+    listed = READ.replace("data = read_domain", "repository.list_paths(); data = read_domain")
     messages = client(expect_error() + expect_error(listed), NOWHERE, HF_HUB_OFFLINE=offline)
     for words in (
         f"Hub dataset {REPO_ID}@main: cannot be read",

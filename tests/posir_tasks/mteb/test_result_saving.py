@@ -20,7 +20,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import LOCK_FILE
 from posir_tasks.data.data import digest_data
 from posir_tasks.data.posir import read_domain
-from posir_tasks.data.repository import LocalRepository, data_folder
+from posir_tasks.data.repository import LocalRepository, get_data_folder
 from posir_tasks.mteb.result_saving import UNREADABLE, ResultSaver, process_saver
 from posir_tasks.results import find_result_files
 from posir_tasks.values.result_schema import ROTATIONS_KEY
@@ -229,9 +229,11 @@ class Data:
         """Return a result on the chosen data, as evaluated from the folder or, with a commit, from
         the Hub.
         """
-        repository = LocalRepository(data_folder() / POSIR_FOLDER)
+        repository = LocalRepository(get_data_folder() / POSIR_FOLDER)
         result = result_of(
-            subsets, score, revision="main" if commit else repository.revision(repository.paths())
+            subsets,
+            score,
+            revision="main" if commit else repository.resolve_revision(repository.list_paths()),
         )
         for entry in result.scores["test"]:
             data = read_domain(repository, "eng-Latn", "eng-Latn", entry["hf_subset"])
