@@ -63,7 +63,7 @@ def print_ranks(
     words = measure_word_baseline(task)
     ranks = rank(encoder, queries, list(asked.documents.values()), texts)
     gains = NDCG_AT_10[map_ranks_to_columns(np.where(ranks > DEPTH, 0, ranks))]
-    own = [question.sentence.of(asked.documents[question.document]) for question in questions]
+    own = [question.sentence.slice(asked.documents[question.document]) for question in questions]
     specific = np.median(rank(encoder, queries, sentences, own))
     print(
         f"{wording}: {len(questions):,} questions about {len(asked.documents):,} texts, "
@@ -82,7 +82,7 @@ if __name__ == "__main__":
     texts = [text.text for text in collection.texts]
     sentences = list(
         dict.fromkeys(
-            span.of(text.text)
+            span.slice(text.text)
             for text in collection.texts
             for span in find_sentences(text.text, text.language)
         )

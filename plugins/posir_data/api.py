@@ -43,7 +43,7 @@ from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.text.languages import DOMAINS, UNKNOWN, check_code
+from posir_tasks.text.languages import DOMAINS, UNKNOWN_LANGUAGE, check_code
 from posir_tasks.text.tokenizer import load_tokenizer
 
 HEADINGS = ("Finding", "Count", "Of", "First")
@@ -180,7 +180,7 @@ def require_language(sources: Iterable[Path]) -> str:
     if len(declared) == 1 and "" not in declared:
         return declared.pop()
     codes = {subset.query_language for dataset in datasets for subset in dataset.subsets}
-    codes.discard(UNKNOWN)
+    codes.discard(UNKNOWN_LANGUAGE)
     hint = f"; the texts may be {' or '.join(sorted(codes))}" if codes else ""
     names = ", ".join(dataset.location for dataset in datasets)
     raise PosirError(f"{names}: no language declared, or several{hint}. Add --language CODE.")
@@ -201,7 +201,7 @@ def read_sources(
         for source in sources
     ]
     if not any(dataset.has_questions for dataset in datasets):
-        datasets[0].with_questions("posir import")
+        datasets[0].select_questions("posir import")
     judgment_kinds = {form.title for form in FORMATS if form.contents == JUDGMENTS}
     if all(dataset.kind in judgment_kinds for dataset in datasets):
         for subset in datasets[0].subsets:
@@ -433,7 +433,7 @@ def audit_dataset(dataset: Dataset) -> JudgmentAudit:
     """Audit the judgments of all subsets; raise PosirError for data without judgments."""
     audit = JudgmentAudit()
     if not any(subset.read_judgments for subset in dataset.subsets):
-        dataset = dataset.with_questions("posir validate", several_places=True)
+        dataset = dataset.select_questions("posir validate", several_places=True)
     for subset in dataset.subsets:
         data = subset.read()
         judgments = subset.judgments

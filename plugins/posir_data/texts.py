@@ -15,7 +15,7 @@ from posir_tasks.data.copies import digest_words
 from posir_tasks.data.formats.passages import Passage, SkippedItem, describe_skipped
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
-from posir_tasks.text.languages import CONFUSED, detect_language
+from posir_tasks.text.languages import CONFUSED_LANGUAGES, detect_language
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.words import find_terms
 
@@ -147,4 +147,4 @@ def _check_text(passage: Passage, digests: set[bytes]) -> CollectedText | Skippe
 
 def are_distinct(left: str, right: str) -> bool:
     """Return True for two different languages that the detector does not confuse."""
-    return left != right and not any({left, right} <= group for group in CONFUSED)
+    return left != right and not any({left, right} <= group for group in CONFUSED_LANGUAGES)

@@ -285,7 +285,7 @@ def _read_texts(
 
         collection = read_texts(texts, column=column, limit=limit)
     for splitter in splitters:
-        splitter.divide(collection.texts[0].text)
+        splitter.split_text(collection.texts[0].text)
     return collection
 
 
@@ -384,7 +384,7 @@ def window(
                 f"{dataset.location}: no usable text. Give texts that {splitter.name} can divide."
             )
         # A faulty chunker fails before the model is loaded.
-        splitter.divide(contents[0])
+        splitter.split_text(contents[0])
     stage = "Asking the server" if find_endpoint(str(model)) else "Loading the model"
     with track(stage), with_settings(query_field=query_field, passage_field=passage_field):
         reference = build_reference_from_environment(str(model))

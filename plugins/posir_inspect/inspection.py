@@ -459,7 +459,7 @@ def _quote_unread(texts: Sequence[tuple[CollectedText, int, float]]) -> tuple[st
         read = len(text.text) * (1 - share)
         sentences = find_sentences(text.text, text.language)
         for span in sorted(sentences, key=lambda span: abs(middle - span.middle)):
-            sentence = " ".join(span.of(text.text).split())
+            sentence = " ".join(span.slice(text.text).split())
             if span.start > read and PROSE.fullmatch(sentence):
                 return sentence, text.name
     return "", ""

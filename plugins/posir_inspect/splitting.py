@@ -130,8 +130,8 @@ class SplitterDivision:
         self._window = window
         self._refuses = refuses
         texts = list(sample.documents.values())
-        divided_texts = dict(zip(texts, splitter.divide_all(texts), strict=True))
-        self._divide = cache(lambda text: divided_texts.get(text) or splitter.divide(text))
+        divided_texts = dict(zip(texts, splitter.split_texts(texts), strict=True))
+        self._divide = cache(lambda text: divided_texts.get(text) or splitter.split_text(text))
         self._ratio = self.count(sample).tokens / max(sum(sample.lengths), 1)
 
     def estimate_tokens(self, length: int) -> int:

@@ -354,7 +354,7 @@ def measure_fit(
     if changing a word where long texts are unread does not change its embedding.
     """
     chunks = sorted(
-        {chunk for text in splitter.divide_all(texts) for chunk in text.chunks},
+        {chunk for text in splitter.split_texts(texts) for chunk in text.chunks},
         key=lambda chunk: -len(chunk.encode()),
     )
     if model.tokenizer:

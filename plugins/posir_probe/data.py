@@ -17,7 +17,7 @@ from posir_tasks.datasets.dataset import Subset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.models.embeddings.encoding import Encoder
 from posir_tasks.text.interventions import NO_SPAN
-from posir_tasks.text.languages import UNKNOWN
+from posir_tasks.text.languages import UNKNOWN_LANGUAGE
 from posir_tasks.text.sentences import find_at_periods, find_sentences, split_at_periods
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
@@ -90,7 +90,7 @@ class ProbeData:
     """All texts by id that a search covers; empty if only `documents` are searched."""
     tokens: Mapping[str, int] = field(default_factory=dict)
     """Document lengths in tokens, by id, if the data stores them."""
-    language: str = UNKNOWN
+    language: str = UNKNOWN_LANGUAGE
     """Language of the documents, such as `eng-Latn`."""
     split_at_periods: bool = False
     """If true, sentences are split as in the code of Bias Learning instead of by language."""
@@ -108,12 +108,12 @@ class ProbeData:
     """Number of documents that the sample was taken from; 0 if unknown."""
 
     @classmethod
-    def from_texts(cls, texts: Iterable[str], language: str = UNKNOWN) -> ProbeData:
+    def from_texts(cls, texts: Iterable[str], language: str = UNKNOWN_LANGUAGE) -> ProbeData:
         """Build data from texts without questions, numbered as ids."""
         return cls({str(number): text for number, text in enumerate(texts)}, language=language)
 
     @classmethod
-    def from_position_data(cls, data: PositionData, language: str = UNKNOWN) -> ProbeData:
+    def from_position_data(cls, data: PositionData, language: str = UNKNOWN_LANGUAGE) -> ProbeData:
         """Convert the corpus and the questions of a task; evidence may be incomplete."""
         evidence = data.evidence
         documents = evidence.document_ids
@@ -143,7 +143,7 @@ class ProbeData:
         """
         if self.split_at_periods:
             return split_at_periods(text)
-        return [span.of(text) for span in self.find_sentences(text)]
+        return [span.slice(text) for span in self.find_sentences(text)]
 
     def sample(
         self, documents: int, selection: Selection = ANY, *, with_questions: bool = True

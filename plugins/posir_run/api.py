@@ -35,7 +35,7 @@ from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, refuse_unknown
 from posir_tasks.models.run_settings import with_settings
-from posir_tasks.mteb.result_saving import process_saver
+from posir_tasks.mteb.result_saving import get_result_saver
 from posir_tasks.results import SubsetResult, read_result_file
 from posir_tasks.tasks.catalog import refuse_missing
 from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens
@@ -471,7 +471,7 @@ def run_and_save(
             if not outcome.failure:
                 result, fields = outcome.value
                 meta = workload.models[job.model].model_copy(update=fields)
-                process_saver().add(
+                get_result_saver().add(
                     cache, result, meta, order=order[job.task], encode_kwargs=settings.encode_kwargs
                 )
             yield job, outcome

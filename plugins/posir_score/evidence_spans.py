@@ -105,7 +105,7 @@ def lacks_words(span: Span, chunks: Iterable[Sequence[int]], text: str) -> bool:
     """Return True if a letter or digit of a span is outside all chunks. Splitters may drop
     spaces.
     """
-    pairs = zip(span.of(text), find_covered(span, chunks), strict=False)
+    pairs = zip(span.slice(text), find_covered(span, chunks), strict=False)
     return any(character.isalnum() and not is_covered for character, is_covered in pairs)
 
 

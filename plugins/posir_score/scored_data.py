@@ -111,7 +111,7 @@ def open_scored_data(
 
 
 def _open_data(opened: Dataset, clusters: str) -> ScoredData:
-    question_data = opened.with_questions("posir score", several_places=True)
+    question_data = opened.select_questions("posir score", several_places=True)
     revision = opened.find_revision()
     has_qrels = any(subset.read_judgments for subset in opened.subsets)
     opened = opened if has_qrels else question_data

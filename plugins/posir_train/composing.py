@@ -91,7 +91,7 @@ def _cut_window(source: TokenizedExample, first: int, end: int) -> Example | Non
     if not window.start <= example.start < example.end <= window.end:
         return None
     name = f"{example.document.id}:{window.start}-{window.end}"
-    document = replace(example.document, id=name, text=window.of(text), tokens=0)
+    document = replace(example.document, id=name, text=window.slice(text), tokens=0)
     return _shift(example, document, -window.start)
 
 
@@ -166,7 +166,7 @@ def compose_moved(
     if passage is None or len(fillers) < 2:
         raise CompositionError(NOT_MOVED)
     name = f"{source.example.document.id}:{position.title}"
-    example = _insert(source.example, passage, [span.of(text) for span in fillers], position / 2)
+    example = _insert(source.example, passage, [span.slice(text) for span in fillers], position / 2)
     if example.position != position:
         raise CompositionError(NOT_MOVED)
     return replace(example, document=replace(example.document, id=name))
@@ -188,7 +188,7 @@ def _insert(example: Example, passage: Span, fillers: Sequence[str], share: floa
     lengths = np.array([len(space.join(fillers[:index])) for index in range(len(fillers) + 1)])
     index = int(np.abs(lengths - lengths[-1] * share).argmin())
     start = int(lengths[index]) + len(space) if index else 0
-    new_text = space.join([*fillers[:index], passage.of(text), *fillers[index:]])
+    new_text = space.join([*fillers[:index], passage.slice(text), *fillers[index:]])
     document = replace(example.document, text=new_text, tokens=0)
     return _shift(example, document, start - passage.start)
 
@@ -212,7 +212,7 @@ def compose_needles(
         document = source.example.document
         _, filler_spans[document] = _split_sentences(source.example, filler_spans[document])
     pairs = [(document, span) for document, spans in filler_spans.items() for span in spans]
-    texts = [span.of(document.text) for document, span in pairs]
+    texts = [span.slice(document.text) for document, span in pairs]
     sizes = np.array(tokenizer.count_all(texts))
     articles = np.array([document.article for document, _ in pairs])
     lengths = settings.domain_numbers
@@ -225,7 +225,7 @@ def compose_needles(
         if span is None:
             skip_counts[NOT_MOVED] += 1
             continue
-        passage = span.of(document.text)
+        passage = span.slice(document.text)
         room = np.array(lengths) - tokenizer.count(passage)
         rng = random.Random(f"{settings.seed}\0{document.id}\0{example.id}")
         order = np.roll(np.arange(len(texts)), rng.randrange(len(texts)))

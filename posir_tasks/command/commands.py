@@ -40,7 +40,7 @@ HELP_FLAGS = ("-h", "--help")
 
 def declared_commands() -> list[Command]:
     """Return the commands of posir and all plugins by panel, and warn about unusable commands."""
-    declared = collect_unique("posir_commands", Command, own=OWN_COMMANDS)
+    declared = collect_unique("posir_commands", Command, builtin=OWN_COMMANDS)
     commands = [command for _, command in declared.values()]
     panels = [*PANELS, *(command.panel for command in commands)]
     return sorted(commands, key=lambda command: panels.index(command.panel))

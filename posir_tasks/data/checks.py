@@ -25,7 +25,7 @@ from posir_tasks.base.wording import pluralize
 
 #: Suffixes of JSON files.
 JSON = (".json", ".jsonl")
-#: Number of JSON lines that are read to find the columns.
+#: Number of JSON lines to read to find the columns.
 SCHEMA_LINES = 1_000
 #: Column types by name.
 Schema: TypeAlias = Mapping[str, PolarsDataType]
@@ -37,9 +37,9 @@ UNREADABLE = (
     OSError,
     ValueError,
 )
-#: Maximum number of rows that a problem lists.
+#: Maximum number of rows to list in a problem.
 MAX_EXAMPLES = 5
-#: Key of the tolerated blank documents.
+#: Key of tolerated documents without text.
 DOCUMENTS_WITHOUT_TEXT = "documents_without_text"
 
 

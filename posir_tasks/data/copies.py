@@ -23,7 +23,7 @@ from posir_tasks.text.locating import Spelling, drop_space
 from posir_tasks.text.spans import WHITESPACE, Span
 from posir_tasks.values.evidence import Evidence, Place
 
-#: The first non-space characters of a text. They are compared before whole texts.
+#: The first 32 non-space characters of a text, which are compared before whole texts.
 OPENING = rf"^(?:[{WHITESPACE}]*[^{WHITESPACE}]){{1,32}}"
 
 
@@ -223,7 +223,7 @@ def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence
 def move_span(span: Span, text: str, other: str) -> Span:
     """Return the span of the same words in a text with different white space."""
     before = len("".join(text[: max(0, span.start)].split()))
-    inside = len("".join(span.of(text).split()))
+    inside = len("".join(span.slice(text).split()))
     if span == NO_SPAN or not inside:
         return span
     return Spelling.build(other, drop_space).restore(Span(before, before + inside))

@@ -25,7 +25,7 @@ from posir_tasks.values.judgments import DOCUMENT, TOPIC
 if TYPE_CHECKING:
     from datasets import Dataset
 
-#: Content digest size in bytes (16 hexadecimal digits).
+#: Size of content digests in bytes (16 hexadecimal digits).
 CONTENT_BYTES = 8
 NO_PLACES: Mapping[str, Place] = {}
 NO_COLUMNS: Mapping[str, Any] = {}

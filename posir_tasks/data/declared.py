@@ -16,17 +16,17 @@ from posir_tasks.text.languages import DOMAINS, LANGUAGES, PIVOT, Language
 #: PosIR on the Hub.
 REPO_ID = "infgrad/PosIR-Benchmark-v1"
 REVISION = "main"
-#: PosIR samples: name suffix, number of questions, and distractors per question.
+#: Name suffix of PosIR samples, number of questions, and distractors per question.
 NANO_SUFFIX = "-Nano"
 NANO_QUESTIONS = 1_500
 DISTRACTORS = 12
-#: PosIR sizes: documents and queries in English, then averages over the ten languages.
+#: PosIR sizes in English, and averages over the ten languages.
 ENGLISH_DOCUMENTS = 1_719_701
 ENGLISH_QUERIES = 42_015
 AVERAGE_DOCUMENTS = "about 1.7 M"
 AVERAGE_QUERIES = "about 42,000"
 AVERAGE_QUERY_COUNT = 42_000
-#: Revision of a dataset without a pinned commit. Results record a digest of the content.
+#: Revision of a dataset without a pinned commit. Results store a digest of the content.
 NOT_PINNED = "not pinned"
 ENGLISH = (PIVOT.code,)
 POSIR = """@misc{zeng2026posir,
@@ -228,7 +228,7 @@ MIRACL_LANGUAGES = (
     "tha-Thai",
     "yor-Latn",
 )
-#: Subsets of Natural Questions by long-answer type.
+#: Subsets of Natural Questions by type of the long answer.
 NQ_PARAGRAPHS = "paragraph"
 NQ_OTHERS = "other"
 TYDI = DeclaredTask(
@@ -255,7 +255,7 @@ NATURAL_QUESTIONS = DeclaredTask(
     NOT_PINNED,
     dict.fromkeys((NQ_PARAGRAPHS, NQ_OTHERS), ENGLISH),
 )
-#: The datasets of PosQ and their samples.
+#: PosQ datasets and their samples.
 POSQ_DATASETS = (SQUAD, SQUAD_TINY, FINEWEB, FINEWEB_TINY, FINEWEB_RAW, FINEWEB_RAW_TINY)
 BUILTIN = (
     *(declare_posir(language, language) for language in LANGUAGES),

@@ -19,7 +19,7 @@ MAX_GRADE = 2**53
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 #: The grade rule in messages.
 GRADE_RULE = "must be a number, such as 1 or 0.5, of at most 2^53"
-#: The reason for a skipped judgment; follows a number in messages.
+#: Reason for skipping judgments; follows a number in messages.
 CONTRADICTED = "judgments of pairs that have a higher grade elsewhere, which counts"
 
 

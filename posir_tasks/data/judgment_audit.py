@@ -24,7 +24,7 @@ class AuditCheck(NamedTuple):
     """Template; empty if another module writes the sentence."""
 
 
-#: Kinds by key of `JudgmentAudit.items`.
+#: Checks by key of `JudgmentAudit.items`.
 AUDIT_CHECKS = {
     "missing_documents": AuditCheck(
         "Relevant documents missing from the corpus",
@@ -113,7 +113,7 @@ class SuspiciousItems:
 
 
 NO_ITEMS = SuspiciousItems()
-#: Keys of `JudgmentAudit.totals`, with their meaning.
+#: Keys of `JudgmentAudit.totals` and their descriptions.
 TOTALS = {
     "queries": "Judged queries.",
     "relevant": "Pairs of a query and a document with a grade above 0.",

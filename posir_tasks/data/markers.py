@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from posir_tasks.data.formats.passages import Answer
 
-#: Markers that never occur as words.
+#: Unambiguous markers, which never occur as words.
 CLEAR_MARKER = re.compile(
     r"[\[<{(]*(CANNOT_?ANSWER|NO_?ANSWER|NOT_ANSWERABLE)[\]>})]*|[\[<](no[_ "
     r"]?answer|unanswerable)[\]>]"
@@ -31,13 +31,13 @@ AMBIGUOUS_MARKERS = frozenset(
         "na",
     )
 )
-#: Markers before a text.
+#: Markers that precede or follow a text.
 AFFIXES = frozenset({"[CLS]", "<s>", "<cls>", "[UNK]", "<unk>"})
 #: End of the sentence before a marker.
 SENTENCE_END = re.compile(r"[.!?。！？؟।…\"'”’»)\]]\s*$")
 TRUE = frozenset({"true", "1", "1.0", "yes"})
 FALSE = frozenset({"false", "0", "0.0", "no"})
-#: Question flags, with the values that mark a question as unanswerable.
+#: Question flags, and their values for unanswerable questions.
 NO_ANSWER_FLAGS = {
     "is_impossible": TRUE,
     "impossible": TRUE,

@@ -16,7 +16,7 @@ from itertools import product
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.formats.passages import Answer, Item, Passage, PassageQuestion
 
-#: Minimum share of a file's answers that a unit must locate exactly.
+#: Minimum share of a file's answers that a convention must locate exactly.
 MIN_EXACT = 0.95
 #: Minimum number of answers to recognize 1-based offsets or inclusive ends, since single answers
 #: may be off by one.
@@ -98,7 +98,7 @@ def _from_visible(document: str, offset: int) -> int:
 
 
 CHARACTERS = OffsetConvention("Unicode code points", lambda _, offset: offset)
-#: Units of programming languages, and offsets into texts whose white space was changed later.
+#: Units of programming languages, and of texts whose white space has changed.
 UNITS = (
     CHARACTERS,
     OffsetConvention("UTF-16 code units", partial(_from_units, encoding="utf-16-le", size=2)),
@@ -116,7 +116,7 @@ def _list_conventions() -> Iterator[OffsetConvention]:
         yield unit if is_plain else replace(unit, title=title, first=first, end_shift=end_shift)
 
 
-#: In order of preference.
+#: All conventions in order of preference.
 CONVENTIONS = tuple(_list_conventions())
 
 

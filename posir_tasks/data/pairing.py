@@ -14,23 +14,23 @@ from itertools import groupby
 import numpy as np
 import polars as pl
 
-#: Maximum number of documents to compare, evenly spaced in query order.
+#: Maximum number of documents to compare, at equal distances in query order.
 MAX_COMPARED = 250
 #: Minimum number of comparable texts for a decision.
 MIN_COMPARED = 6
 #: Number of consecutive mismatches that triggers a warning. XQuAD's translations into six languages
 #: have at most one.
 LONG_RUN = 6
-#: A decision requires this many lengths, and this standard deviation of log lengths.
+#: Minimum number of lengths, and minimum standard deviation of log lengths, for a decision.
 MIN_LENGTHS = 30
 MIN_SPREAD = 0.2
-#: Log-length correlation that translations exceed. XQuAD has 0.93 (Chinese) to 0.99.
+#: Minimum correlation of log lengths of translations. XQuAD has 0.93 (Chinese) to 0.99.
 MIN_CORRELATION = 0.5
 #: Required distance below `MIN_CORRELATION` in standard errors, after Fisher's transformation.
 CERTAINTY = 3.1
 
 _LATIN = "A-Za-z\u00c0-\u024f\u1e00-\u1eff"
-#: Tokens that translations share: numbers, and words of at least three ASCII letters, such as names.
+#: Tokens that translations share: numbers, and words of three or more ASCII letters (names).
 SHARED_TOKEN = re.compile(rf"\d+|(?<![{_LATIN}])[A-Za-z]{{3,}}(?![{_LATIN}])")
 
 ADVICE = (

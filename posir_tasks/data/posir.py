@@ -50,16 +50,16 @@ from posir_tasks.data.repository import LocalRepository, Repository, get_folder_
 from posir_tasks.text.languages import CODE, PIVOT, check_code
 from posir_tasks.values.evidence import Evidence, Place
 
-#: The files of one language and domain.
+#: Files of one language and domain.
 FILES = ("corpus.parquet", "qrels/test.parquet", "queries.parquet")
 LAYOUT = f"<language>/<domain>/{{{','.join(FILES)}}}"
 #: Optional file for queries with several evidence spans.
 PLACES_FILE = "places.parquet"
-#: Optional columns of the queries.
+#: Optional columns of queries.
 TITLES: Schema = {TITLE: pl.String}
-#: Span bounds are clipped to this many characters so that their sums do not overflow.
+#: Maximum span bound in characters. Clipping avoids overflow in sums.
 MAX_BOUND = 2**40
-#: File systems limit names to 255 bytes, including the affixes of temporary names.
+#: File systems limit names to 255 bytes; temporary names add affixes.
 DOMAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,99}")
 DOMAIN_RULE = "a folder name of at most 100 characters from a-z, 0-9 and _, such as news_media"
 

@@ -27,7 +27,7 @@ from posir_tasks.data.grades import MAX_GRADE, CollectedGrades, collect_grades
 from posir_tasks.data.judgment_audit import JudgmentAudit, SuspiciousItems, name_pairs
 from posir_tasks.data.pairing import ADVICE
 
-#: Maximum length in characters or tokens. Sums of larger lengths could overflow.
+#: Maximum length in characters or tokens. Sums of longer lengths might overflow.
 MAX_LENGTH = 2**31 - 1
 
 CORPUS: Schema = {"_id": pl.String, "text": pl.String}
@@ -39,12 +39,12 @@ QUERIES: Schema = {
     "pos_char_length": pl.Int64,
     "pos_token_length": pl.Int64,
 }
-#: Columns of queries with several evidence spans: a row per span, each with its own id.
+#: Columns of queries with several evidence spans. Each span has a row with a unique id.
 PLACES: Schema = {**QUERIES, **QRELS}
 NO_PLACES = CheckedTable("", pl.DataFrame(schema=PLACES))
-#: Column for the length of the English document with the same id.
+#: Column with the length of the English document with the same id.
 ORIGINAL = "original_characters"
-#: Optional query column: the title of the relevant document's article.
+#: Optional query column with the article title of the relevant document.
 TITLE = "pos_title"
 
 
@@ -295,7 +295,7 @@ RULE_SETS = (
 )
 
 
-#: Keys of the rules that need the corpus.
+#: Keys of rules that need the corpus.
 CORPUS_KEYS = frozenset(
     rule.key
     for rule_set in RULE_SETS

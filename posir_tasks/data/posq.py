@@ -36,13 +36,13 @@ TINY_SQUAD_QUERIES = 10_000
 TINY_FINEWEB_CLASS = 1_000
 TINY_RAW_CLASS = 3_300
 TINY_SEED = 42
-#: Article title. Older copies of the data lack the column.
+#: Article title, a column that older copies of the data lack.
 TITLE = {"title": pl.String}
-#: Rows of FineWeb-PosQ with a question; other rows are passages only.
+#: Rows of FineWeb-PosQ with a question. Other rows contain only a passage.
 IS_QUESTION = pl.col("question").str.strip_chars() != ""
-#: Maps labels of the first release to current labels.
+#: Labels of the first release, and current labels.
 OLD_LABELS = {"before": "beginning", "after": "end"}
-#: JSON files in a Hub dataset that contain no data.
+#: JSON files in Hub datasets that contain no data.
 METADATA_FILES = ("dataset_infos.json", "dataset_dict.json", "state.json")
 LACKS_LABEL = IS_QUESTION.fill_null(False) & ~pl.col("span_class").fill_null("").str.contains(
     "|".join(POSITIONS)

@@ -105,7 +105,7 @@ def resolve_span(answer: Answer, document: str) -> Span:
         if start is None or end is None:
             raise UnusableError(Cause.NO_POSITION)
         span = Span(start, end)
-        if not 0 <= start < end <= len(document) or not span.of(document).strip():
+        if not 0 <= start < end <= len(document) or not span.slice(document).strip():
             bounds = f"its document of {len(document)} characters"
             problem = f"its span {start} to {end} is blank or not within {bounds}"
             raise UnusableError(Cause.OUTSIDE, problem)
@@ -126,7 +126,7 @@ def resolve_span(answer: Answer, document: str) -> Span:
     if end not in (None, span.end):
         problem = f"its span {start} to {end} is not as long as its answer {short_repr(text)}"
         raise UnusableError(Cause.OUTSIDE, problem)
-    if start < 0 or span.of(document) != text:
+    if start < 0 or span.slice(document) != text:
         raise _describe_mismatch(text, start, document)
     return span
 
@@ -177,7 +177,7 @@ def _find_spellings(answer: str, start: int, document: str) -> list[Span]:
 def _normalize(character: str, joiner: str) -> str:
     """Normalize `SAME_LETTERS` and white space, and drop invisible characters.
 
-    `joiner` replaces the zero-width non-joiner. Persian texts often have a space or nothing instead.
+    `joiner` replaces the zero-width non-joiner. Persian texts often omit it or use a space.
     """
     if character.isspace():
         letter = " "

@@ -14,16 +14,16 @@ from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.files import find_files
 from posir_tasks.base.progress import BRIEF_SECONDS, track
 
-#: Folder with a subfolder per dataset, such as `PosIR-Benchmark-v1/`, to read instead of the Hub.
+#: Folder to read instead of the Hub, with a subfolder per dataset (`PosIR-Benchmark-v1/`).
 DATA_VARIABLE = "POSIR_DATA"
-#: Revisions that override the pinned ones, separated by spaces: `owner/name@<commit>`.
+#: Overrides of pinned revisions, separated by spaces: `owner/name@<commit>`.
 REVISIONS_VARIABLE = "POSIR_REVISIONS"
-#: Timeout of a Hub request. After a timeout, the cache is used.
+#: Timeout of Hub requests. After a timeout, the cache is used.
 HUB_TIMEOUT_SECONDS = 20
-#: Suffixes of data files: for most tasks, and for all tasks.
+#: Suffixes of data files: Parquet for most tasks, and all suffixes.
 PARQUET = (".parquet",)
 DATA_SUFFIXES = (*PARQUET, ".json", ".jsonl", ".json.gz", ".jsonl.gz")
-#: Prefix of local data revisions.
+#: Prefix of the revisions of local data.
 LOCAL = "local"
 #: Number of hexadecimal revision digits in a subset name.
 REVISION_DIGITS = 8

@@ -20,10 +20,10 @@ from posir_tasks.values.result_schema import SPLIT
 if TYPE_CHECKING:
     from mteb.types.statistics import DescriptiveStatistics
 
-#: Query instruction in the authors' code (arXiv 2601.08363). The prompt format depends on the model.
+#: Query instruction in the authors' code (arXiv 2601.08363). Its format depends on the model.
 QUERY_PROMPT = "Given a web search query, retrieve relevant passages that answer the query"
 
-#: Folder with descriptive statistics of tasks whose data ships with the package.
+#: Folder with descriptive statistics of tasks with data in this package.
 SHIPPED_STATISTICS = Path(__file__).parent.parent / "descriptive_stats"
 
 TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

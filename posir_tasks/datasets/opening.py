@@ -1,4 +1,4 @@
-"""Open data: a task, a file or folder in any format, or a Hub dataset."""
+"""Open tasks, files and folders in any format, and Hub datasets."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ from posir_tasks.datasets.dataset import IN_MEMORY, JUDGED_TASK, TASK, Dataset, 
 from posir_tasks.models.references import to_file_name
 from posir_tasks.models.run_settings import check_selected, select_domains
 from posir_tasks.tasks.catalog import KINDS, mention_task, refuse_missing, require_task
-from posir_tasks.text.languages import PIVOT, UNKNOWN, detect_code
+from posir_tasks.text.languages import PIVOT, UNKNOWN_LANGUAGE, detect_code
 from posir_tasks.values.evidence import Place
 from posir_tasks.values.schemes import RelativePositions
 
@@ -77,7 +77,7 @@ logger = logging.getLogger(__name__)
 
 #: Kind of a dataset that consists of qrels only.
 QRELS = "TREC qrels"
-#: Number of texts for language detection.
+#: Maximum number of texts for language detection.
 DETECTED_TEXTS = 30
 
 
@@ -161,7 +161,7 @@ def open_data(
 
 
 def _open_strings(texts: Iterable[object]) -> Dataset:
-    """Open texts in memory; raise PosirError for a data frame, which iterates over its columns."""
+    """Open texts in memory; raise PosirError for a data frame, which would yield its columns."""
     if hasattr(texts, "columns"):
         raise PosirError(
             "This is a data frame. Give the column with the texts, such as data['text']."
@@ -186,13 +186,13 @@ def _open_layout(name: str, repository: Repository, keys: Sequence[SubsetKey]) -
         "in the PosIR layout",
         repository.location,
         RelativePositions(),
-        tuple(_layout_subset(repository, key) for key in keys),
+        tuple(_open_layout_subset(repository, key) for key in keys),
         partial(repository.resolve_revision, list_present_files(repository, keys)),
         find_declared_language=lambda: "".join(languages) if len(languages) == 1 else "",
     )
 
 
-def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
+def _open_layout_subset(repository: Repository, key: SubsetKey) -> Subset:
     read = partial(read_domain, repository, key.language, key.corpus_language, key.domain)
     name = f"{key.corpus_language}/{key.domain}"
 
@@ -233,7 +233,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
     files = list_files(path)
     if not files:
         raise PosirError(f"{path} has no files.{mention_task(str(path))}\n{KINDS}")
-    return _open_local(path, path.resolve().name, partial(_name_revision, path, files), options)
+    return _open_local(path, path.resolve().name, partial(_compute_revision, path, files), options)
 
 
 def _open_file(path: Path, options: ReadOptions) -> Dataset:
@@ -242,9 +242,9 @@ def _open_file(path: Path, options: ReadOptions) -> Dataset:
         return _open_qrels(path, options)
     name, suffix = split_suffix(path)
     if suffix in PARQUET:
-        # A corrupt file is skipped within a folder, but is an error on its own.
+        # Raise an error for a corrupt file. In a folder, it would be skipped.
         read_column_types(path)
-    return _open_local(path, name, partial(_name_revision, path.parent, [path]), options)
+    return _open_local(path, name, partial(_compute_revision, path.parent, [path]), options)
 
 
 def _open_local(
@@ -266,20 +266,20 @@ def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
         grades = read_qrels(path)
     judgments = Judgments({}, grades.by_query, contradictions=grades.contradictions)
     source = Format(QRELS, read=lambda *_: iter(()), read_judgments=lambda *_: judgments)
-    revision = partial(_name_revision, path.parent, [path])
-    options = replace(options, language=options.language or UNKNOWN)
+    revision = partial(_compute_revision, path.parent, [path])
+    options = replace(options, language=options.language or UNKNOWN_LANGUAGE)
     dataset = _open_items(source, path, split_suffix(path)[0], str(path), revision, options)
     return replace(dataset, has_texts=False)
 
 
-def _name_revision(folder: Path, files: Iterable[Path]) -> str:
+def _compute_revision(folder: Path, files: Iterable[Path]) -> str:
     return f"{LOCAL}-{digest_files({file.relative_to(folder).as_posix(): file for file in files})}"
 
 
 def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     name, _, configuration = reference.partition(":")
     commit = options.revision or "main"
-    # A commit can be read from the cache without a network.
+    # The cache can be searched for a commit without the Hub.
     if not COMMIT.fullmatch(commit):
         try:
             commit = HubRepository(name, commit).resolve_revision()
@@ -311,7 +311,7 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
 
 
 def _list_hub_keys(repository: HubRepository) -> list[SubsetKey]:
-    """List the domains of a repository in the PosIR layout; empty for other layouts."""
+    """List the domains of a repository in the PosIR layout. Empty for other layouts."""
     keys = []
     with suppress(DataError):
         for path in repository.list_paths():
@@ -329,14 +329,12 @@ def _open_items(
     find_revision: Callable[[], str],
     options: ReadOptions,
 ) -> Dataset:
-    """Open the items that a format reads from a path as a dataset with one subset. `location` is
-    the file, folder or Hub dataset, for messages.
-    """
+    """Open the items of a format as a dataset with one subset. `location` is for messages."""
     domain = re.sub("[^a-z0-9_]+", "_", name.lower()).strip("_") or "texts"
     search_scope = source.search_scope
     read = partial(source.read, path, options)
     read_documents = partial(source.read_texts or source.read, path, options)
-    judge = source.read_judgments
+    judgment_reader = source.read_judgments
 
     @cache
     def read_data() -> PositionData:
@@ -353,12 +351,12 @@ def _open_items(
         if not code:
             texts = (item.text for item in list_texts() if isinstance(item, Passage))
             if source.read_texts is None and search_scope is not None:
-                # Read documents and questions together, once.
+                # Avoid reading the documents a second time.
                 texts = (text for text in read_data().documents["text"] if text.strip())
             code = detect_code(islice(texts, DETECTED_TEXTS))
         return code, code
 
-    read_judgments = partial(judge, path, options) if judge else None
+    read_judgments = partial(judgment_reader, path, options) if judgment_reader else None
     return Dataset(
         to_file_name(name),
         source.title,
@@ -376,7 +374,7 @@ def _open_items(
 
 
 def _drop_questions(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield the documents and the skipped texts; blank documents count as skipped."""
+    """Yield documents and skipped texts, including blank documents as skipped."""
     for item in items:
         if isinstance(item, SkippedItem):
             if not item.cause:
@@ -388,7 +386,7 @@ def _drop_questions(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
-    """Open the judgments of an mteb retrieval task, or return None if there is no such task."""
+    """Open the judgments of an mteb retrieval task; None if the task does not exist."""
     from posir_tasks.tasks.retrieval_task import (
         find_retrieval_task,
         list_task_texts,
@@ -416,7 +414,7 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
         )
         subset_options = replace(options, language=metadata.hf_subsets_to_langscripts[subset][0])
         dataset = _open_items(source, Path(), subset, name, find_revision, subset_options)
-        # mteb's prediction files use its own subset names.
+        # Prediction files contain mteb's subset names.
         return replace(dataset.subsets[0], domain=subset)
 
     return Dataset(
@@ -436,12 +434,12 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
     """Open the data of a task.
 
     Raises:
-        PosirError: The task does not exist, or lacks a selected domain.
+        PosirError: The task or a selected domain does not exist.
         DataError: The task's language has no data.
     """
     if name == mini.NAME:
-        # The package includes the data, so mteb is not imported.
-        subset = _task_subset(mini.read_mini, "default", (PIVOT.code, PIVOT.code))
+        # The data is in the package, so that mteb is not imported.
+        subset = _open_task_subset(mini.read_mini, "default", (PIVOT.code, PIVOT.code))
         return Dataset(
             name, TASK, mini.REPO_ID, RelativePositions(), (subset,), lambda: mini.REVISION
         )
@@ -466,10 +464,10 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
             raise DataError(instance.explain_missing_data())
         check_selected(domains, repository.location)
         keys = [SubsetKey(*languages, domain) for domain in select_domains(sorted(domains))]
-        subsets = [_layout_subset(repository, key) for key in keys]
+        subsets = [_open_layout_subset(repository, key) for key in keys]
     else:
         subsets = [
-            _task_subset(
+            _open_task_subset(
                 partial(instance.read_subset, subset), subset, (languages[0], languages[-1])
             )
             for subset, languages in metadata.hf_subsets_to_langscripts.items()
@@ -481,7 +479,9 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
     return Dataset(name, TASK, metadata.dataset["path"], task.scheme, tuple(subsets), find_revision)
 
 
-def _task_subset(read: Callable[[], PositionData], name: str, languages: tuple[str, str]) -> Subset:
+def _open_task_subset(
+    read: Callable[[], PositionData], name: str, languages: tuple[str, str]
+) -> Subset:
     def read_texts() -> Iterator[Item]:
         return (Passage(name, key, text, id=key) for key, text in read().documents.iter_rows())
 

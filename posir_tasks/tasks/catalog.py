@@ -226,7 +226,7 @@ def plugin_languages() -> tuple[list[str], list[str]]:
 
     codes = []
     problems = []
-    for plugin, caller in get_plugins().callers("posir_languages"):
+    for plugin, caller in get_plugins().iterate_callers("posir_languages"):
         try:
             for answer in caller():
                 for code in answer:
@@ -250,7 +250,7 @@ def plugin_tasks() -> dict[str, type[PositionTask]]:
 @cache
 def checked_plugin_tasks() -> tuple[PluginTasks, list[str]]:
     """Return the valid tasks of the installed plugins, and the problems of invalid ones."""
-    if not list(get_plugins().callers("posir_task_classes")):
+    if not list(get_plugins().iterate_callers("posir_task_classes")):
         return {}, []
     from mteb import AbsTask
     from mteb import tasks as mteb_tasks
@@ -273,7 +273,7 @@ def collect_tasks(plugins: Plugins, owners: dict[str, str]) -> tuple[PluginTasks
     owners = dict(owners)
     tasks: PluginTasks = {}
     problems = []
-    for plugin, caller in plugins.callers("posir_task_classes"):
+    for plugin, caller in plugins.iterate_callers("posir_task_classes"):
         try:
             answers = caller()
             if not answers:

@@ -152,7 +152,7 @@ def beir_of_sentences(folder: Path) -> Path:
 
 
 def find_sentence(text: str, answer: str) -> tuple[int, str]:
-    sentences = [span.of(text) for span in find_sentences(text, "eng-Latn")]
+    sentences = [span.slice(text) for span in find_sentences(text, "eng-Latn")]
     return next(
         (number, sentence) for number, sentence in enumerate(sentences) if answer in sentence
     )
@@ -218,7 +218,9 @@ def questions_of_probe(source: str) -> list[tuple[str, str, str]]:
     (read,) = open_probe_source(source).subsets.values()
     data = read()
     asked = [(question, data.documents[question.document]) for question in data.questions]
-    return [(question.text, document, question.span.of(document)) for question, document in asked]
+    return [
+        (question.text, document, question.span.slice(document)) for question, document in asked
+    ]
 
 
 def questions_of_train(source: str) -> list[tuple[str, str, str]]:

@@ -58,17 +58,17 @@ if TYPE_CHECKING:
 
 #: The split to read from a Hub dataset.
 HUB_SPLIT = "train"
-#: Lower-case names of files that describe a dataset.
+#: Lower-case names of files that describe a dataset and contain no data.
 DESCRIPTION_FILES = frozenset(
     {"readme.md", "license", "license.md", "license.txt", "dataset_info.json", "dataset_infos.json"}
 )
-#: Maximum numbers of files and fields that a message lists.
+#: Maximum number of files and fields to list in a message.
 MAX_FILES = 8
 MAX_FIELDS = 8
 #: Maximum number of field names, and of characters per name, to compare with a format.
 MAX_COMPARED_FIELDS = 64
 MAX_FIELD_CHARACTERS = 40
-#: Minimum `difflib` similarity between a field name and its misspelling.
+#: Minimum `difflib` ratio of a misspelled field name and the correct one.
 MIN_SIMILARITY = 0.8
 ENGLISH = "eng-Latn"
 #: The YAML header of a dataset card.
@@ -168,7 +168,7 @@ UNKNOWN_FORMAT = Format("in an unknown format", read=_skip_unknown, search_scope
 FOLDER_FORMAT = Format(
     "a folder of files", (FOLDER,), read_folder, find_language=_find_common_language
 )
-#: Formats in order of precedence. The first format that accepts a path reads it.
+#: Formats in order of precedence: the first one that accepts a path reads it.
 FORMATS = (
     Format(
         "a BEIR folder",

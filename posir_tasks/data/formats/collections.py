@@ -63,9 +63,9 @@ QRELS = "qrels"
 QRELS_COLUMNS = ("query-id", "corpus-id", "score")
 SPAN_COLUMNS = ("start", "end")
 DEFAULT_SPLIT = "test"
-#: Fields with evidence texts.
+#: Fields that may contain evidence texts.
 TEXT_FIELDS = ("answer", "evidence")
-#: Language of SciFact, whose evidence is given as sentence numbers.
+#: Language of SciFact, the only dataset with sentence numbers.
 SCIFACT_LANGUAGE = "en"
 CORPUS_ROW = "one JSON object per line with '_id' and 'text', and optionally 'title'"
 QUERY_ROW = (
@@ -73,7 +73,7 @@ QUERY_ROW = (
     "and 'answer'"
 )
 
-#: Start and end of spans. Either may be missing.
+#: Starts and ends of spans; None if missing.
 Spans: TypeAlias = list[tuple[int | None, int | None]]
 
 

@@ -44,9 +44,9 @@ QASPER_FIELDS = (
     "title abstract full_text paragraphs qas question question_id answers answer unanswerable "
     "evidence"
 )
-#: Separates abstract, headings and paragraphs.
+#: Separator between abstract, headings and paragraphs.
 SEPARATOR = "\n\n"
-#: Prefix of evidence in a figure or table.
+#: Prefix of evidence that is a figure or table.
 FIGURE = "FLOAT SELECTED"
 
 

@@ -36,9 +36,9 @@ from posir_tasks.data.formats.passages import (
     read_text,
 )
 
-#: Number of bytes to search for a zero byte, which marks a binary file.
+#: Number of bytes to search for a zero byte, which indicates a binary file.
 BINARY_BYTES = 8192
-#: pypdf loggers that warn about lost content.
+#: Loggers of pypdf that warn about lost content.
 LOSS_LOGGERS = ("pypdf.filters", "pypdf._page")
 NOT_UTF8 = "not UTF-8"
 PDF = "PDF"

@@ -55,17 +55,17 @@ GOLDEN = (
     "a golden set, a row per question with query and reference_contexts (LlamaIndex, in examples), "
     "user_input and reference_contexts, or question, contexts and ground_truth (ragas)"
 )
-#: Fields of golden sets: LlamaIndex's LabelledRagDataset, ragas since 0.2, older ragas, DeepEval.
+#: Fields of LlamaIndex's LabelledRagDataset, ragas since 0.2, older ragas, and DeepEval.
 GOLDEN_SIGNATURE = (
     "examples/ query reference_contexts|user_input reference_contexts|query reference_contexts|"
     "question contexts ground_truth|question contexts ground_truths|"
     "question context/ ground_truth|input context/ expected_output"
 )
-#: Field names in a row.
+#: Alternative field names for query, contexts and ids.
 QUERY = "query|user_input|question|input"
 CONTEXTS = "reference_contexts|contexts|context"
 CONTEXT_IDS = "reference_context_ids|reference_node_id"
-#: Token types that occur in the `repr` of a list of strings.
+#: Token types in the `repr` of a list of strings.
 LIST_TOKENS = {tokenize.STRING, tokenize.OP, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
 #: Prefix that ragas adds to the contexts of multi-hop questions.
 HOP_PREFIX = re.compile(r"^<\d+-hop>\s*")

@@ -44,9 +44,9 @@ from posir_tasks.text.locating import locate_once
 from posir_tasks.text.spans import Span, UnlocatedError, to_characters
 from posir_tasks.values.document_keys import digest_documents
 
-#: Suffixes of files with rows.
+#: Suffixes of supported files.
 ROW_SUFFIXES = (".jsonl", ".parquet")
-#: Minimum number of annotators who gave an answer, if a question has several annotators.
+#: Minimum number of annotators with an answer, for questions with several annotators.
 MIN_ANSWERS = 2
 ENGLISH = "eng-Latn"
 NEAR_DUPLICATES = "near-duplicates of another page, with its text, title or first words"
@@ -182,7 +182,7 @@ def locate_spans(spans: Iterable[Span], text: str, original: str) -> list[Answer
     """
     if original == text:
         return [Answer.from_span(span) for span in spans]
-    answers = [span.of(text) for span in spans]
+    answers = [span.slice(text) for span in spans]
     if any(original.count(answer) != 1 for answer in answers):
         raise UnusableError(Cause.REVISED)
     return [Answer(answer, original.index(answer)) for answer in answers]

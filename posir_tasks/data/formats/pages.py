@@ -21,13 +21,13 @@ from lxml.html import HtmlElement, HTMLParser, document_fromstring
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.untrusted import decode
 
-#: Number of bytes to search for the encoding of a page.
+#: Number of bytes to search for an encoding declaration.
 HEAD_BYTES = 4096
 ENCODING = re.compile(
     rb"""(?:<\?xml\b[^>]*?\sencoding|<meta\b[^>]*?[\s"';]charset)\s*=\s*["']?\s*([\w:.-]+)""",
     re.IGNORECASE,
 )
-#: Python's names of web page encodings, and the supersets that browsers use instead.
+#: Python names of web encodings, and the supersets that browsers substitute.
 ENCODINGS = re.compile(
     r"ascii|iso8859-\d+|cp\d+|koi8-\w|gb\w+|hz|big5\w*|euc_\w+|shift_jis\w*|iso2022_\w+|tis-620|mac-\w+"
 )
@@ -39,9 +39,9 @@ SUPERSETS = {
     "shift_jis": "cp932",
     "euc_kr": "cp949",
 }
-#: Encodings whose bytes are also valid UTF-8.
+#: Encodings whose bytes are valid UTF-8 as well.
 SEVEN_BITS = ("iso2022_", "hz")
-#: End tags of a page, and the marker appended to its text.
+#: End tags of a page, and the marker that is appended to the page.
 LAST_TAGS = re.compile(r"</(?:body|html)\s*>", re.IGNORECASE)
 END_MARKER = "\ue000 end of the page \ue000"
 #: XML syntax with a different meaning in HTML: a CDATA section is a comment, and an empty element

@@ -230,7 +230,7 @@ class PendingQuery:
     grade: float = 1
 
 
-#: Claims by document id.
+#: Pending queries by document id.
 PendingQueries: TypeAlias = dict[str, list[PendingQuery]]
 
 

@@ -58,7 +58,7 @@ def is_sampled(name: str, interval: int) -> bool:
     return int.from_bytes(digest("posir sample", name)) % interval == 0
 
 
-#: Prefix of LegalBench-RAG's queries, which names the document to search.
+#: Prefix of LegalBench-RAG queries. It names the relevant document.
 DOCUMENT_PREFIX = re.compile(r"^Consider .*?; *", re.DOTALL)
 LEGALBENCH = "a benchmark of LegalBench-RAG, tests > query and snippets > file_path, span, answer"
 
@@ -266,12 +266,12 @@ def _locate_gold_passages(
 
 #: Separator between the passages of an article.
 SEPARATOR = "\n\n"
-#: Minimum passages or tokens of an article for its positions to count.
+#: Minimum size of an article with evidence: it needs at least this many passages or tokens.
 MIN_PASSAGES = 4
 MIN_TOKENS = 512
 #: Languages whose corpus is read completely.
 COMPLETE_LANGUAGES = ("sw", "bn", "te", "hi", "th")
-#: In other languages, one in this many unjudged articles is added to the corpus.
+#: For other languages, one in this many unjudged articles is added to the corpus.
 MIRACL_SAMPLING_INTERVAL = 16
 PASSAGE_NAME = re.compile(r"(.+)#(\d+)")
 MIRACL = "MIRACL's corpus, one passage per line with docid, title and text"

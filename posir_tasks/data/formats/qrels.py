@@ -17,10 +17,10 @@ from posir_tasks.data.grades import CollectedGrades, collect_grades, read_grade
 
 QRELS_LINE = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+[+-]?[\d.]+([eE][+-]?\d+)?\s*")
 WITHOUT_GRADE = re.compile(rb"\s*\S+\s+Q?0\s+\S+\s*")
-#: Number of lines to examine for recognizing qrels.
+#: Number of lines to examine to recognize qrels.
 MAX_LINES = 20
 QRELS_NAME = re.compile(r"qrels?($|[^a-z])", re.IGNORECASE)
-#: Suffixes of other formats, which are never qrels.
+#: Suffixes of other formats.
 OTHER_SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet", ".csv", ".tsv", ".md", ".html", ".pdf")
 CELLS = 4
 FORM = "query, iteration, document and grade, a number"

@@ -36,10 +36,10 @@ from posir_tasks.data.formats.records import (
 )
 from posir_tasks.data.markers import is_clear_marker, is_flagged_unanswerable
 
-#: Prefix of CUAD's questions (arXiv 2103.06268). All answers to a question are evidence.
+#: Prefix of CUAD questions (arXiv 2103.06268). All answers to such a question are evidence.
 CUAD_TEMPLATE = "Highlight the parts (if any) of this contract"
 CONTEXT = "context|passage"
-#: Columns that Parquet files with questions contain.
+#: Alternative columns of Parquet files with questions.
 QUESTION_COLUMNS = ("question context", "question passage")
 SQUAD = (
     "SQuAD-format JSON, data > paragraphs > context and qas > id, question, answers > text, "

@@ -25,9 +25,9 @@ from posir_tasks.data.formats.passages import Items, SkippedItem
 
 #: Names of JSON types for messages.
 TYPE_NAMES = {str: "a string", int: "an integer", bool: "true or false", list: "a list"}
-#: Number of bytes that show whether a file is a JSON list.
+#: Number of bytes to read to recognize a JSON list.
 LIST_BYTES = 2**10
-#: Kind of a folder. The kind of a file is its suffix.
+#: Stands for a folder among file suffixes.
 FOLDER = "/"
 PARQUET = (".parquet",)
 

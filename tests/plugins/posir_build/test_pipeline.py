@@ -336,7 +336,7 @@ def test_translations_have_the_evidence_of_the_human_ones(squad_data, tmp_path, 
         {document.id: document.text for document in translated.documents},
     )
     spans = [
-        (asked.text, asked.document, asked.evidence.of(known[asked.document]))
+        (asked.text, asked.document, asked.evidence.slice(known[asked.document]))
         for asked in translated.questions
     ]
     right = [truth.has_answer(*span) for span in spans]

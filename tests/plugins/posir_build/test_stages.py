@@ -914,7 +914,7 @@ def test_a_span_is_carried_over_by_sentences():
     (kept,) = result.questions
     assert result.documents[0].text == " ".join(list(GERMAN.values())[:4])
     assert (
-        kept.evidence.of(result.documents[0].text)
+        kept.evidence.slice(result.documents[0].text)
         == GERMAN["In 1901 the mill burned down within one night."]
     )
     assert (kept.id, kept.text) == (FIRE.id, GERMAN[FIRE.text])

@@ -210,7 +210,7 @@ class Length(Probe):
 def test_a_third_party_adds_a_probe_and_mistakes_are_told(monkeypatch, caplog):
     class Plugins:
         @staticmethod
-        def callers(_):
+        def iterate_callers(_):
             yield "probes", lambda: [builtin_probes()]
             yield "theirs", lambda: [[Length(), Length(), "no probe"]]
             yield "broken", partial(int, "x")

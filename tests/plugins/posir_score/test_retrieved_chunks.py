@@ -257,7 +257,7 @@ def test_the_same_chunks_have_the_scores_of_their_splitter(tmp_path: Path):
     data = EvidenceData.from_positions("data", {"all": subset.read()})
     assert [len(excerpts) for _, excerpts in data.questions] == [2, 1]
     pieces = [
-        (name, chunk) for name, text in TEXTS.items() for chunk in splitter.divide(text).chunks
+        (name, chunk) for name, text in TEXTS.items() for chunk in splitter.split_text(text).chunks
     ]
     vectors = encoder([chunk for _, chunk in pieces], PromptType.document)
     hits: dict[str, list[Hit]] = {}

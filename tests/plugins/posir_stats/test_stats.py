@@ -227,7 +227,7 @@ def test_histograms_are_those_of_pandas_cut(drawn, described):
 
 def test_order_of_pooling_does_not_matter(described):
     first, last = pool(described.subsets), pool(described.subsets[::-1])
-    assert first.histogram() == last.histogram()
+    assert first.count_positions() == last.count_positions()
     assert (first.lengths, first.documents, first.queries) == (
         last.lengths,
         last.documents,
@@ -438,7 +438,7 @@ def test_a_figure_says_what_it_shows_how_many_and_whence(described):
     assert [figure.model for figure in figures] == ["eng-Latn", "jpn-Jpan", "all languages"]
     for figure, group in zip(figures, group_by_language(described.subsets), strict=True):
         assert sorted(bars_in(figure.chart)) == sorted(
-            counts for counts in group[-1].histogram().values() if any(counts)
+            counts for counts in group[-1].count_positions().values() if any(counts)
         )
     figure = json.dumps(figures[0].chart.to_dict(), ensure_ascii=False)
     assert f"{POSIR_FOLDER}, eng-Latn" in figure

@@ -86,7 +86,7 @@ def test_a_span_moves_to_the_same_words(words: list[str], data: st.DataObject):
     begin = sum(map(len, words[:first]))
     places = [place for place, letter in enumerate(text) if not letter.isspace()]
     span = Span(places[begin], places[begin + len(words[first]) - 1] + 1)
-    assert move_span(span, text, other).of(other) == words[first] == span.of(text)
+    assert move_span(span, text, other).slice(other) == words[first] == span.slice(text)
 
 
 def test_a_score_of_merged_copies_does_not_depend_on_ids(tmp_path: Path):
@@ -146,7 +146,7 @@ def test_grades_of_copies_become_the_highest(tmp_path: Path):
         {},
         ["mill", "bridge"],
     )
-    assert [span.of(TEXTS[name]) for _, _, name, span in data.list_questions() if span] == [
+    assert [span.slice(TEXTS[name]) for _, _, name, span in data.list_questions() if span] == [
         "in 1901",
         "in 1887",
     ]
@@ -159,7 +159,7 @@ def test_excerpts_of_copies_are_in_one_document(tmp_path: Path):
     )
     assert ([*kept.documents], [*merged.documents]) == ([*TEXTS], ["m", "a1", "b"])
     texts = merged.documents
-    assert [excerpt.span.of(texts[excerpt.document]) for _, (excerpt,) in merged.questions] == [
+    assert [excerpt.span.slice(texts[excerpt.document]) for _, (excerpt,) in merged.questions] == [
         "in 1901",
         "in 1887",
     ]

@@ -56,7 +56,9 @@ def read(path: Path, **options: Any) -> tuple[list[str], list[str], tuple[str, .
     """Return the evidence, the reasons why questions are skipped, and the warnings."""
     data = open_data(path, language="eng-Latn", **options).subsets[0].read()
     texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
-    answers = [span.of(texts[document]) for _, _, document, span in data.list_questions() if span]
+    answers = [
+        span.slice(texts[document]) for _, _, document, span in data.list_questions() if span
+    ]
     return answers, [skipped.detail for skipped in data.skipped], data.warnings
 
 

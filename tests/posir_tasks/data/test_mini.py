@@ -74,4 +74,4 @@ def test_spans_are_the_marked_words(mini):
     ]
     for query, _, name, span in mini.list_questions():
         assert 0 <= span.start < span.end <= len(text[name])
-        assert span.of(text[name]) == marked[query] == marked[query].strip()
+        assert span.slice(text[name]) == marked[query] == marked[query].strip()

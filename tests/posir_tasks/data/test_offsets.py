@@ -85,7 +85,7 @@ def write_own(folder: Path, way: str) -> Path:
 def read_answers(path: Path, **options: Any) -> list[str]:
     data = open_data(path, language="deu-Latn", **options).subsets[0].read()
     texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
-    return [span.of(texts[document]) for _, _, document, span in data.list_questions() if span]
+    return [span.slice(texts[document]) for _, _, document, span in data.list_questions() if span]
 
 
 @pytest.mark.parametrize("way", COUNT)
@@ -126,7 +126,8 @@ def test_every_counting_is_inverted(parts: list[tuple[str, str]]):
         stated = [
             (
                 Answer(
-                    span.of(text), *(len(text[:place].encode(encoding)) // size for place in span)
+                    span.slice(text),
+                    *(len(text[:place].encode(encoding)) // size for place in span),
                 ),
                 text,
             )

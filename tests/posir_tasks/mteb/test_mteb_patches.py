@@ -162,7 +162,7 @@ def test_a_run_ends_with_answers_of_plugins_that_cannot_fail_it(monkeypatch, cap
     monkeypatch.setattr(plugin_api, "get_plugins", lambda: plugin_api.Plugins(manager, ()))
     monkeypatch.setattr(
         result_saving,
-        "process_saver",
+        "get_result_saver",
         lambda: SimpleNamespace(used_files={Path("PosIR-Mini.json"): None}),
     )
     ran = []

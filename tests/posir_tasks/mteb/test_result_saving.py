@@ -21,7 +21,7 @@ from posir_tasks.base.files import LOCK_FILE
 from posir_tasks.data.data import digest_data
 from posir_tasks.data.posir import read_domain
 from posir_tasks.data.repository import LocalRepository, get_data_folder
-from posir_tasks.mteb.result_saving import UNREADABLE, ResultSaver, process_saver
+from posir_tasks.mteb.result_saving import INVALID_RESULT_ERRORS, ResultSaver, get_result_saver
 from posir_tasks.results import find_result_files
 from posir_tasks.values.result_schema import ROTATIONS_KEY
 from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE
@@ -171,7 +171,7 @@ def test_results_of_other_tasks_are_left_to_mteb(cache, task, safe):
     (file,) = cache.cache_path.rglob(f"{task}.json")
     assert (file.parent / LOCK_FILE).exists() is safe
     file.write_text("[]")
-    with nullcontext() if safe else pytest.raises(UNREADABLE):
+    with nullcontext() if safe else pytest.raises(INVALID_RESULT_ERRORS):
         assert cache.load_task_result(task, MODEL) is None
 
 
@@ -192,7 +192,7 @@ def test_a_damaged_result_is_none_and_is_replaced(cache, process, content, caplo
 
 def save_many(folder: Path, process: int) -> None:
     for number in range(10):
-        process_saver().add(
+        get_result_saver().add(
             ResultCache(folder), result_of([f"{process}-{number}"]), MODEL, order=[]
         )
 

@@ -24,8 +24,8 @@ def test_chunks_cover_every_unit_and_end_with_the_text(units, size, stride, chun
 
 
 def test_a_text_of_one_chunk_is_left_as_it_is():
-    assert Chunking(2).divide(" one two ", [(1, 4), (5, 8)]) == [" one two "]
-    assert Chunking(1).divide(" one two ", [(1, 4), (5, 8)]) == ["one", "two"]
+    assert Chunking(2).split_text(" one two ", [(1, 4), (5, 8)]) == [" one two "]
+    assert Chunking(1).split_text(" one two ", [(1, 4), (5, 8)]) == ["one", "two"]
 
 
 @pytest.mark.parametrize(
@@ -38,11 +38,11 @@ def test_a_text_of_one_chunk_is_left_as_it_is():
     ids=["list", "generator", "objects"],
 )
 def test_lists_generators_and_objects_with_a_text_are_chunks(split):
-    divided = TextSplitter("split", split).divide("a b  a")
+    divided = TextSplitter("split", split).split_text("a b  a")
     assert divided.chunks == ("a", "b", "a")
     assert divided.spans == ((0, 1), (2, 3), (5, 6))
     # Blank chunks are left out.
-    assert TextSplitter("lines", str.splitlines).divide("a\n\n \nb").chunks == ("a", "b")
+    assert TextSplitter("lines", str.splitlines).split_text("a\n\n \nb").chunks == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_lists_generators_and_objects_with_a_text_are_chunks(split):
 )
 def test_a_bad_splitter_is_one_sentence(split, message: str):
     with pytest.raises(PosirError) as error:
-        TextSplitter("s", split).divide_all(["Some text."])
+        TextSplitter("s", split).split_texts(["Some text."])
     assert str(error.value).startswith(message)
 
 

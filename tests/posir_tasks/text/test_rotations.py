@@ -31,12 +31,12 @@ def test_each_version_has_all_words_and_all_evidence(sentences, separator, data)
     start = data.draw(st.integers(0, len(text) - 1))
     span = Span(start, data.draw(st.integers(start + 1, len(text))))
     units = find_units(text, "en", [span])
-    assert "".join(unit.of(text) for unit in units) == text
+    assert "".join(unit.slice(text) for unit in units) == text
     versions = rotate_text(text, units)
     assert versions[0].text == text
     for version in versions:
         assert sorted(version.text.split()) == sorted(text.split())
-        assert version.move(span).of(version.text) == span.of(text)
+        assert version.move(span).slice(version.text) == span.slice(text)
 
 
 def test_versions_begin_at_the_borders_nearest_to_the_thirds():
@@ -69,7 +69,7 @@ def test_a_heading_stays_with_the_unit_after_it():
         f"{SENTENCES[0]}\n\n# The lamps\n\n{SENTENCES[1]}\n\nOf the harbour\n{SENTENCES[2]}\nIt "
         f"is late. {SENTENCES[3]}"
     )
-    units = [unit.of(text).strip() for unit in find_units(text, "en", [])]
+    units = [unit.slice(text).strip() for unit in find_units(text, "en", [])]
     assert units[1] == f"# The lamps\n\n{SENTENCES[1]}"
     assert units[2] == f"Of the harbour\n{SENTENCES[2]}"
     assert "It is late." in units
@@ -101,9 +101,9 @@ def test_an_excerpt_fits_and_has_most_evidence():
     assert sum(size for unit, size in zip(units, sizes, strict=True) if unit in inside) <= room
     assert sum(part.start <= span.start and span.end <= part.end for span in evidence) == 3
     versions = rotate_text(text, units, part)
-    assert versions[0].text == part.of(text).rstrip()
+    assert versions[0].text == part.slice(text).rstrip()
     for version in versions:
-        assert version.move(evidence[1]).of(version.text) == evidence[1].of(text)
+        assert version.move(evidence[1]).slice(version.text) == evidence[1].slice(text)
 
 
 def test_no_excerpt_if_no_unit_fits():

@@ -29,7 +29,7 @@ def test_sentences_are_where_they_say(language):
         "Dr. Ash came home.  He slept.\n\n# A heading\nAda met B.\u3000Cole. They left. "
         "今日は雨。明日は晴れ。"
     )
-    sentences = [span.of(text) for span in find_sentences(text, language)]
+    sentences = [span.slice(text) for span in find_sentences(text, language)]
     assert sentences[:2] == ["Dr. Ash came home.", "He slept."]
     assert sentences[-3:] == ["They left.", "今日は雨。", "明日は晴れ。"]
 
@@ -37,6 +37,6 @@ def test_sentences_are_where_they_say(language):
 def test_thai_is_divided_at_spaces_but_not_around_numbers():
     clause = "ประเทศไทยมีขนาดใหญ่เป็นอันดับที่ 50 ของโลก ตั้งแต่ปี พ.ศ. 2482"
     text = f"{clause} {clause}"
-    sentences = [span.of(text) for span in find_sentences(text, "tha-Thai")]
+    sentences = [span.slice(text) for span in find_sentences(text, "tha-Thai")]
     assert 2 <= len(sentences) < len(text.split())
     assert not any(sentence.startswith("ศ.") for sentence in sentences)

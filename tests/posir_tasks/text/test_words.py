@@ -10,8 +10,8 @@ def test_pieces_join_to_the_text(text: str):
 
 
 def test_words_of_scripts_with_and_without_spaces():
-    assert [span.of("R は晴れ。") for span in find_words("R は晴れ。")] == [*"Rは晴れ。"]
-    assert [span.of("It 晴れ rained.") for span in find_words("It 晴れ rained.")] == [
+    assert [span.slice("R は晴れ。") for span in find_words("R は晴れ。")] == [*"Rは晴れ。"]
+    assert [span.slice("It 晴れ rained.") for span in find_words("It 晴れ rained.")] == [
         "It",
         "晴れ",
         "rained.",

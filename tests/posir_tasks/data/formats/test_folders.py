@@ -277,7 +277,7 @@ def test_evidence_of_scifact_is_read_by_numbers_of_sentences(tmp_path):
     qrels = [HEADER, *((name, "d", 1) for name in annotations)]
     write_beir(tmp_path, corpus=[{"_id": "d", "text": text}], queries=queries, qrels=qrels)
     questions = collect_questions(read_beir(tmp_path, ReadOptions()), "scifact", repair=False)
-    assert {name: span.of(text) for name, (*_, span) in questions.questions.items()} == {
+    assert {name: span.slice(text) for name, (*_, span) in questions.questions.items()} == {
         "1": "It burned in 1901. Nobody knew why.",
         "2": "It was built again.",
         "3": "The mill stood by the river.",
@@ -336,11 +336,11 @@ def test_all_excerpts_of_a_question_are_read(tmp_path: Path, name: str):
     data = read_evidence_data(opened)
     assert data.documents == TEXTS
     (_, first), (_, second) = data.questions
-    assert [excerpt.span.of(TEXTS["bells"]) for excerpt in first] == ["1770", "1804"]
-    assert [excerpt.span.of(TEXTS["towers"]) for excerpt in second] == ["twice"]
+    assert [excerpt.span.slice(TEXTS["bells"]) for excerpt in first] == ["1770", "1804"]
+    assert [excerpt.span.slice(TEXTS["towers"]) for excerpt in second] == ["twice"]
     assert (data.clusters.tolist(), data.skipped) == ([0, 1], 0)
     # Position data has the questions with a single excerpt.
-    (subset,) = opened.with_questions("the test").subsets
+    (subset,) = opened.select_questions("the test").subsets
     assert subset.read().queries["text"][:] == ["How often did the tower burn?"]
     assert subset.judgments.grades == {"q1": {"bells": 1}, "q2": {"towers": 1}}
 

@@ -53,7 +53,7 @@ def list_questions(path: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, (query, document, span) in imported.questions.items():
         assert name
-        found.setdefault(query, []).append(span.of(imported.documents[document]))
+        found.setdefault(query, []).append(span.slice(imported.documents[document]))
     return found
 
 
@@ -741,7 +741,7 @@ def test_autorag_without_a_file_or_a_column_names_it(tmp_path, missing):
         if name != missing:
             write(tmp_path / name, remove(rows, missing))
     with pytest.raises(PosirError, match=missing):
-        open_data(tmp_path).with_questions("posir score").subsets[0].read()
+        open_data(tmp_path).select_questions("posir score").subsets[0].read()
 
 
 def test_the_message_shows_the_first_record_and_lists_the_forms(tmp_path):

@@ -107,7 +107,7 @@ def test_what_a_file_has_and_the_nearest_form_are_said(tmp_path: Path, name, con
     (tmp_path / name).write_text(content)
     assert seen in describe_format(tmp_path / name)
     with pytest.raises(PosirError, match=seen):
-        open_data(tmp_path / name).with_questions("posir score").subsets[0].read()
+        open_data(tmp_path / name).select_questions("posir score").subsets[0].read()
 
 
 def test_data_without_text_has_no_unknown_language(tmp_path: Path):
