@@ -43,7 +43,7 @@ class Spelling:
         return cls("".join(normalized), indices)
 
     def find(self, piece: str, previous: Span) -> Span | None:
-        """Find a normalized piece, first after the previous span. Spans are in the original text."""
+        """Find a normalized piece, first after the previous span. Spans refer to the original."""
         if previous != START:
             previous = Span(*(bisect_left(self.indices, index) for index in previous))
         span = _find_next(self.text, piece, previous) if piece else None
