@@ -14,11 +14,11 @@ from posir_tasks.data.formats.records import PARQUET
 from posir_tasks.data.formats.shape import JSON_LINES, NESTED, TABLES
 
 JSON_ROWS = (*JSON_LINES, *PARQUET)
-AS_BEIR = (
+BEIR_LAYOUT = (
     "corpus.jsonl (_id, text), queries.jsonl (_id, text) and qrels/test.tsv (query-id, corpus-id, "
     "score)"
 )
-AS_LINES = "JSON Lines with context, question, answer and start"
+LINES_LAYOUT = "JSON Lines with context, question, answer and start"
 #: Contents of a format.
 SPANS = "questions with the spans of their evidence"
 JUDGMENTS = "judgments without positions, for `posir score`"
@@ -82,7 +82,7 @@ UNSUPPORTED_FORMATS = (
         "ReCoRD",
         "passage/ entities qas query|passage query entities/ entity_spans",
         "Its queries are statements with a gap (@placeholder) for an entity. Write "
-        f"{AS_LINES} from passage > text, qas > query and answers > text, start.",
+        f"{LINES_LAYOUT} from passage > text, qas > query and answers > text, start.",
         JSON_ROWS,
     ),
     _declare_unsupported(
@@ -97,7 +97,7 @@ UNSUPPORTED_FORMATS = (
         "FinanceBench",
         "financebench_id question evidence/ evidence_text",
         "Its documents are separate PDF files. Convert them to text (`pdftotext FILE.pdf`), "
-        f"and write {AS_BEIR}, with evidence (evidence > evidence_text) in queries.jsonl.",
+        f"and write {BEIR_LAYOUT}, with evidence (evidence > evidence_text) in queries.jsonl.",
         JSON_ROWS,
     ),
     _declare_unsupported(
@@ -113,7 +113,7 @@ UNSUPPORTED_FORMATS = (
         "DROP",
         "passage qa_pairs/|passage question answers_spans",
         "Its answers are numbers, dates and spans without offsets, often computed. Write "
-        f"{AS_LINES} for the answers that occur once in the passage, or {AS_BEIR} for judgments "
+        f"{LINES_LAYOUT} for the answers that occur once in the passage, or {BEIR_LAYOUT} for judgments "
         "without spans.",
         JSON_ROWS,
     ),
@@ -121,14 +121,14 @@ UNSUPPORTED_FORMATS = (
         "PubMedQA",
         "QUESTION CONTEXTS/|question context/ long_answer final_decision",
         "Its answers are yes, no and maybe about a whole abstract, without spans. Write "
-        f"{AS_BEIR}, with the contexts of a question as one text.",
+        f"{BEIR_LAYOUT}, with the contexts of a question as one text.",
         JSON_ROWS,
     ),
     _declare_unsupported(
         "QAngaroo (WikiHop, MedHop)",
         "query candidates/ supports/",
         "Its queries are relations, and it does not mark the support with the evidence. Write "
-        f"{AS_BEIR}, with each of the supports as a text.",
+        f"{BEIR_LAYOUT}, with each of the supports as a text.",
         JSON_ROWS,
     ),
     _declare_unsupported(
@@ -136,20 +136,20 @@ UNSUPPORTED_FORMATS = (
         "event_summary/|questanswer_1doc/|continuing_writing/|hallu_modified/|"
         "news1 questions answers",
         "Its answers are written from up to three news texts, without spans. Write "
-        f"{AS_BEIR}, from news1 to news3 and questions.",
+        f"{BEIR_LAYOUT}, from news1 to news3 and questions.",
         JSON_ROWS,
     ),
     _declare_unsupported(
         "training data of DPR",
         "question positive_ctxs/",
-        f"Its judgments have no spans. Write {AS_BEIR}, from question and positive_ctxs > text.",
+        f"Its judgments have no spans. Write {BEIR_LAYOUT}, from question and positive_ctxs > text.",
         JSON_ROWS,
     ),
     _declare_unsupported(
         "HotpotQA or 2WikiMultihopQA",
         "question context/ supporting_facts/",
         "Its evidence is spread over sentences in several texts. Write "
-        f"{AS_BEIR}, from context (title, sentences), with the supporting sentences as evidence "
+        f"{BEIR_LAYOUT}, from context (title, sentences), with the supporting sentences as evidence "
         "in queries.jsonl: an object with a list for each text.",
         JSON_ROWS,
     ),

@@ -266,7 +266,7 @@ def attach_queries(documents: Iterable[Item], pending: PendingQueries, corpus: s
         pending: Queries by document id. Queries of existing documents are removed.
         corpus: Name of the corpus for messages.
     """
-    places = Counter[str]()
+    span_counts = Counter[str]()
     for item in documents:
         if isinstance(item, SkippedItem):
             yield item
@@ -278,8 +278,8 @@ def attach_queries(documents: Iterable[Item], pending: PendingQueries, corpus: s
             except ValueError as error:
                 yield skip_question(entry.file, entry.query, error)
                 continue
-            first = places[entry.query] + 1
-            places[entry.query] += len(answers)
+            first = span_counts[entry.query] + 1
+            span_counts[entry.query] += len(answers)
             questions += build_span_questions(
                 entry.file, entry.query, entry.text, answers, first, entry.grade
             )
@@ -299,16 +299,17 @@ def read_text(file: str, location: str, text: str, name: str, title: str = "") -
 
 @dataclass(frozen=True)
 class RepeatedTexts:
-    """Number of questions, and of those with the same text for several documents."""
+    """Number of questions that are repeated for several documents."""
 
     questions: int = 0
+    """Number of all questions."""
     repeated: int = 0
 
     @property
     def search_scope(self) -> SearchScope:
         """The texts to search, inferred from the share of repeated questions."""
-        share = MIN_REPEATED_SHARE * self.questions
-        return SearchScope.DOCUMENT if self.repeated >= max(1, share) else SearchScope.CORPUS
+        threshold = max(1, MIN_REPEATED_SHARE * self.questions)
+        return SearchScope.DOCUMENT if self.repeated >= threshold else SearchScope.CORPUS
 
     @property
     def warning(self) -> str:
