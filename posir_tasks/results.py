@@ -288,9 +288,7 @@ def read_result_file(file: Path) -> Iterator[SubsetResult]:
 
 
 def _read_stored(file: Path) -> Iterator[StoredResult]:
-    """Yield the results in a file: first the subsets with positions or judged queries, then mteb's
-    plain results.
-    """
+    """Yield the subsets with positions or judged queries, then mteb's plain results."""
     # Names are displayed in terminals, tables and pages.
     data = sanitize_strings(load_result(file))
     identity = (*read_model(file), data["task_name"])

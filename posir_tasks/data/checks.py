@@ -105,9 +105,7 @@ def count_tolerated(tolerated: Iterable[ToleratedRows]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule for table rows. `posir validate` reports violations as errors; a task counts them and
-    warns.
-    """
+    """A rule for table rows. Validation reports violations; a task counts them and warns."""
 
     field: str
     invalid: pl.Expr
@@ -191,9 +189,7 @@ class CheckedTable:
         ]
 
     def tolerate(self, rules: Iterable[Rule]) -> tuple[CheckedTable, list[ToleratedRows]]:
-        """Remove the unusable rows. Also return the tolerated rows by rule. Removed rows are
-        counted once.
-        """
+        """Remove the unusable rows. Also return the tolerated rows, each counted once."""
         frame = self.frame
         tolerated = []
         for rule in self._list_applicable(rules):
@@ -231,9 +227,7 @@ def read_columns(file: Path, columns: Schema, optional: Schema = NO_COLUMNS) -> 
 def read_valid_columns(
     file: Path, columns: Schema, optional: Schema = NO_COLUMNS
 ) -> tuple[pl.DataFrame, list[DataProblem]]:
-    """Read and cast the valid columns of a Parquet or JSON file. Also return the problems of the
-    other columns.
-    """
+    """Read and cast the valid columns. Also return the problems of the other columns."""
     try:
         names = _read_schema(file).names
         present_optional = {name: dtype for name, dtype in optional.items() if name in names}

@@ -86,9 +86,7 @@ def find_copied_texts(corpus: pl.DataFrame, texts: Mapping[str, str]) -> list[st
 
 
 def _group_texts(corpus: pl.DataFrame, candidates: Collection[str]) -> list[tuple[str, ...]]:
-    """Group the ids of documents with equal texts. Only texts with the opening of a document in
-    `candidates` are compared.
-    """
+    """Group the ids of equal texts. Texts need the opening of a document in `candidates`."""
     if not candidates or not len(corpus):
         return []
     opening = pl.col("text").str.extract(OPENING, 0).str.replace_all(f"[{WHITESPACE}]", "")
@@ -230,9 +228,7 @@ def move_span(span: Span, text: str, other: str) -> Span:
 
 
 def _merge_spans(data: PositionData) -> PositionData:
-    """Merge overlapping evidence spans of each query. A query with one remaining span becomes an
-    ordinary query.
-    """
+    """Merge overlapping spans of each query. With one span left, it is an ordinary query."""
     evidence = data.evidence
     names = [*evidence.query_ids]
     rows = {name: row for row, name in enumerate(names)}

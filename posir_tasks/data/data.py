@@ -45,9 +45,7 @@ class Judgments:
     queries: Mapping[str, str]
     """Query id to text; may lack judged queries."""
     grades: Mapping[str, Mapping[str, float]]
-    """Query id to document id to grade. The grade is the gain of the document; relevant documents
-    have grades above 0.
-    """
+    """Query id to document id to grade, which is the gain. Above 0 means relevant."""
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Additional query fields: field name to query id to value."""
     contradictions: tuple[JudgedPair, ...] = ()
@@ -247,9 +245,7 @@ class PositionData:
         return replace(self.select(rows), skipped=(*self.skipped, *skipped))
 
     def split_places(self) -> tuple[PositionData, PositionData]:
-        """Split the data into queries with one evidence span, and queries with several spans, which
-        have a row per span.
-        """
+        """Split the data into queries with one span and with several spans (a row per span)."""
         single = replace(self._drop(self.places, ()), places={})
         return single, self.select(find_rows(self.evidence.query_ids, self.places))
 
@@ -326,9 +322,7 @@ def digest_queries(
 
 
 def digest_texts(texts: Dataset | pl.DataFrame, columns: Mapping[str, Any] = NO_COLUMNS) -> str:
-    """Compute a digest of the columns `id`, `text` and any additional columns that does not depend
-    on the order of rows.
-    """
+    """Compute a digest of `id`, `text` and additional columns, regardless of row order."""
     frame = texts if isinstance(texts, pl.DataFrame) else texts.to_polars()
     assert isinstance(frame, pl.DataFrame)
     additional = [pl.Series(name, values) for name, values in columns.items() if len(values)]

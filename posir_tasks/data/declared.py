@@ -260,7 +260,11 @@ POSQ_DATASETS = (SQUAD, SQUAD_TINY, FINEWEB, FINEWEB_TINY, FINEWEB_RAW, FINEWEB_
 BUILTIN = (
     *(declare_posir(language, language) for language in LANGUAGES),
     *(declare_posir(language, PIVOT) for language in LANGUAGES if language != PIVOT),
-    *(*POSQ_DATASETS, MINI),
+    *POSQ_DATASETS,
+    MINI,
     *map(declare_nano, LANGUAGES),
-    *(TYDI, MIRACL, REPLIQA, NATURAL_QUESTIONS),
+    TYDI,
+    MIRACL,
+    REPLIQA,
+    NATURAL_QUESTIONS,
 )

@@ -201,9 +201,7 @@ class JudgmentAudit:
         return JudgmentAudit(self.totals + other.totals, items)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all totals, the items of all checks, and `lost`: pairs of a cause and the skipped
-        questions.
-        """
+        """Return totals, items of all checks, and `lost`: pairs of cause and skipped questions."""
         totals = {key: self.totals[key] for key in TOTALS}
         kinds = {key: vars(self.items.get(key, NO_ITEMS)) for key in AUDIT_CHECKS}
         lost = [

@@ -98,9 +98,7 @@ def list_present_files(repository: Repository, keys: Iterable[SubsetKey]) -> lis
 
 
 def list_domains(repository: Repository, language: str) -> list[str]:
-    """List the domains of a language in sorted order. Hidden folders, which are unfinished imports,
-    are ignored.
-    """
+    """List the domains of a language, sorted. Hidden folders are unfinished imports."""
     folders = (
         path.split("/")[1] for path in repository.list_paths(language) if path.count("/") >= 2
     )

@@ -156,9 +156,7 @@ def _build_length_rule(field: str, key: str) -> Rule:
 
 
 def _build_span_rules() -> list[Rule]:
-    """Build the rules for spans. A task accepts any two integers, and bins the midpoint after
-    clipping it to the document.
-    """
+    """Build the span rules. A task accepts any two integers and clips the midpoint."""
     field = "pos_char_span"
     span = pl.col(field)
     start = span.list.get(0, null_on_oob=True)
@@ -386,9 +384,7 @@ def check_places(tables: PosirTables) -> list[DataProblem]:
 
 
 def check_not_empty(tables: PosirTables) -> list[DataProblem]:
-    """Return a problem if the corpus is empty, or if there are no queries with one or several
-    evidence spans.
-    """
+    """Return a problem for an empty corpus, or if no table contains a query."""
     required = [(tables.corpus, CORPUS)]
     if tables.places.frame.is_empty():
         required.append((tables.queries, QUERIES))

@@ -61,9 +61,7 @@ FINEWEB_RULES = (
 
 
 def _fetch_split(repository: Repository, split: str) -> list[Path]:
-    """Fetch the files of a split, such as `train-00000-of-00001.parquet`; raise DataError if none
-    exists.
-    """
+    """Fetch the files of a split, `SPLIT-*.parquet`; raise DataError if none exists."""
     paths = [
         path for path in repository.list_paths() if path.split("/")[-1].startswith(f"{split}-")
     ]

@@ -126,9 +126,7 @@ class HubRepository:
         return find_snapshot(self)[0]
 
     def list_paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
-        """List the files below a folder as sorted paths; only the cached files if the Hub is
-        unreachable.
-        """
+        """List the files below a folder as sorted paths; offline, only the cached files."""
         prefix = folder.rstrip("/") + "/" if folder else ""
         return [
             path

@@ -62,9 +62,7 @@ def check_parameters(function: Function, *names: str) -> Function:
 
 
 def add_tasks(module: ModuleType) -> None:
-    """Let `mteb.get_tasks` find the tasks of posir and its plugins, which are created when an
-    unknown name is looked up.
-    """
+    """Let `mteb.get_tasks` find the tasks of posir and its plugins, created on demand."""
     from posir_tasks.tasks.catalog import builtin_tasks, plugin_tasks
 
     def create_builtin_tasks() -> Tasks:
@@ -191,9 +189,7 @@ def make_saving_safe(module: ModuleType) -> None:
 
 
 def answer_runs(module: ModuleType) -> None:
-    """Let `mteb run` (`mteb.cli.build_cli`) print the plugins' findings about position-aware
-    results.
-    """
+    """Let `mteb run` (`mteb.cli.build_cli`) print the plugins' findings about results."""
     run = check_parameters(module.run, "args")
 
     @wraps(run)
@@ -238,9 +234,7 @@ def keep_log_line(record: logging.LogRecord) -> bool:
 
 
 def print_answers(output_folder: str | None) -> None:
-    """Print the plugins' findings about results that mteb has saved or loaded to stderr, with the
-    results folder.
-    """
+    """Print the plugins' findings about the results of this run, and the results folder."""
     from mteb import ResultCache
     from rich.console import Console
 
@@ -267,9 +261,7 @@ def print_answers(output_folder: str | None) -> None:
 
 
 def count_corpora(module: ModuleType) -> None:
-    """Let tasks of `mteb.abstasks.retrieval` count the corpus tokens that a model reads. The counts
-    are saved next to the results.
-    """
+    """Let `mteb.abstasks.retrieval` count and save the corpus tokens that a model reads."""
     task = module.AbsTaskRetrieval
     evaluate = check_parameters(task.evaluate, "model", "split")
 
@@ -301,9 +293,7 @@ def replace_everywhere(name: str, old: object, new: object) -> None:
 
 
 class LazyTasks(Mapping[str, type[Any]]):
-    """Task classes by name, created at the first lookup. A failure is recorded, and leaves the
-    mapping empty.
-    """
+    """Task classes by name, created at the first lookup; empty if that fails."""
 
     def __init__(self, create: Callable[[], Tasks]) -> None:
         self._create = create

@@ -180,9 +180,7 @@ class ResultSaver:
     def count_corpora(
         self, task: AbsTaskRetrieval, model: MTEBModels, split: str, subsets: Iterable[str]
     ) -> None:
-        """Count the corpus tokens that a model reads in a task without positions, to save them with
-        its result.
-        """
+        """Count the corpus tokens that a model reads, to save them with the result."""
         from posir_tasks.search.input_window import count_corpus, find_corpus_read_part
         from posir_tasks.tasks.retrieval_task import RetrievalTask
 

@@ -47,9 +47,7 @@ class Chunking:
         return min(self.stride or max(1, self.size // 2), self.size)
 
     def group(self, units: int) -> list[tuple[int, int]]:
-        """Return the half-open range of units of each chunk. Without units, there is one empty
-        chunk.
-        """
+        """Return the half-open unit range of each chunk; one empty chunk without units."""
         starts = range(0, max(1, units - self.size + self.step), self.step)
         return [(start, min(start + self.size, units)) for start in starts]
 

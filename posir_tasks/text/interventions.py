@@ -31,9 +31,7 @@ def move_evidence(text: str, span: Span, position: float) -> str:
 
 
 def find_parts(text: str, parts: int) -> list[Span]:
-    """Split a text into contiguous parts whose word counts differ by at most one. Short texts are
-    split into fewer parts.
-    """
+    """Split a text into up to `parts` parts whose word counts differ by at most one."""
     words = find_words(text)
     shares = [part * len(words) / parts for part in range(parts + 1)]
     cuts = sorted({*map(round, shares)})
@@ -41,9 +39,7 @@ def find_parts(text: str, parts: int) -> list[Span]:
 
 
 def find_part(pieces: Sequence[Span], span: Span) -> int:
-    """Return the index of the part that contains a span's midpoint. A midpoint between two parts
-    belongs to the first.
-    """
+    """Return the index of the last part that starts at or before a span's midpoint."""
     return max(0, sum(piece.start <= span.middle for piece in pieces) - 1)
 
 

@@ -45,9 +45,7 @@ def find_third(span: Span, characters: int) -> int:
 
 
 def to_characters(content: bytes, start: int, end: int) -> Span:
-    """Convert a span of UTF-8 bytes to characters; raise UnlocatedError if it is empty, outside the
-    text or splits a character.
-    """
+    """Convert a span of UTF-8 bytes to characters; raise UnlocatedError if it is invalid."""
     if not 0 <= start < end <= len(content):
         raise UnlocatedError("its byte span is not within its document")
     try:

@@ -95,6 +95,9 @@ def _declare_judgments(
     )
 
 
+_declare_texts = partial(Format, search_scope=None, contents=TEXTS)
+
+
 def read_folder(folder: Path, options: ReadOptions) -> Items:
     """Yield the items in each file of a folder. An unreadable file becomes a skipped item."""
     yield from _read_files(list_data_files(folder), replace(options, root=folder))
@@ -304,36 +307,20 @@ FORMATS = (
         advice="Each row needs context, question and answer, and start if the answer occurs "
         "several times.",
     ),
-    Format(
+    _declare_texts(
         "JSON Lines with texts",
         JSON_LINES,
         text_rows.read_line_texts,
-        search_scope=None,
         fields="text|content|contents|body|document|passage",
-        contents=TEXTS,
     ),
-    Format(
-        "Parquet with texts",
-        PARQUET,
-        text_rows.read_parquet_texts,
-        search_scope=None,
-        contents=TEXTS,
-    ),
-    Format("CSV with texts", TABLES, text_rows.read_csv_texts, search_scope=None, contents=TEXTS),
-    Format(
-        "HTML",
-        (".html", ".htm", ".xhtml"),
-        documents.read_html_file,
-        search_scope=None,
-        contents=TEXTS,
-    ),
-    Format("PDF", (".pdf",), documents.read_pdf_file, search_scope=None, contents=TEXTS),
-    Format(
+    _declare_texts("Parquet with texts", PARQUET, text_rows.read_parquet_texts),
+    _declare_texts("CSV with texts", TABLES, text_rows.read_csv_texts),
+    _declare_texts("HTML", (".html", ".htm", ".xhtml"), documents.read_html_file),
+    _declare_texts("PDF", (".pdf",), documents.read_pdf_file),
+    _declare_texts(
         "plain text or Markdown",
         ("", ".txt", ".md", ".markdown", ".text"),
         documents.read_text_file,
-        search_scope=None,
-        contents=TEXTS,
     ),
     # Parts of the formats above.
     Format("the corpus of a BEIR folder", fields="_id text", advice="Give its folder."),
@@ -501,9 +488,7 @@ def read_hub(
 
 
 def read_card_language(card: Path) -> str:
-    """Return the language code in the YAML header of a dataset card, or an empty string if there is
-    none or several.
-    """
+    """Return the only language code in the YAML header of a dataset card, or ""."""
     if not card.is_file():
         return ""
     codes = []
@@ -583,9 +568,7 @@ def _describe_missing(format_: Format, folder: Path) -> str:
 
 
 def find_nearest_format(fields: Collection[str]) -> Format | None:
-    """Return the format with the largest share of similar field names, or None if no name is
-    similar.
-    """
+    """Return the format with the most similar field names, or None if no name is similar."""
 
     def find_share(format_: Format) -> float:
         return max((_find_share(layout, fields) for layout in format_.layouts), default=0)

@@ -123,9 +123,7 @@ def read_beir(folder: Path, options: ReadOptions) -> Items:
 
 
 def _read_queries(folder: Path) -> tuple[dict[str, Row], list[SkippedItem]]:
-    """Return the queries by id, and the undecodable lines as skipped items; raise DataError if two
-    queries have the same id.
-    """
+    """Read the queries by id, and skipped lines; raise DataError for repeated ids."""
     file = find_compressed(folder / QUERIES)
     skipped = []
     queries = dict[str, Row]()
@@ -175,9 +173,7 @@ def _list_fields(query: Row) -> list[Mapping[str, Any]]:
 
 
 def _read_qrels(file: Path) -> tuple[pl.DataFrame, CollectedGrades]:
-    """Read qrels as rows with spans, and as collected grades; raise DataError if a row is
-    malformed.
-    """
+    """Read qrels as rows with spans and as grades; raise DataError for malformed rows."""
     frame = read_delimited(file)
     missing = [name for name in QRELS_COLUMNS if name not in frame.columns]
     if missing:

@@ -103,9 +103,7 @@ def _collect_losses() -> Iterator[list[str]]:
 
 
 def _extract_texts(pages: Sequence[Any], size: int) -> list[str]:
-    """Extract the text of each page; raise LimitError for too many pages, or too much text for a
-    file of `size` bytes.
-    """
+    """Extract the text of each page; raise LimitError for too many pages or too much text."""
     if len(pages) > read_page_limit():
         raise MAX_ROWS.refuse(
             PDF, f"has {len(pages):,} pages, but at most {read_page_limit():,} are read"
@@ -128,9 +126,7 @@ def is_binary(content: bytes) -> bool:
 
 
 def describe_bad_byte(error: UnicodeDecodeError, offset: int = 0) -> str:
-    """Name an invalid byte and its position, such as `byte 0xf6 at 17`. `offset` is added to the
-    position.
-    """
+    """Name an invalid byte, such as `byte 0xf6 at 17`. `offset` is added to its position."""
     return f"byte 0x{error.object[error.start]:02x} at {offset + error.start:,}"
 
 

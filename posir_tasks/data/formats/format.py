@@ -113,8 +113,8 @@ UNSUPPORTED_FORMATS = (
         "DROP",
         "passage qa_pairs/|passage question answers_spans",
         "Its answers are numbers, dates and spans without offsets, often computed. Write "
-        f"{LINES_LAYOUT} for the answers that occur once in the passage, or {BEIR_LAYOUT} for judgments "
-        "without spans.",
+        f"{LINES_LAYOUT} for the answers that occur once in the passage, or {BEIR_LAYOUT} for "
+        "judgments without spans.",
         JSON_ROWS,
     ),
     _declare_unsupported(
@@ -142,15 +142,16 @@ UNSUPPORTED_FORMATS = (
     _declare_unsupported(
         "training data of DPR",
         "question positive_ctxs/",
-        f"Its judgments have no spans. Write {BEIR_LAYOUT}, from question and positive_ctxs > text.",
+        f"Its judgments have no spans. Write {BEIR_LAYOUT}, from question and positive_ctxs > "
+        "text.",
         JSON_ROWS,
     ),
     _declare_unsupported(
         "HotpotQA or 2WikiMultihopQA",
         "question context/ supporting_facts/",
         "Its evidence is spread over sentences in several texts. Write "
-        f"{BEIR_LAYOUT}, from context (title, sentences), with the supporting sentences as evidence "
-        "in queries.jsonl: an object with a list for each text.",
+        f"{BEIR_LAYOUT}, from context (title, sentences), with the supporting sentences as "
+        "evidence in queries.jsonl: an object with a list for each text.",
         JSON_ROWS,
     ),
 )

@@ -154,9 +154,7 @@ def is_golden(file: Path) -> bool:
 
 
 def read_golden(file: Path) -> JudgmentSet:
-    """Read a golden set without its documents. The contexts become the texts. The id of a context
-    defaults to its digest.
-    """
+    """Read a golden set. The contexts become the texts, by default with digests as ids."""
     data = JudgmentSet(str(file))
     for number, (location, row) in enumerate(_read_records(file, GOLDEN), start=1):
         with convert_errors(file, location, GOLDEN):
@@ -197,9 +195,7 @@ def _read_records(file: Path, expected: str) -> Iterator[tuple[str, Row]]:
 
 
 def _read_texts(row: Row, names: str) -> list[str]:
-    """Return a list of strings, which tables contain as Python, NumPy or JSON text. Null becomes an
-    empty list.
-    """
+    """Return a list of strings. Tables contain it as Python, NumPy or JSON text."""
     present = next((name for name in names.split("|") if name in row.fields), names)
     value = row.fields.get(present, "")
     if value is None:
@@ -240,9 +236,7 @@ def attach_golden_questions(files: Iterable[Path], documents: Iterable[Item]) ->
 def _locate_contexts(
     contexts: Iterable[str], texts: Mapping[str, str], folded_texts: Mapping[str, str]
 ) -> Iterator[tuple[str, Answer]]:
-    """Yield document and span for each context; raise UnlocatedError if it is missing or not
-    unique.
-    """
+    """Yield document and span of each context; raise UnlocatedError unless it is unique."""
     for context in contexts:
         piece = fold_breaks(context)
         sources = [name for name, text in folded_texts.items() if piece in text]

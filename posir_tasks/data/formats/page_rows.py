@@ -156,9 +156,7 @@ class _Pages:
     pages_by_key: dict[tuple[int, int], Page] = field(default_factory=dict)
 
     def add(self, page: Page) -> tuple[Page, bool]:
-        """Return the original of a page, and True if this is the first time that the page is
-        recognized as a near-duplicate.
-        """
+        """Return the original of a page, and True if the page is a new near-duplicate."""
         if page.address in self.originals:
             return self.originals[page.address], False
         original = page
@@ -177,9 +175,7 @@ class _Pages:
 
 
 def locate_spans(spans: Iterable[Span], text: str, original: str) -> list[Answer]:
-    """Move spans from a text to the original; raise UnusableError unless each occurs in the
-    original exactly once.
-    """
+    """Move spans to the original; raise UnusableError unless their texts are unique there."""
     if original == text:
         return [Answer.from_span(span) for span in spans]
     answers = [span.slice(text) for span in spans]
@@ -197,9 +193,7 @@ def require_answers(answers: Sequence[Row], annotators: int) -> None:
 
 
 def _select_answers(row: Row, start: str) -> list[Row]:
-    """Return the annotations with an answer; raise UnusableError if there are too few. A negative
-    start means no answer.
-    """
+    """Return the annotations with an answer; raise UnusableError if there are too few."""
     annotations = row.get_rows("annotations")
     answers = [annotation for annotation in annotations if annotation.get_integer(start) >= 0]
     require_answers(answers, len(annotations))

@@ -300,9 +300,7 @@ def _list_topics(folder: Path) -> dict[str, dict[str, Path]]:
 
 
 def _find_topics(folder: Path, options: ReadOptions) -> tuple[str, Path, Path]:
-    """Return language, topics file and qrels file; raise DataError if they are missing or
-    ambiguous.
-    """
+    """Return language, topics and qrels; raise DataError if they are missing or ambiguous."""
     files = _list_topics(folder)
     language = find_two_letter_code(options.language) if options.language else "".join(files)
     if language not in files:
@@ -358,9 +356,7 @@ def _read_articles(
 def _locate_passages(
     relevant: Iterable[str], articles: Mapping[str, Article]
 ) -> Iterator[tuple[str, Answer]]:
-    """Yield article and span for each relevant passage; raise UnusableError if a passage is missing
-    or its article is too short.
-    """
+    """Yield article and span of each passage; raise UnusableError if it cannot be used."""
     for name in relevant:
         article, _, number = name.rpartition("#")
         passages = articles[article].passages if article in articles else {}

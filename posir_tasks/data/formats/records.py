@@ -109,9 +109,7 @@ class Row:
         return [*values]
 
     def get_rows(self, names: str) -> list[Row]:
-        """Return a list of objects. An object of equally long lists, as in columnar files on the
-        Hub, is converted.
-        """
+        """Return a list of objects. An object of equally long lists is converted."""
         name, value = self._find(names)
         path = self._join_path(name)
         if isinstance(value, dict):
@@ -255,9 +253,7 @@ def list_files(folder: Path) -> list[Path]:
 
 
 def read_parquet_rows(folder: Path, pattern: str) -> Iterator[Row]:
-    """Yield the rows of all Parquet files that match a pattern; raise DataError if a file is
-    unreadable.
-    """
+    """Yield the rows of all Parquet files that match a pattern; raise DataError on failure."""
     for file in sorted(folder.glob(pattern)):
         for number, fields in enumerate(iterate_rows(file)):
             yield Row(fields, f"{file.name}[{number}]")

@@ -36,9 +36,7 @@ Shape: TypeAlias = Mapping[str, bool]
 
 
 def list_fields(file: Path) -> Shape:
-    """Return the fields at the start of a JSON file, or the columns of a table. Empty for other and
-    unreadable files.
-    """
+    """Return the fields at the start of JSON, or the columns of a table; empty on failure."""
     with suppress(OSError):
         state = file.stat()
         return _list_fields(file, state.st_size, state.st_mtime_ns)
