@@ -106,14 +106,14 @@ def cluster_queries(judgments: Judgments, by: str) -> dict[str, str]:
                 f"one. Choose from {names}."
             )
         return {query: column[query] for query in judgments.grades}
-    best = {}
+    best_documents = {}
     for query, grades in judgments.grades.items():
-        top = max(grades.values(), default=0)
-        best[query] = [name for name, grade in grades.items() if grade == top > 0]
-    shared = Counter(name for names in best.values() for name in names)
+        highest = max(grades.values(), default=0)
+        best_documents[query] = [name for name, grade in grades.items() if grade == highest > 0]
+    query_counts = Counter(name for names in best_documents.values() for name in names)
     return {
-        query: max(names, key=lambda name: (shared[name], name), default=query)
-        for query, names in best.items()
+        query: max(names, key=lambda name: (query_counts[name], name), default=query)
+        for query, names in best_documents.items()
     }
 
 

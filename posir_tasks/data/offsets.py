@@ -135,13 +135,13 @@ def recognize_convention(
         The convention, the number of answers that it locates exactly, and the number that code
         points locate exactly.
     """
-    characters = sum(CHARACTERS.is_exact(*row) for row in answers)
+    default_count = sum(CHARACTERS.is_exact(*row) for row in answers)
     best = CHARACTERS
-    exact = characters
-    for convention in CONVENTIONS[1:] if characters < len(answers) else ():
+    exact_count = default_count
+    for convention in CONVENTIONS[1:] if default_count < len(answers) else ():
         if len(answers) < MIN_SHIFTED and (convention.first or convention.end_shift):
             break
-        max_misses = len(answers) - max(exact + 1, MIN_EXACT * len(answers))
+        max_misses = len(answers) - max(exact_count + 1, MIN_EXACT * len(answers))
         misses = 0
         for row in answers:
             misses += not convention.is_exact(*row)
@@ -149,8 +149,8 @@ def recognize_convention(
                 break
         else:
             best = convention
-            exact = len(answers) - misses
-    return best, exact, characters
+            exact_count = len(answers) - misses
+    return best, exact_count, default_count
 
 
 def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
@@ -165,13 +165,13 @@ def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
     conventions = {}
     notes = []
     for file, answers in by_file.items():
-        convention, exact, characters = recognize_convention(answers)
+        convention, exact_count, default_count = recognize_convention(answers)
         if convention is not CHARACTERS:
             conventions[file] = convention
             notes.append(
-                f"{file}: offsets are {convention.title}; converted to code points. {exact:,} "
-                f"of {pluralize(len(answers), 'answer')} are where the file says, {characters:,} "
-                "without the conversion. To keep the offsets, add --no-repair."
+                f"{file}: offsets are {convention.title}; converted to code points. "
+                f"{exact_count:,} of {pluralize(len(answers), 'answer')} are where the file says, "
+                f"{default_count:,} without the conversion. To keep the offsets, add --no-repair."
             )
     if conventions:
         items = [

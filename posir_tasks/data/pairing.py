@@ -133,14 +133,14 @@ def match_texts(texts: Sequence[str], others: Sequence[str]) -> list[bool | None
     other_index = _index_rows([find_tokens(text) for text in others], limit)
     matches = []
     for row, tokens in enumerate(tokens_by_row):
-        shared: dict[int, float] = defaultdict(float)
+        scores: dict[int, float] = defaultdict(float)
         for token in tokens & index.keys() & other_index.keys():
             rows = other_index[token]
             weight = 1 / (len(index[token]) * len(rows))
             for other in rows:
-                shared[other] += weight
-        best = max(shared.values(), default=0.0)
-        matches.append(shared[row] >= best - 1e-9 if best else None)
+                scores[other] += weight
+        best = max(scores.values(), default=0.0)
+        matches.append(scores[row] >= best - 1e-9 if best else None)
     return matches
 
 

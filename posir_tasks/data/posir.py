@@ -229,9 +229,9 @@ def read_domain(
         lines = [f"{tables.queries.file}: no query can be evaluated.", *warnings]
         raise DataError("\n".join(lines if usable.same_language else [*lines, f"{ADVICE}."]))
     if not usable.same_language:
-        pairing_problems, doubts = _inspect_pairing(usable, repository, key)
+        pairing_problems, pairing_warnings = _inspect_pairing(usable, repository, key)
         raise_problems(pairing_problems)
-        warnings += doubts
+        warnings += pairing_warnings
     queries = usable.queries.frame
     if places.height:
         rows = places.with_columns(document="corpus-id")

@@ -150,9 +150,9 @@ def _join_lengths(queries: pl.DataFrame, corpus: pl.DataFrame, column: str) -> p
 
 
 def _build_length_rule(field: str, key: str) -> Rule:
-    outside = ~pl.col(field).is_between(1, MAX_LENGTH)
+    is_outside = ~pl.col(field).is_between(1, MAX_LENGTH)
     message = f"must be at least 1 and at most {MAX_LENGTH:,}"
-    return Rule(field, outside, message, key, f"queries have no {field}")
+    return Rule(field, is_outside, message, key, f"queries have no {field}")
 
 
 def _build_span_rules() -> list[Rule]:
@@ -161,20 +161,22 @@ def _build_span_rules() -> list[Rule]:
     span = pl.col(field)
     start = span.list.get(0, null_on_oob=True)
     end = span.list.get(1, null_on_oob=True)
-    two = (span.list.len() == 2).fill_null(False) & start.is_not_null() & end.is_not_null()
-    outside = (start < 0) | (end > pl.col("pos_char_length")).fill_null(False)
+    has_two_bounds = (
+        (span.list.len() == 2).fill_null(False) & start.is_not_null() & end.is_not_null()
+    )
+    is_outside = (start < 0) | (end > pl.col("pos_char_length")).fill_null(False)
     outcome = "evaluated by the midpoint"
     return [
         Rule(
             field,
-            ~two,
+            ~has_two_bounds,
             "must be two integers, start and end",
             "queries_without_span",
             "queries have no pos_char_span of two integers",
         ),
         Rule(
             field,
-            two & (start == end),
+            has_two_bounds & (start == end),
             "is empty; end must be after start",
             "queries_with_empty_span",
             "queries have an empty pos_char_span",
@@ -182,7 +184,7 @@ def _build_span_rules() -> list[Rule]:
         ),
         Rule(
             field,
-            two & (start > end),
+            has_two_bounds & (start > end),
             "is reversed; end must be after start",
             "queries_with_reversed_span",
             "queries have a pos_char_span whose end is before its start",
@@ -190,7 +192,7 @@ def _build_span_rules() -> list[Rule]:
         ),
         Rule(
             field,
-            two & outside,
+            has_two_bounds & is_outside,
             "is outside its document; 0 <= start < end <= pos_char_length",
             "queries_with_outside_span",
             "queries have a pos_char_span that is not within pos_char_length",

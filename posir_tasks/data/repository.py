@@ -80,10 +80,10 @@ class LocalRepository:
 
     def list_paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
         """List the files below a folder as sorted POSIX paths relative to the repository."""
-        head = f"{self.prefix}/" if self.prefix else ""
-        below = self.root if self.prefix else self.root / folder
-        files = find_files(below, suffixes)
-        paths = sorted(head + file.relative_to(self.root).as_posix() for file in files)
+        path_prefix = f"{self.prefix}/" if self.prefix else ""
+        search_folder = self.root if self.prefix else self.root / folder
+        files = find_files(search_folder, suffixes)
+        paths = sorted(path_prefix + file.relative_to(self.root).as_posix() for file in files)
         return [path for path in paths if not folder or path.startswith(f"{folder}/")]
 
     def locate(self, path: str) -> Path:

@@ -246,11 +246,14 @@ def list_language_names() -> dict[str, str]:
         for code, name in languages.items()
         if code not in excluded_codes
     }
-    uses = Counter([*names.values(), *short_names.values()])
+    name_counts = Counter([*names.values(), *short_names.values()])
     for code, name in short_names.items():
-        names[code] = name if uses[name] == 1 else _to_letters(languages[code])
-    uses = Counter(names.values())
-    return {code: name if uses[name] == 1 else name + code.title() for code, name in names.items()}
+        names[code] = name if name_counts[name] == 1 else _to_letters(languages[code])
+    name_counts = Counter(names.values())
+    return {
+        code: name if name_counts[name] == 1 else name + code.title()
+        for code, name in names.items()
+    }
 
 
 def _strip_qualifiers(name: str) -> str:
@@ -362,14 +365,14 @@ def detect_other_language(text: str, code: str) -> str | None:
     The detector is rarely certain about short texts.
     """
     expected_language = find_two_letter_code(code)
-    similar = next(
+    expected_group = next(
         (group for group in CONFUSED_LANGUAGES if expected_language in group), {expected_language}
     )
     scores = _score_languages(text, 10)
     best = max(scores, key=scores.__getitem__, default=None)
-    if best is None or similar.isdisjoint(_list_detectable()):
+    if best is None or expected_group.isdisjoint(_list_detectable()):
         return None
-    probability = sum(scores.get(language, 0.0) for language in similar)
+    probability = sum(scores.get(language, 0.0) for language in expected_group)
     is_other = scores[best] >= MIN_OTHER_PROBABILITY and probability <= MAX_EXPECTED_PROBABILITY
     return best if is_other else None
 

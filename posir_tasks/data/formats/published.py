@@ -99,7 +99,7 @@ def _read_legal_texts(corpus: Path, options: ReadOptions) -> Items:
 
 
 #: Minimum rating for a relevant passage in TREC Deep Learning.
-RELEVANT = 2
+MIN_RELEVANT_RATING = 2
 #: One in this many unjudged MS MARCO documents is added to the corpus.
 MARCO_SAMPLING_INTERVAL = 64
 #: Id fields for documents and passages.
@@ -160,27 +160,29 @@ def read_marco(folder: Path, options: ReadOptions) -> Items:
     """
     queries, grades, file = _read_ratings(folder, options.split or "")
     yield from grades.skip_contradictions(file)
-    rated: dict[str, dict[str, float]] = {}
+    ratings_by_passage: dict[str, dict[str, float]] = {}
     for query, ratings in grades.by_query.items():
-        if max(ratings.values()) < RELEVANT:
+        if max(ratings.values()) < MIN_RELEVANT_RATING:
             yield skip_question(file, query, Cause.NOT_RELEVANT)
         elif query not in queries:
             yield skip_question(file, query, Cause.NO_TEXT)
         for passage, rating in ratings.items():
-            rated.setdefault(passage, {})[query] = rating
+            ratings_by_passage.setdefault(passage, {})[query] = rating
     pending = PendingQueries()
     for location, name, line in _read_marco(folder, "passage"):
-        if name in rated:
+        if name in ratings_by_passage:
             with convert_errors(location, "", MARCO_PASSAGE):
                 row = Row.parse(parse_json(line, location))
                 # A document stays in the corpus even if all of its ratings are lower.
                 document_queries = pending.setdefault(row.get_text("docid"), [])
                 find = partial(_locate_passage, row.get_text("spans"))
-            for query, rating in rated.pop(name).items():
-                if rating >= RELEVANT and query in queries:
+            for query, rating in ratings_by_passage.pop(name).items():
+                if rating >= MIN_RELEVANT_RATING and query in queries:
                     document_queries.append(PendingQuery(file, query, queries[query], find, rating))
-    missing = [pair for ratings in rated.values() for pair in ratings.items()]
-    incomplete = {query for query, rating in missing if rating >= RELEVANT and query in queries}
+    missing = [pair for ratings in ratings_by_passage.values() for pair in ratings.items()]
+    incomplete = {
+        query for query, rating in missing if rating >= MIN_RELEVANT_RATING and query in queries
+    }
     for query in sorted(incomplete):
         yield skip_question(file, query, Cause.NO_PASSAGE)
     documents = _read_marco_documents(folder, frozenset(pending))
@@ -230,14 +232,14 @@ def read_bright(folder: Path, options: ReadOptions) -> Items:
     domains = {file.name.partition("-")[0] for file in files}
     default = min(domains) if len(domains) == 1 else ""
     domain = choose_split(folder, options.split, domains, default)
-    short = _read_bright_texts(folder, f"**/documents/{domain}-*.parquet")
-    long = _read_bright_texts(folder, f"**/long_documents/{domain}-*.parquet")
+    short_texts = _read_bright_texts(folder, f"**/documents/{domain}-*.parquet")
+    long_texts = _read_bright_texts(folder, f"**/long_documents/{domain}-*.parquet")
     file = f"{folder}: examples of {domain}"
     pending = PendingQueries()
     for row in read_parquet_rows(folder, f"**/examples/{domain}-*.parquet"):
-        pairs = _locate_gold_passages(row, short, long)
+        pairs = _locate_gold_passages(row, short_texts, long_texts)
         yield from add_pending(pending, file, row.get_id("id"), row.get_text("query"), pairs)
-    documents = (read_text(file, name, text, name) for name, text in long.items())
+    documents = (read_text(file, name, text, name) for name, text in long_texts.items())
     yield from attach_queries(documents, pending, "the long documents")
 
 
@@ -248,7 +250,7 @@ def _read_bright_texts(folder: Path, pattern: str) -> dict[str, str]:
 
 
 def _locate_gold_passages(
-    row: Row, short: Mapping[str, str], long: Mapping[str, str]
+    row: Row, short_texts: Mapping[str, str], long_texts: Mapping[str, str]
 ) -> Iterator[tuple[str, Answer]]:
     """Yield long document and span for each gold passage.
 
@@ -259,9 +261,9 @@ def _locate_gold_passages(
     gold_documents = row.get_texts("gold_ids_long")
     for name in row.get_texts("gold_ids"):
         document = name.rpartition("_")[0]
-        if name not in short or document not in long or document not in gold_documents:
+        if name not in short_texts or document not in long_texts or document not in gold_documents:
             raise UnusableError(Cause.NO_PASSAGE)
-        yield document, Answer.from_span(locate_once(short[name], long[document]))
+        yield document, Answer.from_span(locate_once(short_texts[name], long_texts[document]))
 
 
 #: Separator between the passages of an article.
