@@ -277,7 +277,7 @@ def _iterate_scores(data: Fields, keys: Set[str] = VALUE_KEYS) -> Iterator[tuple
     """Yield name and scores of each subset with any of the keys."""
     for split in data["scores"].values():
         for scores in split:
-            # A damaged result may lack its profile, but have other keys.
+            # In a damaged result, the profile may be missing, but not all other keys.
             if not keys.isdisjoint(scores):
                 yield str(scores.get("hf_subset", "default")), scores
 

@@ -86,7 +86,7 @@ def find_copied_texts(corpus: pl.DataFrame, texts: Mapping[str, str]) -> list[st
 
 
 def _group_texts(corpus: pl.DataFrame, candidates: Collection[str]) -> list[tuple[str, ...]]:
-    """Group the ids of equal texts. Texts need the opening of a document in `candidates`."""
+    """Group the ids of equal texts that start like a document in `candidates`."""
     if not candidates or not len(corpus):
         return []
     opening = pl.col("text").str.extract(OPENING, 0).str.replace_all(f"[{WHITESPACE}]", "")
@@ -228,7 +228,7 @@ def move_span(span: Span, text: str, other: str) -> Span:
 
 
 def _merge_spans(data: PositionData) -> PositionData:
-    """Merge overlapping spans of each query. With one span left, it is an ordinary query."""
+    """Merge overlapping spans of each query. Queries with one remaining span become ordinary."""
     evidence = data.evidence
     names = [*evidence.query_ids]
     rows = {name: row for row, name in enumerate(names)}

@@ -43,7 +43,7 @@ class Judgments:
     """The judged queries of a dataset, with or without evidence positions."""
 
     queries: Mapping[str, str]
-    """Query id to text; may lack judged queries."""
+    """Query id to text. Judged queries without a text are missing."""
     grades: Mapping[str, Mapping[str, float]]
     """Query id to document id to grade, which is the gain. Above 0 means relevant."""
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -83,9 +83,9 @@ class Judgments:
 def cluster_queries(judgments: Judgments, by: str) -> dict[str, str]:
     """Assign a cluster to each judged query. Returns a mapping from query id to cluster.
 
-    A cluster `document` is the document with the query's highest grade; of several, the document
-    that most queries share. With many relevant documents per query, connected components would
-    merge all queries.
+    For `document`, the cluster is the document with the query's highest grade or, among several,
+    the one that most queries share. With many relevant documents per query, connected components
+    would merge all queries.
 
     Args:
         judgments: The judged queries.

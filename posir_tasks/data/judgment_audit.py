@@ -96,7 +96,7 @@ AUDIT_CHECKS = {
 
 @dataclass(frozen=True)
 class SuspiciousItems:
-    """Number and first of the suspicious items that a check finds. Additive."""
+    """Number of suspicious items that a check finds, with an example. Additive."""
 
     count: int = 0
     first: str = ""

@@ -92,7 +92,7 @@ class RuleSet:
     """Field of `PosirTables`."""
     rules: Sequence[Rule]
     annotate: Callable[[PosirTables], pl.DataFrame] | None = None
-    """Adds columns for the rules, as far as the tables allow."""
+    """Adds the columns that the rules need."""
 
     def build_table(self, tables: PosirTables) -> CheckedTable:
         """Return the table with all columns for the rules."""

@@ -36,7 +36,7 @@ TINY_SQUAD_QUERIES = 10_000
 TINY_FINEWEB_CLASS = 1_000
 TINY_RAW_CLASS = 3_300
 TINY_SEED = 42
-#: Article title, a column that older copies of the data lack.
+#: Article title. The column is missing in older copies of the data.
 TITLE = {"title": pl.String}
 #: Rows of FineWeb-PosQ with a question. Other rows contain only a passage.
 IS_QUESTION = pl.col("question").str.strip_chars() != ""
@@ -44,14 +44,14 @@ IS_QUESTION = pl.col("question").str.strip_chars() != ""
 OLD_LABELS = {"before": "beginning", "after": "end"}
 #: JSON files in Hub datasets that contain no data.
 METADATA_FILES = ("dataset_infos.json", "dataset_dict.json", "state.json")
-LACKS_LABEL = IS_QUESTION.fill_null(False) & ~pl.col("span_class").fill_null("").str.contains(
+IS_UNLABELED = IS_QUESTION.fill_null(False) & ~pl.col("span_class").fill_null("").str.contains(
     "|".join(POSITIONS)
 )
 FINEWEB_RULES = (
     build_text_rule("content", "passages", keep=True),
     Rule(
         "span_class",
-        LACKS_LABEL,
+        IS_UNLABELED,
         f"must contain one of {', '.join(POSITIONS)}",
         "questions_without_label",
         f"rows have a question and no label of {', '.join(POSITIONS)}",
@@ -173,7 +173,7 @@ def _build_fineweb(
     rows = pl.concat(frames).with_row_index("row")
     passages = rows.select("content").unique(maintain_order=True).with_row_index("row")
     passages = passages.select("content", document=pl.format("p{}", "row"))
-    queries = _assign_last(rows.filter(IS_QUESTION & ~LACKS_LABEL), passages, "content")
+    queries = _assign_last(rows.filter(IS_QUESTION & ~IS_UNLABELED), passages, "content")
     queries = queries.with_columns(id=pl.format("q{}", "row"))
     warnings = tuple(rows.sentence for rows in tolerated)
     if queries.is_empty():

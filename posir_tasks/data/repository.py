@@ -162,7 +162,7 @@ class HubRepository:
         return DataError(
             f"{self.location}: cannot be read ({summarize_error(error)}). Check the network and, "
             f"for a private repository, `hf auth login`; or set {DATA_VARIABLE} to a folder that "
-            f"holds `{folder}/` in the layout of the Hub, to read ${DATA_VARIABLE}/{folder} "
+            f"contains `{folder}/` in the layout of the Hub, to read ${DATA_VARIABLE}/{folder} "
             "instead."
         )
 
@@ -244,8 +244,7 @@ def check_environment() -> None:
     folder = get_data_folder()
     if folder is not None and not folder.is_dir():
         raise PosirError(
-            f"{DATA_VARIABLE}={folder}: no such folder. Set it to the folder that holds the "
-            "datasets."
+            f"{DATA_VARIABLE}={folder}: no such folder. Set it to the folder with the datasets."
         )
     for entry in os.environ.get(REVISIONS_VARIABLE, "").split():
         name, _, revision = entry.partition("@")

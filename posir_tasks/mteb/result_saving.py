@@ -1,4 +1,4 @@
-"""Save mteb results atomically, with other processes in the same folder.
+"""Save mteb results atomically, even if several processes share a folder.
 
 mteb overwrites results, `model_meta.json` and `run_settings.jsonl` in place. A killed process may
 leave an incomplete file, and if two runs share a folder, the later run drops the subsets of the
@@ -160,7 +160,7 @@ class ResultSaver:
                     kept_states.add(DataState.SAME)
                 merged_result = _merge_into_file(file, task_result, kept_states)
                 save(temporary_cache, task_result, model_name, model_revision, **settings)
-                # mteb has already summed the times, of which merging may count some twice.
+                # Restore the times that mteb has summed, since merging may count some twice.
                 merged_result.model_copy(
                     update={name: getattr(task_result, name) for name in SUMMED_FIELDS}
                 ).to_disk(result_file)

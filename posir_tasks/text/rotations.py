@@ -42,7 +42,7 @@ class Version:
 
     text: str
     number: int
-    """0 for the original; 1 and 2 for versions that start after about one and two thirds of it.
+    """0 for the original; 1 and 2 for versions that start about one and two thirds into it.
     """
     offset: int = 0
     """Offset of the rotated part in the original, in characters."""

@@ -107,7 +107,7 @@ def _fold(text: str) -> str:
 
 
 def read_qasper(file: Path, options: ReadOptions) -> Items:  # noqa: ARG001
-    """Yield the papers in a QASPER file, an object by paper id or rows, with questions."""
+    """Yield papers with questions. The file is an object by paper id, or has a row per paper."""
     if split_suffix(file)[1] != ".json" or has_fields(file, "qas"):
         yield from read_items(file, QASPER, partial(_read_paper, file=str(file), paper=""))
         return

@@ -1,4 +1,4 @@
-"""The items that format readers yield: passages with questions, and skipped texts."""
+"""The items that format readers yield: passages with questions, and skipped items."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def _list_questions(row: Row, file: str, name: str, identifier: str) -> list[Pas
 
 
 def read_question_row(row: Row, location: str, file: str, column: str = CONTEXT) -> Items:
-    """Yield the document in a row with any question; raise FieldError if it is malformed."""
+    """Yield the document of a row with its question, if any; raise FieldError if malformed."""
     context = row.get_text(column)
     title = row.get_text("title", "")
     document = row.get_id("document", "")

@@ -27,7 +27,7 @@ from posir_tasks.data.formats.passages import Items, SkippedItem
 TYPE_NAMES = {str: "a string", int: "an integer", bool: "true or false", list: "a list"}
 #: Number of bytes to read to recognize a JSON list.
 LIST_BYTES = 2**10
-#: Stands for a folder among file suffixes.
+#: Replaces the suffix of a folder.
 FOLDER = "/"
 PARQUET = (".parquet",)
 
@@ -129,7 +129,7 @@ class Row:
         return self._find(names)[1] is not None
 
     def _find(self, names: str) -> tuple[str, Any]:
-        """Return name and value of the first field with a value. The value is None if none has."""
+        """Return the first name with a non-null value, and the value; else a name and None."""
         if names in self.fields:
             return names, self.fields[names]
         alternatives = names.split("|")

@@ -507,6 +507,6 @@ def test_a_part_of_a_folder_can_be_named_and_the_folder_above_it(folder, drawn):
 )
 def test_the_spread_of_evidence_is_said_in_a_sentence(scheme, counts, expected):
     total = SimpleNamespace(
-        positions=SimpleNamespace(axes=scheme().axes), histogram=lambda: {"all": counts}
+        positions=SimpleNamespace(axes=scheme().axes), count_positions=lambda: {"all": counts}
     )
     assert expected in describe_spread(total)
