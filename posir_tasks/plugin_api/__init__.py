@@ -291,7 +291,7 @@ def collect_unique(
     return items
 
 
-def collect_scores() -> dict[str, tuple[str, Score]]:
+def list_plugin_scores() -> dict[str, tuple[str, Score]]:
     """Map keys to plugin name and score for all valid scores; warn about invalid scores."""
     from posir_tasks.values.scores import Score
 
@@ -302,7 +302,7 @@ def score_result(values: ResultValues) -> ResultScores:
     """Compute all declared scores for each group and position bin on demand."""
     from posir_tasks.values.scores import ComputedScores, ResultScores
 
-    declared = list(collect_scores().values())
+    declared = list(list_plugin_scores().values())
     groups = list(values.groups())
     by_group = ComputedScores.compute_all(declared, groups)
     bin_scores = [(name, score) for name, score in declared if score.by_position]

@@ -35,14 +35,14 @@ from posir_tasks.data.formats.documents import read_text_file
 from posir_tasks.data.formats.passages import (
     Answer,
     Cause,
+    DeferredQueries,
+    DeferredQuery,
     Items,
     Passage,
-    PendingQueries,
-    PendingQuery,
     ReadOptions,
     SkippedItem,
     UnusableError,
-    add_pending,
+    add_deferred,
     attach_queries,
     skip_question,
 )
@@ -106,7 +106,7 @@ def read_beir(folder: Path, options: ReadOptions) -> Items:
     yield from skipped
     yield from grades.skip_contradictions(str(qrels))
     file = str(find_compressed(folder / QUERIES))
-    pending = PendingQueries()
+    deferred = DeferredQueries()
     for name, row in queries.items():
         relevant = {key: grade for key, grade in grades.by_query.get(name, {}).items() if grade > 0}
         if not relevant:
@@ -114,12 +114,12 @@ def read_beir(folder: Path, options: ReadOptions) -> Items:
             yield skip_question(file, name, Cause.NOT_RELEVANT)
         for document, grade in relevant.items():
             find = partial(list_evidence, row, document, spans[name, document])
-            pending_query = PendingQuery(file, name, row.get_text("text"), find, grade)
-            pending.setdefault(document, []).append(pending_query)
+            deferred_query = DeferredQuery(file, name, row.get_text("text"), find, grade)
+            deferred.setdefault(document, []).append(deferred_query)
     for name, documents in grades.by_query.items():
         if name not in queries and max(documents.values()) > 0:
             yield skip_question(str(qrels), name, Cause.NO_TEXT)
-    yield from attach_queries(read_beir_texts(folder, options), pending, CORPUS)
+    yield from attach_queries(read_beir_texts(folder, options), deferred, CORPUS)
 
 
 def _read_queries(folder: Path) -> tuple[dict[str, Row], list[SkippedItem]]:
@@ -293,7 +293,7 @@ def _read_questions(file: Path) -> dict[str, dict[str, str]]:
 def read_chunking(folder: Path, options: ReadOptions) -> Items:
     """Yield each corpus in a folder as a document with its questions."""
     file = _find_questions(folder)
-    pending = PendingQueries()
+    deferred = DeferredQueries()
     for name, row in _read_questions(file).items():
         pairs = []
         with convert_errors(file, f"question {name[1:]}", QUESTION_TABLE):
@@ -304,8 +304,8 @@ def read_chunking(folder: Path, options: ReadOptions) -> Items:
                     excerpt.get_text("content"), start, excerpt.get_integer("end_index")
                 )
                 pairs.append((row["corpus_id"], answer))
-        yield from add_pending(pending, str(file), name, row["question"], pairs)
-    yield from attach_queries(read_chunking_texts(folder, options), pending, f"{CORPORA}/")
+        yield from add_deferred(deferred, str(file), name, row["question"], pairs)
+    yield from attach_queries(read_chunking_texts(folder, options), deferred, f"{CORPORA}/")
 
 
 def read_chunking_texts(folder: Path, options: ReadOptions) -> Items:

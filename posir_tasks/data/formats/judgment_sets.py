@@ -24,13 +24,13 @@ from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.passages import (
     Answer,
     Cause,
+    DeferredQueries,
+    DeferredQuery,
     Item,
     Items,
     Passage,
-    PendingQueries,
-    PendingQuery,
     SkippedItem,
-    add_pending,
+    add_deferred,
     attach_queries,
     read_text,
     skip_question,
@@ -83,16 +83,16 @@ class JudgmentSet:
 
     def list_items(self) -> Items:
         """Yield the texts with their questions, without evidence spans."""
-        pending = PendingQueries()
+        deferred = DeferredQueries()
         for name, query in self.queries.items():
             relevant = self.relevant.get(name, [])
             if not relevant:
                 yield skip_question(self.file, name, Cause.NOT_RELEVANT)
             for document in dict.fromkeys(relevant):
-                pending_query = PendingQuery(self.file, name, query, lambda _: [None])
-                pending.setdefault(document, []).append(pending_query)
+                deferred_query = DeferredQuery(self.file, name, query, lambda _: [None])
+                deferred.setdefault(document, []).append(deferred_query)
         documents = (read_text(self.file, name, text, name) for name, text in self.texts.items())
-        yield from attach_queries(documents, pending, "the data")
+        yield from attach_queries(documents, deferred, "the data")
 
     def to_judgments(self) -> Judgments:
         """Build judgments with grade 1 for each relevant text."""
@@ -223,14 +223,14 @@ def attach_golden_questions(files: Iterable[Path], documents: Iterable[Item]) ->
     ]
     texts = {item.id or "": item.text for item in items if isinstance(item, Passage)}
     folded_texts = {name: fold_breaks(text) for name, text in texts.items()}
-    pending = PendingQueries()
+    deferred = DeferredQueries()
     for file in files:
         golden = read_golden(file)
         for name, query in golden.queries.items():
             contexts = [golden.texts[key] for key in golden.relevant[name]]
             pairs = _locate_contexts(contexts, texts, folded_texts)
-            yield from add_pending(pending, golden.file, name, query, pairs)
-    yield from attach_queries(items, pending, "the folder")
+            yield from add_deferred(deferred, golden.file, name, query, pairs)
+    yield from attach_queries(items, deferred, "the folder")
 
 
 def _locate_contexts(

@@ -219,7 +219,7 @@ def build_span_questions(
 
 
 @dataclass(frozen=True)
-class PendingQuery:
+class DeferredQuery:
     """A query about a document that has not been read yet."""
 
     file: str
@@ -230,14 +230,18 @@ class PendingQuery:
     grade: float = 1
 
 
-#: Pending queries by document id.
-PendingQueries: TypeAlias = dict[str, list[PendingQuery]]
+#: Deferred queries by document id.
+DeferredQueries: TypeAlias = dict[str, list[DeferredQuery]]
 
 
-def add_pending(
-    pending: PendingQueries, file: str, query: str, text: str, answers: Iterable[tuple[str, Answer]]
+def add_deferred(
+    deferred: DeferredQueries,
+    file: str,
+    query: str,
+    text: str,
+    answers: Iterable[tuple[str, Answer]],
 ) -> Iterator[SkippedItem]:
-    """Add a query to the pending queries of its documents. `answers` yields pairs of document id
+    """Add a query to the deferred queries of its documents. `answers` yields pairs of document id
     and answer.
 
     If there is no pair or `answers` raises ValueError, the query is yielded as skipped.
@@ -250,20 +254,20 @@ def add_pending(
         yield skip_question(file, query, error)
         return
     for document, answer in pairs:
-        pending_query = PendingQuery(file, query, text, partial(_list_answer, answer))
-        pending.setdefault(document, []).append(pending_query)
+        deferred_query = DeferredQuery(file, query, text, partial(_list_answer, answer))
+        deferred.setdefault(document, []).append(deferred_query)
 
 
 def _list_answer(answer: Answer, document: str) -> list[Answer]:  # noqa: ARG001
     return [answer]
 
 
-def attach_queries(documents: Iterable[Item], pending: PendingQueries, corpus: str) -> Items:
-    """Yield documents with their pending queries as questions, then the skipped queries.
+def attach_queries(documents: Iterable[Item], deferred: DeferredQueries, corpus: str) -> Items:
+    """Yield documents with their deferred queries as questions, then the skipped queries.
 
     Args:
         documents: The documents. Skipped items are passed through.
-        pending: Queries by document id. Queries of existing documents are removed.
+        deferred: Queries by document id. Queries of existing documents are removed.
         corpus: Name of the corpus for messages.
     """
     span_counts = Counter[str]()
@@ -272,7 +276,7 @@ def attach_queries(documents: Iterable[Item], pending: PendingQueries, corpus: s
             yield item
             continue
         questions = []
-        for entry in pending.pop(item.id or "", ()):
+        for entry in deferred.pop(item.id or "", ()):
             try:
                 answers = [*entry.find_answers(item.text)]
             except ValueError as error:
@@ -284,7 +288,7 @@ def attach_queries(documents: Iterable[Item], pending: PendingQueries, corpus: s
                 entry.file, entry.query, entry.text, answers, first, entry.grade
             )
         yield replace(item, questions=questions)
-    for document, unmatched in pending.items():
+    for document, unmatched in deferred.items():
         text = f"its relevant document {document!r} is not in {corpus}"
         for entry in unmatched:
             yield skip_question(entry.file, entry.query, UnusableError(Cause.NO_DOCUMENT, text))

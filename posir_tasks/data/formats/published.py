@@ -25,15 +25,15 @@ from posir_tasks.data.declared import MIRACL_LANGUAGES
 from posir_tasks.data.formats.passages import (
     Answer,
     Cause,
+    DeferredQueries,
+    DeferredQuery,
     Item,
     Items,
     Passage,
-    PendingQueries,
-    PendingQuery,
     ReadOptions,
     SkippedItem,
     UnusableError,
-    add_pending,
+    add_deferred,
     attach_queries,
     read_text,
     skip_question,
@@ -69,7 +69,7 @@ def read_legalbench(folder: Path, options: ReadOptions) -> Items:
     The prefix with the document name is removed from queries. Each line end counts as one character
     in spans.
     """
-    pending = PendingQueries()
+    deferred = DeferredQueries()
     files = {file.stem: file for file in sorted((folder / "benchmarks").glob("*.json"))}
     if options.split is not None:
         split = choose_split(folder, options.split, files, "")
@@ -85,8 +85,8 @@ def read_legalbench(folder: Path, options: ReadOptions) -> Items:
                     )
                     for row in test.get_rows("snippets")
                 ]
-                yield from add_pending(pending, str(file), f"{file.stem}:{number}", query, pairs)
-    yield from attach_queries(_read_legal_texts(folder / "corpus", options), pending, "corpus/")
+                yield from add_deferred(deferred, str(file), f"{file.stem}:{number}", query, pairs)
+    yield from attach_queries(_read_legal_texts(folder / "corpus", options), deferred, "corpus/")
 
 
 def _read_legal_texts(corpus: Path, options: ReadOptions) -> Items:
@@ -168,25 +168,27 @@ def read_marco(folder: Path, options: ReadOptions) -> Items:
             yield skip_question(file, query, Cause.NO_TEXT)
         for passage, rating in ratings.items():
             ratings_by_passage.setdefault(passage, {})[query] = rating
-    pending = PendingQueries()
+    deferred = DeferredQueries()
     for location, name, line in _read_marco(folder, "passage"):
         if name in ratings_by_passage:
             with convert_errors(location, "", MARCO_PASSAGE):
                 row = Row.parse(parse_json(line, location))
                 # A document stays in the corpus even if all of its ratings are lower.
-                document_queries = pending.setdefault(row.get_text("docid"), [])
+                document_queries = deferred.setdefault(row.get_text("docid"), [])
                 find = partial(_locate_passage, row.get_text("spans"))
             for query, rating in ratings_by_passage.pop(name).items():
                 if rating >= MIN_RELEVANT_RATING and query in queries:
-                    document_queries.append(PendingQuery(file, query, queries[query], find, rating))
+                    document_queries.append(
+                        DeferredQuery(file, query, queries[query], find, rating)
+                    )
     missing = [pair for ratings in ratings_by_passage.values() for pair in ratings.items()]
     incomplete = {
         query for query, rating in missing if rating >= MIN_RELEVANT_RATING and query in queries
     }
     for query in sorted(incomplete):
         yield skip_question(file, query, Cause.NO_PASSAGE)
-    documents = _read_marco_documents(folder, frozenset(pending))
-    yield from _merge_copies(attach_queries(documents, pending, "the collection"))
+    documents = _read_marco_documents(folder, frozenset(deferred))
+    yield from _merge_copies(attach_queries(documents, deferred, "the collection"))
 
 
 def _merge_copies(items: Iterable[Item]) -> Items:
@@ -235,12 +237,12 @@ def read_bright(folder: Path, options: ReadOptions) -> Items:
     short_texts = _read_bright_texts(folder, f"**/documents/{domain}-*.parquet")
     long_texts = _read_bright_texts(folder, f"**/long_documents/{domain}-*.parquet")
     file = f"{folder}: examples of {domain}"
-    pending = PendingQueries()
+    deferred = DeferredQueries()
     for row in read_parquet_rows(folder, f"**/examples/{domain}-*.parquet"):
         pairs = _locate_gold_passages(row, short_texts, long_texts)
-        yield from add_pending(pending, file, row.get_id("id"), row.get_text("query"), pairs)
+        yield from add_deferred(deferred, file, row.get_id("id"), row.get_text("query"), pairs)
     documents = (read_text(file, name, text, name) for name, text in long_texts.items())
-    yield from attach_queries(documents, pending, "the long documents")
+    yield from attach_queries(documents, deferred, "the long documents")
 
 
 def _read_bright_texts(folder: Path, pattern: str) -> dict[str, str]:
@@ -381,17 +383,17 @@ def read_miracl(folder: Path, options: ReadOptions) -> Items:
     judged = {name.rpartition("#")[0] for name in passages}
     articles = dict[str, Article]()
     yield from _read_articles(folder, language, judged, articles)
-    pending = PendingQueries()
+    deferred = DeferredQueries()
     for topic, text in split_lines(topics, 2, "\t"):
         ratings = grades.by_query.get(topic, {})
         relevant = [name for name, grade in ratings.items() if grade > 0]
         if relevant:
             pairs = _locate_passages(relevant, articles)
-            yield from add_pending(pending, str(topics), topic, text, pairs)
+            yield from add_deferred(deferred, str(topics), topic, text, pairs)
         else:
             yield skip_question(str(topics), topic, Cause.NOT_RELEVANT)
     documents = (
         read_text(str(folder), name, article.text, name, article.title)
         for name, article in articles.items()
     )
-    yield from attach_queries(documents, pending, "the corpus")
+    yield from attach_queries(documents, deferred, "the corpus")
