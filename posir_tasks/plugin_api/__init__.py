@@ -304,14 +304,10 @@ def score_result(values: ResultValues) -> ResultScores:
     """Compute all declared scores of each group and each position bin, lazily."""
     from posir_tasks.values.scores import ComputedScores, ResultScores
 
-    declared = list(declared_scores().values())
-    groups = list(values.groups())
-    by_group = ComputedScores.compute_all(declared, groups)
-    bin_scores = [(name, score) for name, score in declared if score.by_position]
-    by_bin = ComputedScores.compute_all(bin_scores, values.bins())
-    names = (group.name for group in groups)
+    declared = declared_scores()
+    bin_scores = {key: item for key, item in declared.items() if item[1].by_position}
     return ResultScores(
-        tuple(score for _, score in declared),
-        dict(zip(names, by_group, strict=True)),
-        tuple(by_bin),
+        tuple(score for _, score in declared.values()),
+        {group.name: ComputedScores(declared, group) for group in values.groups()},
+        tuple(ComputedScores(bin_scores, group) for group in values.bins()),
     )
