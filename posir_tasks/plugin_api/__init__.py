@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import pluggy
 
 from posir_tasks.base.errors import summarize_error
+from posir_tasks.base.logs import warn_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -263,9 +264,8 @@ def collect_items(hook: str, items: str, **arguments: Any) -> Iterator[tuple[str
         try:
             values = list(chain.from_iterable(caller(**arguments)))
         except Exception as error:
-            logger.warning(
-                "posir plugin '%s' could not add its %s: %s", name, items, summarize_error(error)
-            )
+            problem = summarize_error(error)
+            warn_once(logger, f"posir plugin '{name}' could not add its {items}: {problem}")
             continue
         for value in values:
             yield name, value
@@ -287,7 +287,7 @@ def collect_unique(
         elif item_key in items:
             problem = f"a {noun} '{item_key}', a {key} of plugin '{items[item_key][0]}'"
         if problem:
-            logger.warning("posir plugin '%s' declared %s; it is omitted", name, problem)
+            warn_once(logger, f"posir plugin '{name}' declared {problem}; it is omitted")
         else:
             items[item_key] = (name, item)
     return items
