@@ -202,6 +202,26 @@ def test_invalid_declarations_are_reported(broken, message, compute_scores):
     assert message in warnings[0]
 
 
+def test_invalid_scores_are_reported_once_for_many_results(compute_scores):
+    points = [
+        FakeEntryPoint("odd", make_plugin(posir_scores=lambda: ["odd"])),
+        FakeEntryPoint("lazy", make_score_plugin(mean=math.nan)),
+    ]
+    assert len(compute_scores(*points)[1]) == 2
+    assert compute_scores(*points) == ({}, [])
+
+
+def test_scores_are_computed_for_groups_on_demand(profile, monkeypatch):
+    lengths = []
+    compute = lambda group: lengths.append(group.length) or group.queries  # noqa: E731
+    plugin = make_plugin(posir_scores=lambda: [Score("seen", "Seen", "A score.", compute=compute)])
+    plugins = load_plugins([FakeEntryPoint("own", plugin)])
+    monkeypatch.setattr("posir_tasks.plugin_api.get_plugins", lambda: plugins)
+    scores = score_result(ResultValues(separate_documents(profile)))
+    assert (scores["all"]["seen"], scores["all"]["seen"], lengths) == (1, 1, [None])
+    assert (scores["q1"]["seen"], lengths) == (1, [None, 0])
+
+
 def test_other_scores_remain_without_the_psi_plugin(compute_scores):
     points = entry_points(group="posir")
     all_scores, _ = compute_scores(*points)
