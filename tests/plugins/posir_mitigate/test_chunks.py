@@ -209,13 +209,13 @@ def test_unsuited_models_are_refused(model):
     for method, base, message in [
         (Chunks(512), model, r"exceed the model's window; the size is at most 94\.$"),
         (Chunks(8), Chunks(8).wrap(model), "needs a model with one vector per text"),
-        (LateChunks(), WithoutTokenizer(model), "works with local sentence-transformers models"),
+        (LateChunks(), WithoutTokenizer(model), "needs a local sentence-transformers model"),
         (
             LateChunks(),
             build_encoder(pooling="cls"),
-            "needs mean pooling .* pools by cls",
+            "needs mean pooling .* uses cls pooling",
         ),
-        (LongLateChunks(overlap=96), model, "the overlap is at most 95"),
+        (LongLateChunks(overlap=96), model, "Use at most 95"),
     ]:
         with pytest.raises(PosirError, match=message):
             method.wrap(base)

@@ -40,7 +40,7 @@ def test_a_model_with_a_method_has_all_arguments_in_its_name(written, canonical)
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("chnks(3)", r"^'\+chnks': no such method. Did you mean chunks"),
+        ("chnks(3)", r"^'\+chnks': unknown method. Did you mean chunks"),
         (
             "chunks(1,2,3)",
             r"unexpected argument '3'.* size, stride, max or mean, tokens or sentences;",
