@@ -15,10 +15,10 @@ from posir_mitigate.method import Mitigation
 from posir_mitigate.references import describe_mitigated
 from posir_run.jobs import (
     EvaluationJob,
-    corpus_name,
     evaluate_subset,
     find_missing_subsets,
     find_tasks,
+    name_corpus,
 )
 from posir_significance.analysis import analyze
 from posir_significance.decision import decide
@@ -152,7 +152,7 @@ def _evaluate(
         for subset in task.hf_subsets:
             if subset not in missing_subsets:
                 continue
-            job = EvaluationJob(reference, task.metadata.name, subset, corpus_name(task, subset))
+            job = EvaluationJob(reference, task.metadata.name, subset, name_corpus(task, subset))
             result = evaluate_subset(model, job, encode_kwargs)
             process_saver().add(
                 results, result, meta, order=task.hf_subsets, encode_kwargs=encode_kwargs

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_run.jobs import ATTEMPTS, Dispatcher, EvaluationJob, JobOutcome
+from posir_run.jobs import MAX_ATTEMPTS, Dispatcher, EvaluationJob, JobOutcome
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.references import ModelReference
 
@@ -40,7 +40,7 @@ class FakeEngine:
         self.running = []
         self.closed, self.started = False, 0
 
-    def locations(self):
+    def list_locations(self):
         count = len(self.unfinished)
         if self.random:
             self.random.shuffle(self.unfinished)
@@ -92,7 +92,7 @@ class FakeWorker:
 
 
 def run(jobs, engine):
-    outcomes = list(Dispatcher(jobs, engine).outcomes())
+    outcomes = list(Dispatcher(jobs, engine).run())
     assert engine.closed
     return outcomes
 
@@ -100,7 +100,7 @@ def run(jobs, engine):
 @given(
     st.integers(0, 1_000),
     st.sets(st.sampled_from("pqrs"), min_size=1),
-    st.dictionaries(st.sampled_from(JOBS), st.integers(1, ATTEMPTS)),
+    st.dictionaries(st.sampled_from(JOBS), st.integers(1, MAX_ATTEMPTS)),
     st.sets(st.sampled_from(JOBS)),
 )
 def test_every_job_has_one_outcome_whatever_crashes(seed, locations, crashes, failing):
@@ -118,7 +118,7 @@ def test_every_job_has_one_outcome_whatever_crashes(seed, locations, crashes, fa
     engine = FakeEngine(sorted(locations), seed, outcome=outcome)
     outcomes = run(JOBS, engine)
     assert Counter(job for job, _ in outcomes) == Counter(JOBS)
-    lost = {job for job, count in crashes.items() if count == ATTEMPTS}
+    lost = {job for job, count in crashes.items() if count == MAX_ATTEMPTS}
     assert {job for job, outcome in outcomes if outcome.failure} == failing | lost
     assert all("crashed" in outcome.failure for job, outcome in outcomes if job in lost)
     assert Counter(job for _, job in engine.submitted) == Counter(
@@ -195,7 +195,7 @@ def test_a_location_where_no_worker_starts_is_not_used():
 
 def test_a_machine_that_joins_is_used_and_all_are_stopped():
     engine = FakeEngine(("one",))
-    outcomes = Dispatcher(JOBS, engine).outcomes()
+    outcomes = Dispatcher(JOBS, engine).run()
     next(outcomes)
     engine.available = [f"location {number}" for number in range(100)]
     next(outcomes)
@@ -203,7 +203,7 @@ def test_a_machine_that_joins_is_used_and_all_are_stopped():
     assert max(len(engine.running) for _ in outcomes) <= len(JOBS)
     # Closing the outcomes stops the workers.
     engine = FakeEngine()
-    outcomes = Dispatcher(JOBS, engine).outcomes()
+    outcomes = Dispatcher(JOBS, engine).run()
     next(outcomes)
     assert engine.running
     outcomes.close()

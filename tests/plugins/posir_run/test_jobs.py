@@ -27,7 +27,7 @@ def test_jobs_are_models_by_tasks_by_subsets():
         ("PosIR-English", "PosIR-German-English", "PosIR-Mini"),
         "mteb/baseline-random-encoder",
     )
-    jobs = find_workload(tasks, (), (BM25, random)).jobs()
+    jobs = find_workload(tasks, (), (BM25, random)).list_jobs()
     expected = [f"{task} · {domain}" for task in tasks[:2] for domain in ("game", "sports")] + [
         "PosIR-Mini · default"
     ]
@@ -37,7 +37,7 @@ def test_jobs_are_models_by_tasks_by_subsets():
     assert [job.corpus for job in jobs[:2]] == [job.corpus for job in jobs[2:4]]
     assert len({job.corpus for job in jobs}) == 3
     # A monolingual task of another language has its own corpus.
-    jobs = find_workload(("PosIR-English", "PosIR-German"), (), (BM25,)).jobs()
+    jobs = find_workload(("PosIR-English", "PosIR-German"), (), (BM25,)).list_jobs()
     assert len({job.corpus for job in jobs}) == len(jobs) == 4
 
 
@@ -59,7 +59,7 @@ def test_tasks_of_benchmarks_are_added_without_duplicates():
         ({"tasks": ["PosIR-Mni"]}, r"^'PosIR-Mni' not found\. Did you mean: 'PosIR-Mini'\?"),
         ({"benchmarks": ["PosIr"]}, r"'PosIr' not found\. Did you mean: PosIR\?"),
         ({"tasks": ["NFCorpus"]}, r"no evidence positions in NFCorpus\. .*`mteb run`"),
-        ({}, r"no task is given"),
+        ({}, r"no task given"),
         (
             {"tasks": ["PosIR-Mini"], "models": ["mteb/baseline-bm25"]},
             r"no model [^\n]* Did you mean mteb/",

@@ -5,7 +5,7 @@ import pytest
 from mteb.models import ModelMeta
 
 from posir_run import memory
-from posir_run.memory import PeakMemory, expect_peaks, find_free
+from posir_run.memory import PeakMemory, estimate_peaks, find_free_memory
 from posir_tasks.models.run_settings import with_settings
 
 GIGABYTE = 10**9
@@ -33,13 +33,13 @@ def meta(**values):
 def test_peaks_of_dense_models_follow_window_batch_and_weights():
     tasks = [mteb.get_task("PosIR-Mini")]
     dense = meta(embed_dim=100, max_tokens=64, memory_usage_mb=1.0)
-    small, large = (expect_peaks([dense, meta()], tasks, size) for size in (1, 33))
+    small, large = (estimate_peaks([dense, meta()], tasks, size) for size in (1, 33))
     (at_one,), (at_many,) = small, large
-    assert at_many.bytes - at_one.bytes == 32 * 64 * 100 * 4 * memory.ACTIVATIONS
+    assert at_many.bytes - at_one.bytes == 32 * 64 * 100 * 4 * memory.ACTIVATIONS_PER_TOKEN
     with with_settings(window=32):
-        assert expect_peaks([dense], tasks, 1)[0].per_text == at_one.per_text // 2
+        assert estimate_peaks([dense], tasks, 1)[0].per_text == at_one.per_text // 2
     # Behind an endpoint, weights and tokens are elsewhere.
-    (elsewhere,) = expect_peaks([meta(embed_dim=100)], tasks, 1)
+    (elsewhere,) = estimate_peaks([meta(embed_dim=100)], tasks, 1)
     assert (elsewhere.per_text, at_one.fixed - elsewhere.fixed) == (0, 2**20)
 
 
@@ -48,8 +48,8 @@ def test_the_limit_of_a_container_counts(monkeypatch, tmp_path, limit, free):
     files = tmp_path / "max", tmp_path / "current"
     for file, text in zip(files, (limit, "1000\n"), strict=True):
         file.write_text(text)
-    machine = find_free()
+    machine = find_free_memory()
     monkeypatch.setattr(memory, "CONTAINER_FILES", (files, (tmp_path / "none", tmp_path / "none")))
-    found = find_free()
+    found = find_free_memory()
     assert machine > 10**6
     assert found == free if free is not None else found > 10**6

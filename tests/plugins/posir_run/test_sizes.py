@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mteb import get_task
 
-from posir_run.plan import SAMPLE_SIZE, collect_samples, synthetic_texts
+from posir_run.plan import SAMPLE_SIZE, collect_samples, make_synthetic_texts
 from posir_run.sizes import (
     BOUNDS,
     BUCKETS,
@@ -83,7 +83,7 @@ def test_without_data_a_task_has_its_published_size(monkeypatch, tmp_path):
     assert {len(text) for text in documents[1]} == {922 * 4}
     assert len(set(documents[1])) == len(documents[1]) <= len(queries) == SAMPLE_SIZE
     for tokens in (1, 512, 100_000):
-        assert {len(text) for text in synthetic_texts(tokens)} == {tokens * 4}
+        assert {len(text) for text in make_synthetic_texts(tokens)} == {tokens * 4}
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from posir_run import jobs, worker
 from posir_run.jobs import EvaluationJob, JobOutcome
-from posir_run.worker import Evaluator, Settings, installed_versions
+from posir_run.worker import Evaluator, Settings, find_installed_versions
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.run_settings import with_settings
@@ -114,9 +114,9 @@ def test_a_model_stays_loaded_until_another_is_requested(monkeypatch):
 def test_a_machine_with_different_versions_is_refused(
     monkeypatch,
 ):
-    build_evaluator().check_versions(installed_versions())
+    build_evaluator().check_versions(find_installed_versions())
     with pytest.raises(PosirError, match=r"has posir .*mteb 1\.0.*Install the same versions"):
-        build_evaluator().check_versions(installed_versions() | {"mteb": "1.0"})
+        build_evaluator().check_versions(find_installed_versions() | {"mteb": "1.0"})
     monkeypatch.setenv("POSIR_DATA", "/here")
     Evaluator(Settings({}), {"POSIR_DATA": "/there"})
     assert worker.os.environ["POSIR_DATA"] == "/there"
