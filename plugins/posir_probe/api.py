@@ -218,7 +218,7 @@ def correlate(
         describe_correlations,
         read_families,
     )
-    from posir_probe.probing import all_probes
+    from posir_probe.probing import collect_probes
     from posir_probe.results import read_probe_results
 
     if results is None and not published:
@@ -238,7 +238,7 @@ def correlate(
     rows = correlate_probes(
         read_probe_results(folder),
         summarize(read_results(folder)),
-        all_probes(),
+        collect_probes(),
         read_families(families) if families else {},
     )
     if not rows:
@@ -258,7 +258,7 @@ def _correlate_models(
 ) -> Result:
     """Correlate scores with a benchmark or, without one, with the models' architecture."""
     from posir_probe.correlation import (
-        BIAS,
+        BIAS_SCORES,
         NDCG,
         build_model_table,
         correct_rows,
@@ -270,7 +270,7 @@ def _correlate_models(
     )
 
     summaries = summarize(read_results(folder)) if folder else []
-    names = (NDCG,) if benchmark else BIAS
+    names = (NDCG,) if benchmark else BIAS_SCORES
     scores = read_scores(summaries, names, published=published)
     if not scores:
         raise PosirError(
@@ -371,23 +371,23 @@ def probe_groups(
         >>> posir.probe_groups("my-groups").to_polars()["group"].unique().to_list()
         ['unknown']
     """
-    from posir_probe.probing import all_probes, select_probes
+    from posir_probe.probing import collect_probes, select_probes
     from posir_probe.results import read_probe_results
-    from posir_probe.studies import build_group_tables, group_results, published_groups
+    from posir_probe.studies import build_group_tables, group_results, list_published_groups
 
     if published and by is not Kind.POSITIONAL_ENCODING:
         raise PosirError(
             f"--published needs --by {Kind.POSITIONAL_ENCODING}: no means by {by} are published."
         )
-    names = [selected.name for selected in select_probes(probe or list(all_probes()))]
+    names = [selected.name for selected in select_probes(probe or list(collect_probes()))]
     stored_results = [
         result for result in read_probe_results(Path(results)) if result.probe in names
     ]
     if not stored_results:
         raise _explain_missing(results)
-    rows = group_results(stored_results, all_probes(), read_architectures(architectures), by)
+    rows = group_results(stored_results, collect_probes(), read_architectures(architectures), by)
     if published:
-        rows += published_groups(dict.fromkeys(result.probe for result in stored_results))
+        rows += list_published_groups(dict.fromkeys(result.probe for result in stored_results))
     note = (
         "95% intervals by bootstrap over documents, for these models only: they do not generalize "
         "to other models."
@@ -477,7 +477,7 @@ def domain_similarity(
         posir_tasks.base.errors.PosirError: PosIR-Mini: only one domain...
     """
     from posir_probe.data import open_probe_source
-    from posir_probe.results import result_folder
+    from posir_probe.results import find_result_folder
     from posir_probe.studies import (
         build_domain_table,
         draw_domains,
@@ -492,7 +492,7 @@ def domain_similarity(
         find_shared_domains(source.subsets for source in sources)
     encoder = load_encoder(str(model), revision, batch_size=batch_size)
     meta = encoder.model.mteb_model_meta
-    folder = result_folder(Path(output), meta).with_name("domains")
+    folder = find_result_folder(Path(output), meta).with_name("domains")
     sums = {
         source.name: measure_domains(encoder, source, folder / f"{source.name}.json")
         for source in sources

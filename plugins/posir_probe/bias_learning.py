@@ -46,7 +46,7 @@ from posir_tasks.values.scores import Unit
 
 SOURCE = "Bias Learning, OpenReview 4GD7a9Bo9A, arXiv 2412.15241v3, section {}"
 #: Series of the means over all sizes, as in the paper's Table 2.
-MEAN = "mean over sizes"
+MEAN_SERIES = "mean over sizes"
 #: Filler text, repeated as often as needed.
 FILLER = """
 lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor incididunt ut labore
@@ -57,26 +57,31 @@ aliquip ex ea commodo consequat
 #: last.
 CODE_POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
 #: Minimum number of sentences of each bucket.
-BUCKETS = (5, 15, 25, 35, 45, 55)
+BUCKET_STARTS = (5, 15, 25, 35, 45, 55)
 #: Width of a bucket.
-WIDTH = 10
-MAX_SENTENCES = BUCKETS[-1] + WIDTH - 1
+BUCKET_WIDTH = 10
+MAX_SENTENCES = BUCKET_STARTS[-1] + BUCKET_WIDTH - 1
 #: Titles of the buckets by name.
-RANGES = {f"{low}-{low + WIDTH - 1}": f"{low} to {low + WIDTH - 1} sentences" for low in BUCKETS}
-SIZES = {"all": "all", **RANGES}
-BUCKET_NAMES = tuple(SIZES)
+BUCKET_TITLES = {
+    f"{low}-{low + BUCKET_WIDTH - 1}": f"{low} to {low + BUCKET_WIDTH - 1} sentences"
+    for low in BUCKET_STARTS
+}
+POSITION_TITLES = {"all": "all", **BUCKET_TITLES}
+BUCKET_NAMES = tuple(POSITION_TITLES)
 #: Kinds of texts; each is a line of the figure.
-LINES = ("text", "shuffled", CONTROL)
-SERIES = tuple(f"{text}, {position}" for text, position in product(LINES, ("start", "midpoint")))
+TEXT_KINDS = ("text", "shuffled", CONTROL)
+SERIES = tuple(
+    f"{text}, {position}" for text, position in product(TEXT_KINDS, ("start", "midpoint"))
+)
 #: Cells of a two-dimensional histogram: positions in [0, 1] by weights in [-1, 1].
-COLUMNS, ROWS = 10, 20
-CELLS = tuple(
-    (f"{text} · {bucket}", (column + 0.5) / COLUMNS, 2 * (row + 0.5) / ROWS - 1)
+HISTOGRAM_COLUMNS, HISTOGRAM_ROWS = 10, 20
+HISTOGRAM_CELLS = tuple(
+    (f"{text} · {bucket}", (column + 0.5) / HISTOGRAM_COLUMNS, 2 * (row + 0.5) / HISTOGRAM_ROWS - 1)
     for text, bucket, column, row in product(
-        ("text", "shuffled"), RANGES, range(COLUMNS), range(ROWS)
+        ("text", "shuffled"), BUCKET_TITLES, range(HISTOGRAM_COLUMNS), range(HISTOGRAM_ROWS)
     )
 )
-IS_NEGATIVE = np.array([weight < 0 for _, _, weight in CELLS])
+IS_NEGATIVE = np.array([weight < 0 for _, _, weight in HISTOGRAM_CELLS])
 
 
 class Perturbation(Probe):
@@ -107,9 +112,9 @@ class Perturbation(Probe):
         )
         step = len(percentages)
         means = {name: average(slice(i, None, step)) for i, name in enumerate(percentages)}
-        self.averages = {f"{MEAN} · {name}": mean for name, mean in means.items()}
+        self.averages = {f"{MEAN_SERIES} · {name}": mean for name, mean in means.items()}
         self.series = {f"{size} of the text": (f"{size} {self.change_name}", "") for size in sizes}
-        self.series[MEAN] = ("Mean over all sizes", "")
+        self.series[MEAN_SERIES] = ("Mean over all sizes", "")
         start = means["0%"]
         end = means["100%"]
         #: Means over sizes; the paper quotes the relative drop from end to start.
@@ -230,7 +235,7 @@ class TextRemovalCode(TextRemoval):
     change_positions = CODE_POSITIONS
 
 
-class Fit(NamedTuple):
+class SentenceFit(NamedTuple):
     """Regression of a text on its m sentences; errors are in-sample, over dimensions."""
 
     weights: Floats
@@ -243,7 +248,7 @@ class Fit(NamedTuple):
     """Sum of squared errors over the dimensions."""
 
 
-def fit_sentences(text: Vectors, sentences: Vectors) -> Fit | None:
+def fit_sentences(text: Vectors, sentences: Vectors) -> SentenceFit | None:
     """Regress the embedding of a text on the embeddings of its sentences, without an intercept.
 
     The fit is exact with at least as many sentences as dimensions. With repeated sentences, the
@@ -267,7 +272,7 @@ def fit_sentences(text: Vectors, sentences: Vectors) -> Fit | None:
     squared_error = float(error @ error)
     r_squared = 1 - squared_error / float(spread @ spread)
     mae = float(np.abs(error).mean())
-    return Fit(coefficients / length, r_squared, mae, squared_error)
+    return SentenceFit(coefficients / length, r_squared, mae, squared_error)
 
 
 def locate_sentences(sentences: Sequence[str]) -> tuple[Floats, Floats]:
@@ -285,7 +290,7 @@ class SplitText(NamedTuple):
 
     name: str
     line: int
-    """Index in `LINES`; the control has the sentences in order."""
+    """Index in `TEXT_KINDS`; the control has the sentences in order."""
     buckets: list[int]
     """Indexes in `BUCKET_NAMES`: all texts, and the bucket by number of sentences."""
     texts: Sequence[str]
@@ -293,7 +298,7 @@ class SplitText(NamedTuple):
 
 
 #: A text and its regression.
-FittedText: TypeAlias = tuple[SplitText, Fit]
+FittedText: TypeAlias = tuple[SplitText, SentenceFit]
 
 
 class RegressionProbe(Probe):
@@ -303,7 +308,7 @@ class RegressionProbe(Probe):
     needs_sentences = True
     cut_share = 1.0
     lines = 2
-    """Number of `LINES` to measure."""
+    """Number of `TEXT_KINDS` to measure."""
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode every text and its sentences, in order and shuffled with the text's id as seed."""
@@ -311,10 +316,10 @@ class RegressionProbe(Probe):
         versions: list[SplitText] = []
         for name, text in data.documents.items():
             sentences = data.split_sentences(text)
-            if not BUCKETS[0] <= len(sentences) <= MAX_SENTENCES:
-                skipped[f"not {BUCKETS[0]} to {MAX_SENTENCES} sentences"] += 1
+            if not BUCKET_STARTS[0] <= len(sentences) <= MAX_SENTENCES:
+                skipped[f"not {BUCKET_STARTS[0]} to {MAX_SENTENCES} sentences"] += 1
                 continue
-            buckets = [0, 1 + (len(sentences) - BUCKETS[0]) // WIDTH]
+            buckets = [0, 1 + (len(sentences) - BUCKET_STARTS[0]) // BUCKET_WIDTH]
             in_order = [text, *sentences]
             random.Random(digest(name)).shuffle(sentences)
             shuffled_text = " ".join(sentences)
@@ -326,7 +331,7 @@ class RegressionProbe(Probe):
             fits = []
             for split in versions:
                 vectors = embeddings
-                if LINES[split.line] == CONTROL:
+                if TEXT_KINDS[split.line] == CONTROL:
                     vectors = encode_distinct(order_blind, split.texts).normalize()
                 text, *parts = vectors.select(split.texts)
                 if fit := fit_sentences(text, np.array(parts)):
@@ -370,10 +375,10 @@ class SentenceRegression(RegressionProbe):
     is_ordered = False
     series = {
         f"{text}, {position}": (f"By the {position} of sentences", line)
-        for text, line in zip(LINES, ("", "sentences shuffled", CONTROL), strict=True)
+        for text, line in zip(TEXT_KINDS, ("", "sentences shuffled", CONTROL), strict=True)
         for position in ("start", "midpoint")
     }
-    position_names = SIZES
+    position_names = POSITION_TITLES
 
     def summarize(self, fits: Sequence[FittedText]) -> ProbeSums:
         """Sum the moments for Pearson's r, by series and bucket."""
@@ -416,7 +421,7 @@ class SentenceRegressionFit(RegressionProbe):
         "SSE": ("Squared error", ""),
     }
     same_scale = False
-    position_names = SIZES
+    position_names = POSITION_TITLES
 
     def summarize(self, fits: Sequence[FittedText]) -> ProbeSums:
         """Average R2 and errors, over all texts and by bucket."""
@@ -435,8 +440,8 @@ class SentenceRegressionScatter(RegressionProbe):
     name = "sentence_regression_scatter"
     title = "Starts and weights of single sentences"
     notes = ("All sentences of the texts, in order and shuffled.",)
-    cells = CELLS
-    positions = tuple(f"{panel} · {x:.2f}, {y:+.2f}" for panel, x, y in CELLS)
+    cells = HISTOGRAM_CELLS
+    positions = tuple(f"{panel} · {x:.2f}, {y:+.2f}" for panel, x, y in HISTOGRAM_CELLS)
     summaries = {
         #: The paper calls negative weights rare.
         "negative_weights": Summary(
@@ -449,7 +454,7 @@ class SentenceRegressionScatter(RegressionProbe):
     position_title = "Start of the sentence"
     series = {
         f"{text.lower()} · {bucket}": (f"{text}, {title}", "")
-        for text, (bucket, title) in product(("Text", "Shuffled"), RANGES.items())
+        for text, (bucket, title) in product(("Text", "Shuffled"), BUCKET_TITLES.items())
     }
 
     def summarize(self, fits: Sequence[FittedText]) -> ProbeSums:
@@ -458,9 +463,11 @@ class SentenceRegressionScatter(RegressionProbe):
         rows: list[int] = []
         for split, fit in fits:
             starts, _ = locate_sentences(split.texts[1:])
-            column = np.minimum((starts * COLUMNS).astype(int), COLUMNS - 1)
-            row = np.clip(((fit.weights + 1) / 2 * ROWS).astype(int), 0, ROWS - 1)
-            panel = split.line * len(BUCKETS) + split.buckets[1] - 1
-            rows += ((panel * COLUMNS + column) * ROWS + row).tolist()
+            column = np.minimum((starts * HISTOGRAM_COLUMNS).astype(int), HISTOGRAM_COLUMNS - 1)
+            row = np.clip(
+                ((fit.weights + 1) / 2 * HISTOGRAM_ROWS).astype(int), 0, HISTOGRAM_ROWS - 1
+            )
+            panel = split.line * len(BUCKET_STARTS) + split.buckets[1] - 1
+            rows += ((panel * HISTOGRAM_COLUMNS + column) * HISTOGRAM_ROWS + row).tolist()
             names += [split.name] * len(column)
         return ProbeSums.from_counts(self.positions, names, rows)

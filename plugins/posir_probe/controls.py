@@ -19,7 +19,7 @@ WORD = re.compile(r"\w+")
 
 
 @lru_cache(maxsize=100_000)
-def word_vector(word: str) -> Floats:
+def make_word_vector(word: str) -> Floats:
     """Return the random vector of a word, shape (DIMENSIONS,), seeded with the word."""
     return np.random.default_rng(int.from_bytes(digest(word))).standard_normal(DIMENSIONS)
 
@@ -34,5 +34,5 @@ def order_blind(
     vectors = np.zeros((len(texts), DIMENSIONS), np.float32)
     for row, words in enumerate(map(WORD.findall, texts)):
         if words:
-            vectors[row] = np.mean([word_vector(word) for word in words], axis=0)
+            vectors[row] = np.mean([make_word_vector(word) for word in words], axis=0)
     return vectors

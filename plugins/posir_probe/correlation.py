@@ -60,7 +60,7 @@ START_MINUS_END = "start minus end"
 PSI = "PSI as published"
 NDCG = "nDCG@10"
 #: The scores that measure position bias.
-BIAS = (POSITION_EFFECT, START_MINUS_END, PSI)
+BIAS_SCORES = (POSITION_EFFECT, START_MINUS_END, PSI)
 #: Keys of the scores, by name.
 SCORE_KEYS = {
     POSITION_EFFECT: "position_effect",
@@ -78,17 +78,17 @@ PERMUTATIONS, SEED = 9_999, 1
 #: Maximum number that `count_needed` returns.
 MAX_NEEDED = 10_000
 #: A larger correlation counts as complete agreement, where Fisher's z is infinite.
-COMPLETE = 1 - 1e-12
+MAX_RHO = 1 - 1e-12
 #: Name of the benchmark whose scores the PosIR paper publishes.
 MMTEB = Path("MMTEB")
 #: Numeric model properties, with their fields in mteb's metadata.
-NUMBERS = {"parameters": "n_parameters", "dimension": "embed_dim"}
+NUMERIC_FACTORS = {"parameters": "n_parameters", "dimension": "embed_dim"}
 #: Model and revision.
 ModelKey: TypeAlias = tuple[str, str]
 #: Task, length and name of a score.
 ScoreKey: TypeAlias = tuple[str, str, str]
 #: Values by `short_name` of the model.
-ByModel: TypeAlias = dict[str, float]
+ValuesByModel: TypeAlias = dict[str, float]
 NOTES = (
     "Spearman: over models, of a probe's first summary. Against the position effect and start "
     "minus end, positive values of the summary favor the start; against PSI, which has no sign, "
@@ -150,7 +150,7 @@ def correlate_probes(
     Each correlation is over the models that have both values. Probe results on the data of a task
     are correlated with that task only. `families` is as in `find_family`.
     """
-    scores = collect_scores(summaries, BIAS)
+    scores = collect_scores(summaries, BIAS_SCORES)
     tasks = {task for task, _, _ in scores}
     values_by_probe = defaultdict[tuple[str, str], dict[ModelKey, float]](dict)
     for result in results:
@@ -320,8 +320,8 @@ def estimate_rho(
         return Estimate(rho, interval), float(result.pvalue)
     labels = np.unique(families, return_inverse=True)[1]
     if len(set(families)) < len(families):
-        interval = jackknife_interval(x, y, labels)
-    return Estimate(rho, interval), permutation_p_value(x, y, labels)
+        interval = compute_jackknife_interval(x, y, labels)
+    return Estimate(rho, interval), compute_permutation_p_value(x, y, labels)
 
 
 def _is_undefined(x: Floats, y: Floats) -> bool:
@@ -334,7 +334,7 @@ def find_interval(rho: float, models: int) -> Interval | None:
     Fisher's z with variance (1 + rho^2 / 2) / (n - 3) (Bonett & Wright 2000, Psychometrika 65,
     23-28). None with fewer than five models or complete agreement.
     """
-    if models < MIN_FOR_INTERVAL or abs(rho) > COMPLETE:
+    if models < MIN_FOR_INTERVAL or abs(rho) > MAX_RHO:
         return None
     return _widen(rho, Z * math.sqrt((1 + rho**2 / 2) / (models - 3)))
 
@@ -345,7 +345,7 @@ def _widen(rho: float, half: float) -> Interval:
     return math.tanh(z - half), math.tanh(z + half)
 
 
-def jackknife_interval(x: Floats, y: Floats, families: NDArray[np.intp]) -> Interval | None:
+def compute_jackknife_interval(x: Floats, y: Floats, families: NDArray[np.intp]) -> Interval | None:
     """Compute the 95% interval of Spearman's rho for new families.
 
     Fisher's z with the delete-one-cluster jackknife over families and Student's t with one degree
@@ -358,13 +358,13 @@ def jackknife_interval(x: Floats, y: Floats, families: NDArray[np.intp]) -> Inte
         return None
     rho = float(spearmanr(x, y).statistic)
     replicates = [float(spearmanr(x[rows], y[rows]).statistic) for rows in samples]
-    if max(map(abs, [rho, *replicates])) > COMPLETE:
+    if max(map(abs, [rho, *replicates])) > MAX_RHO:
         return None
     error = math.sqrt((count - 1) * np.var(np.arctanh(replicates)))
     return _widen(rho, t.ppf(0.975, count - 1) * error)
 
 
-def permutation_p_value(x: Floats, y: Floats, families: NDArray[np.intp]) -> float:
+def compute_permutation_p_value(x: Floats, y: Floats, families: NDArray[np.intp]) -> float:
     """Compute the two-sided p-value of no correlation, (hits + 1) / (permutations + 1).
 
     Families of `y` are permuted as blocks, and their models within them. This is exact for
@@ -434,12 +434,12 @@ def correct_rows(rows: Sequence[ModelCorrelation]) -> list[ModelCorrelation]:
 
 def read_scores(
     summaries: Iterable[TaskSummary], names: Sequence[str], *, published: bool
-) -> dict[ScoreKey, ByModel]:
+) -> dict[ScoreKey, ValuesByModel]:
     """Collect scores by model from summaries; with `published`, also from the papers.
 
     A model's own result takes precedence over its published scores.
     """
-    scores: dict[ScoreKey, ByModel] = {}
+    scores: dict[ScoreKey, ValuesByModel] = {}
     for key, values in collect_scores(summaries, names).items():
         scores[key] = {short_name(model): value for (model, _), value in values.items()}
     for task in published_tasks() if published else ():
@@ -476,12 +476,12 @@ def read_model_metas(results: Path | None) -> dict[str, Fields]:
 
 
 def correlate_architecture(
-    scores: Mapping[ScoreKey, ByModel],
+    scores: Mapping[ScoreKey, ValuesByModel],
     metas: Mapping[str, Fields],
     architectures: Mapping[str, Architecture],
 ) -> list[ModelCorrelation]:
     """Correlate scores with model size and dimension, and compare kinds of architecture."""
-    factors = {factor: _read_numbers(metas, field) for factor, field in NUMBERS.items()}
+    factors = {factor: _read_numbers(metas, field) for factor, field in NUMERIC_FACTORS.items()}
     rows = []
     for key, by_model in scores.items():
         for factor, numbers in factors.items():
@@ -495,9 +495,9 @@ def correlate_architecture(
     return rows
 
 
-def _read_numbers(metas: Mapping[str, Fields], field: str) -> ByModel:
+def _read_numbers(metas: Mapping[str, Fields], field: str) -> ValuesByModel:
     """Read a numeric field by model, taking the largest number of a list, as mteb does."""
-    values: ByModel = {}
+    values: ValuesByModel = {}
     for name, meta in metas.items():
         numbers = np.ravel(meta.get(field) or 0)
         if np.issubdtype(numbers.dtype, np.number) and numbers.max():
@@ -521,7 +521,7 @@ def _compare_kinds(
 
 
 def correlate_values(
-    key: ScoreKey, factor: str, scores: ByModel, values: ByModel
+    key: ScoreKey, factor: str, scores: ValuesByModel, values: ValuesByModel
 ) -> ModelCorrelation:
     """Correlate a score with another value, over the models that have both."""
     models = sorted(scores.keys() & values.keys())
@@ -530,7 +530,7 @@ def correlate_values(
     return ModelCorrelation(*key, factor, len(models), "", "Spearman", *estimate_rho(x, y))
 
 
-def read_benchmark(source: Path, results: Iterable[SubsetResult] = ()) -> ByModel:
+def read_benchmark(source: Path, results: Iterable[SubsetResult] = ()) -> ValuesByModel:
     """Read the score of each model on a benchmark, by `short_name`.
 
     Args:
@@ -544,7 +544,7 @@ def read_benchmark(source: Path, results: Iterable[SubsetResult] = ()) -> ByMode
     """
     if source == MMTEB:
         return {short_name(model): score for model, score in read_mmteb_scores().items()}
-    scores: ByModel = {}
+    scores: ValuesByModel = {}
     if source.is_dir():
         scores = _average_shared(source, {result.task for result in results})
     else:
@@ -563,7 +563,7 @@ def read_benchmark(source: Path, results: Iterable[SubsetResult] = ()) -> ByMode
     return scores
 
 
-def _average_shared(source: Path, excluded_tasks: set[str]) -> ByModel:
+def _average_shared(source: Path, excluded_tasks: set[str]) -> ValuesByModel:
     """Average the main scores of each model in a folder of mteb results.
 
     Only splits and subsets that every model has results on are included, averaged by task first, so

@@ -25,7 +25,7 @@ from posir_tasks.text.words import count_words, estimate_tokens
 
 #: Texts with fewer words are not divided into parts.
 MIN_WORDS = 10
-NO_END = "the data has the start of the answer but not its end"
+END_MISSING = "the data has the start of the answer but not its end"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Selection:
 
 
 #: No criteria.
-ANY = Selection()
+DEFAULT_SELECTION = Selection()
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,11 @@ class ProbeData:
         return [span.of(text) for span in self.find_sentences(text)]
 
     def sample(
-        self, documents: int, selection: Selection = ANY, *, with_questions: bool = True
+        self,
+        documents: int,
+        selection: Selection = DEFAULT_SELECTION,
+        *,
+        with_questions: bool = True,
     ) -> ProbeData:
         """Sample documents and their questions, in random order.
 
@@ -226,7 +230,7 @@ def select_with_evidence(data: ProbeData) -> tuple[list[ProbeQuestion], Counter[
         start, end = question.span
         text = data.documents[question.document]
         if not (0 <= start < end <= len(text) and text[start:end].strip()):
-            skipped["no evidence span" if question.start is None else NO_END] += 1
+            skipped["no evidence span" if question.start is None else END_MISSING] += 1
         elif not (text[:start] + text[end:]).strip():
             skipped["the evidence is the whole document"] += 1
         else:
@@ -253,7 +257,7 @@ def open_probe_source(
     *,
     column: str | None = None,
     limit: int = 1000,
-    selection: Selection = ANY,
+    selection: Selection = DEFAULT_SELECTION,
 ) -> ProbeSource:
     """Open any data that `open_data` accepts.
 

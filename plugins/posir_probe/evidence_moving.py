@@ -16,14 +16,14 @@ from mteb.types import PromptType
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.mirror_reversal import search
 from posir_probe.probe import (
-    ENDS,
-    SCORE,
+    END_SUMMARIES,
+    NDCG_TITLE,
     Probe,
     ProbePlan,
     Summary,
+    compute_range,
     plan_cosines,
     summarize_ends,
-    value_range,
 )
 from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.models.embeddings.encoding import Embeddings
@@ -54,7 +54,7 @@ class EvidenceMoving(Probe):
         "The evidence of each question is moved to ten positions in its document. If it is "
         "truncated, the cosine between question and remaining document is not 0.",
     )
-    headline = ENDS
+    headline = END_SUMMARIES
     preference_sign = 1
     needs_questions = True
     value_title = "Cosine of question and document"
@@ -71,7 +71,7 @@ class EvidenceMoving(Probe):
         ),
         "range_x1000": Summary(
             "Highest minus lowest cosine, x 1,000",
-            lambda values: 1000 * value_range(values),
+            lambda values: 1000 * compute_range(values),
             Unit.NUMBER,
         ),
         "peak": Summary(
@@ -113,7 +113,7 @@ class EvidenceMovingRetrieval(EvidenceMoving):
     is_variant = True
     measures_search = True
     needs_all = True
-    value_title = SCORE
+    value_title = NDCG_TITLE
     unit = Unit.PERCENT
 
     positions = ("unchanged", *EvidenceMoving.positions)
@@ -124,7 +124,7 @@ class EvidenceMovingRetrieval(EvidenceMoving):
         "first": Summary("Evidence first", select(1), Unit.PERCENT),
         "last": Summary("Evidence last", select(-1), Unit.PERCENT),
         "range": Summary(
-            "Range over the positions", lambda values: value_range(values[..., 1:]), Unit.POINTS
+            "Range over the positions", lambda values: compute_range(values[..., 1:]), Unit.POINTS
         ),
         "mean": Summary("Mean over the positions", average(slice(1, None)), Unit.PERCENT),
     }

@@ -31,7 +31,7 @@ from posir_tasks.values.scores import Unit, flatten
 
 WIDTH, WIDE, HEIGHT = 300, 640, 190
 #: Height of a category's row, in pixels.
-ROW = 11
+ROW_HEIGHT = 11
 #: Maximum number of models with intervals in one figure.
 MAX_INTERVALS = 4
 PUBLISHED = "published"
@@ -131,7 +131,7 @@ def _build_row(model: str, name: str, estimate: Estimate, probe: Probe) -> Recor
     }
 
 
-def _facet(chart: LayeredChart | alt.Chart, rows: Sequence[Record]) -> alt.FacetChart:
+def _split_panels(chart: LayeredChart | alt.Chart, rows: Sequence[Record]) -> alt.FacetChart:
     """Facet a chart by panel, at most three in a row."""
     panels = list(dict.fromkeys(row["panel"] for row in rows if row["panel"]))
     facet = alt.Facet("panel:N", title=None, sort=panels)
@@ -153,7 +153,7 @@ def _draw_cells(rows: Sequence[Record], probe: Probe) -> alt.FacetChart:
         color=alt.Color("points:Q", title="Sentences", scale=scale, legend=gradient),
         tooltip="points:Q",
     )
-    return _facet(cells.mark_rect().properties(width=WIDTH, height=HEIGHT), rows)
+    return _split_panels(cells.mark_rect().properties(width=WIDTH, height=HEIGHT), rows)
 
 
 def _draw_curves(rows: Sequence[Record], probe: Probe, *, has_intervals: bool) -> LayeredChart:
@@ -183,7 +183,7 @@ def _draw_curves(rows: Sequence[Record], probe: Probe, *, has_intervals: bool) -
     # A layer without rows would have an axis without an extent.
     if PUBLISHED in keys:
         gray = values.transform_filter(f"datum.kind == '{PUBLISHED}'")
-        tick = gray.mark_tick(thickness=1.5, size=ROW)
+        tick = gray.mark_tick(thickness=1.5, size=ROW_HEIGHT)
         layers.append(gray.mark_line(strokeWidth=0.8) if probe.is_ordered else tick)
     if probe.shows_spread:
         spread = base.transform_filter("isValid(datum.sd_high)").mark_area(opacity=0.1)
@@ -205,9 +205,9 @@ def _draw_curves(rows: Sequence[Record], probe: Probe, *, has_intervals: bool) -
     chart = alt.layer(
         *layers,
         data=alt.InlineData(values=rows),
-        height=HEIGHT if probe.is_ordered else alt.Step(ROW),
+        height=HEIGHT if probe.is_ordered else alt.Step(ROW_HEIGHT),
     )
     if len({row["panel"] for row in rows} - {""}) < 2:
         return chart.properties(width=WIDE)
-    facets = _facet(chart.properties(width=WIDTH), rows)
+    facets = _split_panels(chart.properties(width=WIDTH), rows)
     return facets if probe.same_scale else facets.resolve_scale(x="independent")

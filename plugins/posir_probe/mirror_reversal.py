@@ -19,7 +19,7 @@ import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.probe import SCORE, Probe, ProbePlan, Summary
+from posir_probe.probe import NDCG_TITLE, Probe, ProbePlan, Summary
 from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.models.dispatch import MAX_SIMILARITIES
@@ -29,7 +29,7 @@ from posir_tasks.values.scores import Unit
 
 PARTS = 5
 #: The group of each part.
-GROUPS = (0, 0, 1, 2, 2)
+PART_GROUPS = (0, 0, 1, 2, 2)
 #: Maximum rank with a gain.
 CUTOFF = 10
 #: Indexes of front questions in original and reversed documents, and of back questions.
@@ -128,7 +128,7 @@ class MirrorReversal(Probe):
     measures_search = True
     needs_questions = True
     needs_all = True
-    value_title = SCORE
+    value_title = NDCG_TITLE
     position_title = "Original position of the evidence"
     unit = Unit.PERCENT
     position_names = {"back": "end"}
@@ -143,7 +143,7 @@ class MirrorReversal(Probe):
             parts = find_parts(data.documents[question.document], PARTS)
             if len(parts) == PARTS:
                 questions.append(question)
-                groups.append(GROUPS[find_part(parts, question.span)])
+                groups.append(PART_GROUPS[find_part(parts, question.span)])
         skipped["fewer than five words to reverse"] += len(all_questions) - len(questions)
         corpus = data.corpus or data.documents
         reversed_corpus = {name: reverse_parts(text, PARTS) for name, text in corpus.items()}

@@ -46,15 +46,15 @@ BREVITY = "brevity"
 REPETITION = "repetition"
 LITERAL_MATCH = "literal match"
 #: Property of the first document, by kind of pair.
-FAVORED = {
+FAVORED_DOCUMENTS = {
     POSITION: "evidence first",
     BREVITY: "evidence alone",
     REPETITION: "more mentions",
     LITERAL_MATCH: "name as in the question",
 }
-KINDS = tuple(FAVORED)
+KINDS = tuple(FAVORED_DOCUMENTS)
 #: Number of sentences that a repetition pair adds to the evidence.
-ADDED = 2
+ADDED_SENTENCES = 2
 #: Minimum number of sentences besides the evidence.
 MIN_REST = 4
 TOO_FEW_SENTENCES = f"fewer than {MIN_REST} sentences besides the evidence"
@@ -126,9 +126,12 @@ def _choose_sentences(
             math.log(len(sentences) / frequencies[term]) for term in shared_terms
         )
     ranking = sorted(candidates, key=lambda span: (-weights[span], span))
-    if len(ranking) < 2 * ADDED or weights[ranking[ADDED - 1]] <= weights[ranking[-ADDED]]:
+    if (
+        len(ranking) < 2 * ADDED_SENTENCES
+        or weights[ranking[ADDED_SENTENCES - 1]] <= weights[ranking[-ADDED_SENTENCES]]
+    ):
         return None
-    return sorted(ranking[:ADDED]), sorted(ranking[-ADDED:])
+    return sorted(ranking[:ADDED_SENTENCES]), sorted(ranking[-ADDED_SENTENCES:])
 
 
 def _match_name(question: str, evidence: str) -> ControlledPair | None:
@@ -179,7 +182,7 @@ class ControlledPairs(Probe):
     position_title = "Favored document"
     is_ordered = False
     series = {"model": ("", ""), CONTROL: ("", CONTROL)}
-    position_names = FAVORED
+    position_names = FAVORED_DOCUMENTS
     statistic = "mean"
 
     def plan(self, data: ProbeData) -> ProbePlan:

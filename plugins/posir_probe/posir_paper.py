@@ -29,7 +29,7 @@ from mteb.types import PromptType
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
-from posir_probe.data import NO_END, ProbeData, select_with_evidence
+from posir_probe.data import END_MISSING, ProbeData, select_with_evidence
 from posir_probe.probe import Probe, ProbePlan, Summary
 from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.base.arrays import Floats
@@ -41,18 +41,18 @@ from posir_tasks.models.prompts import preprocess
 from posir_tasks.text.words import is_unspaced
 from posir_tasks.values.scores import Unit
 
-POINTS = 100
+CURVE_POINTS = 100
 #: Maximum number of tokens per document, from the authors' code.
 MAX_TOKENS = 2_048
 FIRST_TENTH = average(slice(10))
 LAST_TENTH = average(slice(-10, None))
 BINS = 20
-MIDDLES = (np.arange(BINS) + 0.5) / BINS
+BIN_CENTERS = (np.arange(BINS) + 0.5) / BINS
 #: Query types, and the index of claims.
-TYPES = ("what", "how", "why", "which", "when", "where", "who", "claim", "others")
-CLAIM = TYPES.index("claim")
-ENGLISH = {word: word for word in TYPES[:7]} | {"whose": "who", "whom": "who"}
-CHINESE = {
+QUERY_TYPES = ("what", "how", "why", "which", "when", "where", "who", "claim", "others")
+CLAIM = QUERY_TYPES.index("claim")
+ENGLISH_QUESTION_WORDS = {word: word for word in QUERY_TYPES[:7]} | {"whose": "who", "whom": "who"}
+CHINESE_QUESTION_WORDS = {
     **dict.fromkeys(("为什么", "为何", "为啥"), "why"),
     **dict.fromkeys(("什么时候", "何时"), "when"),
     **dict.fromkeys(("什么地方", "哪里", "哪儿", "何处"), "where"),
@@ -64,7 +64,7 @@ CHINESE = {
 #: Number of leading words searched for a question word, so that `In what year` counts.
 LEADING_WORDS = 3
 ENGLISH_WORD = re.compile(r"[a-z]+")
-CHINESE_WORD = re.compile("|".join(sorted(CHINESE, key=len, reverse=True)))
+CHINESE_WORD = re.compile("|".join(sorted(CHINESE_QUESTION_WORDS, key=len, reverse=True)))
 #: Question marks of every script, as in `posir stats`.
 QUESTION_MARK = re.compile(QUESTION.replace(r"\p{Pe}\p{Pf}\p{Pi}", r")\]}»”’"))
 
@@ -126,10 +126,10 @@ def find_input_embeddings(model: SentenceTransformer) -> torch.nn.Module:
 
 def interpolate(norms: Floats, top: float) -> Floats:
     """Clip gradient norms, shape (L,), at `top`, scale `top` to 1 unless it is 0, and interpolate
-    them at `POINTS` points.
+    them at `CURVE_POINTS` points.
     """
     scaled = np.minimum(norms, top) / top if top > 0 else norms
-    return np.interp(np.linspace(0, 1, POINTS), np.linspace(0, 1, len(norms)), scaled)
+    return np.interp(np.linspace(0, 1, CURVE_POINTS), np.linspace(0, 1, len(norms)), scaled)
 
 
 class GradientSaliency(Probe):
@@ -146,7 +146,7 @@ class GradientSaliency(Probe):
         "next to special tokens. Gradients do not measure search, and they are scaled by a "
         "percentile of each document, so values of two models are not comparable.",
     )
-    positions = tuple(str(point) for point in range(POINTS))
+    positions = tuple(str(point) for point in range(CURVE_POINTS))
     summaries = {
         "start_minus_end": Summary(
             "Gradient, first minus last tenth",
@@ -169,7 +169,7 @@ class GradientSaliency(Probe):
     scale_name = "gradient"
     value_title = "Gradient (1 = 99th percentile)"
     position_title = "Position of the token, as a share of the text within the window"
-    relative_positions = dict(zip(positions, np.linspace(0, 1, POINTS).tolist(), strict=True))
+    relative_positions = dict(zip(positions, np.linspace(0, 1, CURVE_POINTS).tolist(), strict=True))
     percentile: float = 99
     """Percentile of the norms that is scaled to 1."""
 
@@ -194,7 +194,7 @@ class GradientSaliency(Probe):
         ]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
-            curves = np.full((len(questions), POINTS), np.nan)
+            curves = np.full((len(questions), CURVE_POINTS), np.nan)
             for row, question in enumerate(progress(questions, "Gradients")):
                 (query,) = embeddings.select([question.text], PromptType.query)
                 norms = compute_saliency(model, query, data.documents[question.document])
@@ -218,12 +218,12 @@ class GradientSaliencyMax(GradientSaliency):
 
 
 def find_query_type(query: str) -> str:
-    """Classify a query as one of `TYPES`."""
+    """Classify a query as one of `QUERY_TYPES`."""
     if is_unspaced(query):
-        kinds = [CHINESE[word] for word in CHINESE_WORD.findall(query)]
+        kinds = [CHINESE_QUESTION_WORDS[word] for word in CHINESE_WORD.findall(query)]
     else:
         words = ENGLISH_WORD.findall(query.lower())[:LEADING_WORDS]
-        kinds = [ENGLISH[word] for word in words if word in ENGLISH]
+        kinds = [ENGLISH_QUESTION_WORDS[word] for word in words if word in ENGLISH_QUESTION_WORDS]
     if kinds:
         return kinds[0]
     return "others" if QUESTION_MARK.search(query) else "claim"
@@ -241,7 +241,7 @@ class EvidenceLocation(Probe):
     positions = tuple(f"{index / BINS:.2f}-{(index + 1) / BINS:.2f}" for index in range(BINS))
     summaries = {
         "mean": Summary(
-            "Mean position of the evidence (%)", lambda values: values @ MIDDLES, Unit.PERCENT
+            "Mean position of the evidence (%)", lambda values: values @ BIN_CENTERS, Unit.PERCENT
         ),
         "first_quarter": Summary(
             "Evidence in first quarter (%)",
@@ -258,7 +258,7 @@ class EvidenceLocation(Probe):
     needs_questions = True
     value_title = "Questions (%)"
     unit = Unit.PERCENT
-    relative_positions = dict(zip(positions, MIDDLES.tolist(), strict=True))
+    relative_positions = dict(zip(positions, BIN_CENTERS.tolist(), strict=True))
     ignores_model = True
 
     def plan(self, data: ProbeData) -> ProbePlan:
@@ -270,7 +270,7 @@ class EvidenceLocation(Probe):
             for question in data.questions:
                 if question.start is not None:
                     positions.append((question.document, question.start))
-            del skipped[NO_END]
+            del skipped[END_MISSING]
         rows = [
             min(int(BINS * position / len(data.documents[name])), BINS - 1)
             for name, position in positions
@@ -301,7 +301,7 @@ class QueryTypes(Probe):
         "A property of the data, independent of the model. The word lists, for English and Chinese "
         "only, are ours, since the paper's are not published.",
     )
-    positions = TYPES
+    positions = QUERY_TYPES
     summaries = {"claims": Summary("Claims among the questions (%)", select(CLAIM), Unit.PERCENT)}
     needs_questions = True
     value_title = "Questions (%)"
@@ -312,6 +312,6 @@ class QueryTypes(Probe):
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Count query types without encoding."""
-        rows = [TYPES.index(find_query_type(question.text)) for question in data.questions]
+        rows = [QUERY_TYPES.index(find_query_type(question.text)) for question in data.questions]
         names = [question.document for question in data.questions]
-        return ProbePlan(lambda _: ProbeSums.from_counts(TYPES, names, rows))
+        return ProbePlan(lambda _: ProbeSums.from_counts(QUERY_TYPES, names, rows))

@@ -31,23 +31,23 @@ from posir_tasks.values.scores import Unit
 #: A smaller difference of cosines in single precision counts as rounding error.
 ROUNDING = 1e-6
 #: Number of texts to encode between two updates of the progress bar.
-STEP = 256
+BATCH_SIZE = 256
 #: Separator between the names of series and position.
 SEPARATOR = " · "
 #: Label of the control embedder, whose result is known in advance.
 CONTROL = "order-blind control"
 #: Names of the summaries from `summarize_ends`.
-ENDS = ("start_minus_end", "first", "last")
+END_SUMMARIES = ("start_minus_end", "first", "last")
 #: Units of differences, in words.
-UNITS = {Unit.POINTS: "points", Unit.NUMBER: "standard deviations"}
+UNIT_NAMES = {Unit.POINTS: "points", Unit.NUMBER: "standard deviations"}
 #: Formats of differences, which print the sign.
-SIGNED: Mapping[Unit, Format] = {
+SIGNED_FORMATS: Mapping[Unit, Format] = {
     **FORMATS,
     Unit.INDEX: format_psi_difference,
     Unit.NUMBER: partial(format_number, spec="+.2f"),
 }
 #: Title of an axis of nDCG@10.
-SCORE = "nDCG@10 (x 100)"
+NDCG_TITLE = "nDCG@10 (x 100)"
 
 
 @dataclass(frozen=True)
@@ -191,13 +191,13 @@ class Probe:
                 text = format_estimate(estimate, format_value)
                 if values:
                     text = format_value(estimate.value)
-                values.append((summary.title, text, UNITS.get(summary.unit, "")))
+                values.append((summary.title, text, UNIT_NAMES.get(summary.unit, "")))
         return describe_values(self.title, values)
 
     def find_format(self, summary: Summary) -> Format:
         """Return the format of a summary; the sign of a preference is printed."""
         is_difference = self.preference_sign and summary == self.lead
-        return (SIGNED if is_difference else FORMATS)[summary.unit]
+        return (SIGNED_FORMATS if is_difference else FORMATS)[summary.unit]
 
     @property
     def unit_name(self) -> str:
@@ -279,7 +279,7 @@ def run_plans(
 
     def encode(texts: Sequence[str], prompt_type: PromptType) -> Vectors:
         vectors = []
-        for batch in split_batches(texts, STEP):
+        for batch in split_batches(texts, BATCH_SIZE):
             vectors.append(encoder(batch, prompt_type))
             advance(len(vectors[-1]) / (len(documents) + len(queries)))
         return np.concatenate(vectors)
@@ -330,7 +330,7 @@ def ignore_rounding(differences: Floats) -> Floats:
     return np.where(np.abs(differences) < ROUNDING, 0.0, differences)
 
 
-def start_minus_end(values: Floats) -> Floats:
+def subtract_end(values: Floats) -> Floats:
     """Subtract the last cosine from the first; positive values favor the start."""
     return ignore_rounding(values[..., 0] - values[..., -1])
 
@@ -338,13 +338,13 @@ def start_minus_end(values: Floats) -> Floats:
 def summarize_ends(difference: str, first: str, last: str) -> dict[str, Summary]:
     """Build the summaries of the first and last cosine and their difference, given their titles."""
     return {
-        "start_minus_end": Summary(difference, start_minus_end),
+        "start_minus_end": Summary(difference, subtract_end),
         "first": Summary(first, select(0)),
         "last": Summary(last, select(-1)),
     }
 
 
-def value_range(values: Floats) -> Floats:
+def compute_range(values: Floats) -> Floats:
     """Subtract the smallest value from the largest; sampling error biases this upwards."""
     extent: Floats = np.ptp(values, axis=-1)
     return extent

@@ -20,7 +20,7 @@ from posir_probe.bias_learning import (
     TextRemoval,
     TextRemovalCode,
 )
-from posir_probe.data import ANY, ProbeData, ProbeSource, Selection
+from posir_probe.data import DEFAULT_SELECTION, ProbeData, ProbeSource, Selection
 from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
 from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.pairs import ControlledPairs, ControlledPairsEffect
@@ -32,7 +32,7 @@ from posir_probe.posir_paper import (
     QueryTypes,
 )
 from posir_probe.probe import Probe, run_plans
-from posir_probe.results import ProbeResult, SubsetSums, load_probe_result, result_folder
+from posir_probe.results import ProbeResult, SubsetSums, find_result_folder, load_probe_result
 from posir_probe.segments import Permutation, PermutationParts, SegmentSimilarity
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
@@ -52,7 +52,7 @@ BLOCK = 50
 COUNTED_DOCUMENTS = 200
 
 
-def builtin_probes() -> tuple[Probe, ...]:
+def build_builtin_probes() -> tuple[Probe, ...]:
     """Return the builtin probes; the variants at the end run only on request."""
     return (
         SegmentSimilarity(3),
@@ -79,7 +79,7 @@ def builtin_probes() -> tuple[Probe, ...]:
     )
 
 
-def all_probes() -> dict[str, Probe]:
+def collect_probes() -> dict[str, Probe]:
     """Collect the probes of all plugins by name; warn about unusable ones."""
     declared = collect_unique("posir_probes", Probe)
     return {name: probe for name, (_, probe) in declared.items()}
@@ -93,7 +93,7 @@ def select_probes(names: Names | None) -> list[Probe]:
     Raises:
         PosirError: No probe has this name.
     """
-    probes = all_probes()
+    probes = collect_probes()
     default = [probe for probe in probes.values() if not probe.is_variant]
     if not names:
         return default
@@ -120,7 +120,7 @@ class ProbeRun:
     output: Path
     documents: int
     """Maximum number of documents per subset."""
-    selection: Selection = ANY
+    selection: Selection = DEFAULT_SELECTION
     """Criteria and seed of the sample."""
     split_at_periods: bool = False
     """If true, sentences are split as in the code of Bias Learning instead of by language."""
@@ -131,7 +131,7 @@ class ProbeRun:
 
     def find_file(self, probe: str) -> Path:
         """Return the file for the result of a probe."""
-        folder = result_folder(self.output, self.encoder.model.mteb_model_meta)
+        folder = find_result_folder(self.output, self.encoder.model.mteb_model_meta)
         return folder / f"{self.source.name}.{probe}.json"
 
     def load(self, probe: str) -> ProbeResult:

@@ -67,7 +67,7 @@ def subtract(first: Compute, second: Compute) -> Compute:
 
 #: Number of sums per position, by statistic: n, x and x squared for `mean` and `effect_size`; n, x,
 #: y, x squared, y squared and xy for `pearson`; n for `share`.
-SIZES = {"mean": 3, "effect_size": 3, "pearson": 6, "share": 1}
+TERM_COUNTS = {"mean": 3, "effect_size": 3, "pearson": 6, "share": 1}
 
 
 @np.errstate(invalid="ignore", divide="ignore")
@@ -81,7 +81,7 @@ def compute_statistic(statistic: str, totals: Floats) -> dict[str, Floats]:
     - `share`: the position's share of the total count.
 
     Args:
-        statistic: A key of `SIZES`.
+        statistic: A key of `TERM_COUNTS`.
         totals: Sums, shape (..., P, K).
 
     Returns:
@@ -115,7 +115,7 @@ class ProbeSums:
     """Sums of a probe over documents, by position."""
 
     statistic: str
-    """A key of `SIZES`."""
+    """A key of `TERM_COUNTS`."""
     positions: tuple[str, ...]
     """Names of the P positions or conditions."""
     documents: int
@@ -139,14 +139,14 @@ class ProbeSums:
         """Sum n values.
 
         Args:
-            statistic: A key of `SIZES`.
+            statistic: A key of `TERM_COUNTS`.
             positions: Names of the P positions.
             documents: Id of the document of each value.
             rows: Index of the position of each value, shape (n,).
             columns: Terms of each value in the sums of the statistic, shape (n, K).
         """
         names, numbers = np.unique(documents, return_inverse=True)
-        by_document = np.zeros((len(names), len(positions), SIZES[statistic]))
+        by_document = np.zeros((len(names), len(positions), TERM_COUNTS[statistic]))
         np.add.at(by_document, (numbers, rows), columns)
         weights = np.array([sample_weights(name) for name in names]).reshape(-1, REPLICATES)
         return cls(
@@ -267,7 +267,7 @@ class ProbeSums:
         """
         with reading_json(data, SCHEMA, "result of a probe"):
             positions = tuple(data["positions"])
-            shape = (len(positions), SIZES[data["statistic"]])
+            shape = (len(positions), TERM_COUNTS[data["statistic"]])
             size = np.empty((REPLICATES, *shape), np.float32).nbytes
             content = base64.b64decode(data["replicates"])
             try:
@@ -392,7 +392,7 @@ class ProbeResult:
             return cls(**values)
 
 
-def result_folder(output: Path, meta: ModelMeta) -> Path:
+def find_result_folder(output: Path, meta: ModelMeta) -> Path:
     """Return the folder of a model's probe results below an `--output`."""
     from mteb import ResultCache
 

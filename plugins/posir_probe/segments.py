@@ -27,15 +27,15 @@ import numpy as np
 
 from posir_probe.data import ProbeData, select_long_enough, truncate_texts
 from posir_probe.probe import (
-    ENDS,
+    END_SUMMARIES,
     Probe,
     ProbePlan,
     Summary,
+    compute_range,
     ignore_rounding,
     plan_cosines,
-    start_minus_end,
+    subtract_end,
     summarize_ends,
-    value_range,
 )
 from posir_probe.results import ProbeSums
 from posir_tasks.base.arrays import Floats
@@ -61,7 +61,7 @@ class SegmentSimilarity(Probe):
         "parts of a text are similar.",
         "Models with last-token pooling usually have their highest value in the last part.",
     )
-    headline = ENDS
+    headline = END_SUMMARIES
     preference_sign = 1
     shows_window = True
     value_title = "Cosine of text and part"
@@ -80,9 +80,9 @@ class SegmentSimilarity(Probe):
         self.title = f"Whole text and its {part}s"
         self.summaries = {
             **summarize_ends(f"First minus last {part} of a text", f"First {part}", f"Last {part}"),
-            "range": Summary(f"Range over the {part}s", value_range),
+            "range": Summary(f"Range over the {part}s", compute_range),
             "range_without_last": Summary(
-                f"Range without the last {part}", lambda values: value_range(values[..., :-1])
+                f"Range without the last {part}", lambda values: compute_range(values[..., :-1])
             ),
         }
         self.position_title = f"Midpoint of the {part}, as a share of the text"
@@ -106,7 +106,7 @@ class SegmentSimilarity(Probe):
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def gini(values: Floats) -> Floats:
+def compute_gini(values: Floats) -> Floats:
     """Compute the Gini coefficient of P means, sum_ij |m_i - m_j| / (2 P^2 mean m).
 
     Reduces shape (..., P) to (...); NaN unless all means are positive.
@@ -118,9 +118,9 @@ def gini(values: Floats) -> Floats:
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def relative_drop(values: Floats) -> Floats:
+def compute_relative_drop(values: Floats) -> Floats:
     """Compute 1 - m_last / m_first; NaN unless both are positive."""
-    drops = start_minus_end(values) / values[..., 0]
+    drops = subtract_end(values) / values[..., 0]
     return np.where((values[..., [0, -1]] > 0).all(axis=-1), drops, np.nan)
 
 
@@ -138,7 +138,7 @@ class Permutation(Probe):
         "different subjects are not natural. Differences below 1e-6 are rounding errors and count "
         "as 0.",
     )
-    headline = ENDS
+    headline = END_SUMMARIES
     preference_sign = 1
     in_window = True
     value_title = "Cosine of joined text and segment"
@@ -147,8 +147,8 @@ class Permutation(Probe):
     positions = tuple(format_ordinal(number) for number in range(1, SEGMENTS + 1))
     summaries = {
         **summarize_ends("Segments, first minus last", "First position", "Last position"),
-        "relative_drop": Summary("Relative drop from first to last", relative_drop),
-        "gini": Summary("Gini coefficient of the positions", gini),
+        "relative_drop": Summary("Relative drop from first to last", compute_relative_drop),
+        "gini": Summary("Gini coefficient of the positions", compute_gini),
     }
 
     missing_set = "left over from sets"

@@ -57,8 +57,8 @@ from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import NDCG_AT_10, average_gains, reading_json
 
 SUFFIX = "-Tiny"
-DRAWS, SEED = 2_000, 20250519
-LEVEL = 0.95
+RANDOM_SAMPLES, SEED = 2_000, 20250519
+CONFIDENCE_LEVEL = 0.95
 #: Number of documents that are encoded and summed at a time.
 BLOCK = 1_000
 #: Schema version of the files of domain sums; newer versions are rejected.
@@ -136,15 +136,15 @@ def compare_tiny(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
     rng = np.random.default_rng(SEED)
     deviations = _sample_deviations(rng, tiny_counts[buckets], sizes[buckets])
     chance_deviations = _sample_deviations(rng, full_counts[buckets], sizes[buckets])
-    margins = np.quantile(deviations, LEVEL, axis=0)
+    margins = np.quantile(deviations, CONFIDENCE_LEVEL, axis=0)
     largest = float(np.abs(differences[buckets]).max())
-    margin = float(np.quantile(deviations.max(axis=1), LEVEL))
+    margin = float(np.quantile(deviations.max(axis=1), CONFIDENCE_LEVEL))
     rows = [
         build_row(
             position="largest difference",
             queries=tiny.profile.queries,
             difference=Estimate(largest, (max(0.0, largest - margin), largest + margin)),
-            chance=float(np.quantile(chance_deviations.max(axis=1), LEVEL)),
+            chance=float(np.quantile(chance_deviations.max(axis=1), CONFIDENCE_LEVEL)),
         )
     ]
     for index, margin in zip(buckets, margins, strict=True):
@@ -163,11 +163,12 @@ def compare_tiny(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
 
 def _sample_deviations(rng: np.random.Generator, counts: Integers, sizes: Integers) -> Floats:
     """Simulate the absolute deviations of bucket means in random samples of `sizes` queries, shape
-    (DRAWS, P).
+    (RANDOM_SAMPLES, P).
     """
     shares = counts / counts.sum(axis=1, keepdims=True)
     samples = [
-        rng.multinomial(size, share, DRAWS) for size, share in zip(sizes, shares, strict=True)
+        rng.multinomial(size, share, RANDOM_SAMPLES)
+        for size, share in zip(sizes, shares, strict=True)
     ]
     means = average_gains(np.stack(samples, axis=1), NDCG_AT_10)
     return np.abs(means - average_gains(counts, NDCG_AT_10))
@@ -403,9 +404,9 @@ class GroupRow:
 
 
 #: A result's sums, and the functions that compute the value at each position.
-Part: TypeAlias = tuple[ProbeSums, Mapping[str, Compute]]
+SumsWithValues: TypeAlias = tuple[ProbeSums, Mapping[str, Compute]]
 #: Parts to average, by model.
-ByModel: TypeAlias = dict[str, list[Part]]
+PartsByModel: TypeAlias = dict[str, list[SumsWithValues]]
 
 
 def group_results(
@@ -453,9 +454,9 @@ def group_results(
 
 def _collect_parts(
     results: Iterable[ProbeResult], probes: Mapping[str, Probe]
-) -> Iterable[dict[str, dict[str, ByModel]]]:
+) -> Iterable[dict[str, dict[str, PartsByModel]]]:
     """Collect the parts of each experiment by probe, data and model."""
-    by_experiment: dict[str | None, dict[str, dict[str, ByModel]]] = {}
+    by_experiment: dict[str | None, dict[str, dict[str, PartsByModel]]] = {}
     for result in results:
         computes = probes[result.probe].averages or {
             position: select(index) for index, position in enumerate(result.sums.positions)
@@ -467,13 +468,13 @@ def _collect_parts(
     return by_experiment.values()
 
 
-def _join_models(groups: Sequence[ByModel]) -> ByModel:
+def _join_models(groups: Sequence[PartsByModel]) -> PartsByModel:
     """Join the parts of each model that is in all groups."""
     models = set.intersection(*map(set, groups))
     return {model: [part for group in groups for part in group[model]] for model in models}
 
 
-def _average_group(members: ByModel, build_row: Callable[..., GroupRow]) -> Iterator[GroupRow]:
+def _average_group(members: PartsByModel, build_row: Callable[..., GroupRow]) -> Iterator[GroupRow]:
     """Estimate the values of each model of a group, and their mean unless the group is unknown."""
     all_parts = [part for parts in members.values() for part in parts]
     for model, parts in {**members, "": all_parts}.items():
@@ -484,7 +485,7 @@ def _average_group(members: ByModel, build_row: Callable[..., GroupRow]) -> Iter
                 yield row
 
 
-def published_groups(probes: Iterable[str]) -> list[GroupRow]:
+def list_published_groups(probes: Iterable[str]) -> list[GroupRow]:
     """List the published mean for each positional encoding, each over two models."""
     rows = []
     for probe in probes:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posir_probe.bias_learning import MEAN
-from posir_probe.probe import SEPARATOR, UNITS, Probe, build_index_rows
-from posir_probe.probing import all_probes
+from posir_probe.bias_learning import MEAN_SERIES
+from posir_probe.probe import SEPARATOR, UNIT_NAMES, Probe, build_index_rows
+from posir_probe.probing import collect_probes
 from posir_probe.results import ProbeResult, ProbeSums, read_probe_results
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
@@ -55,12 +55,12 @@ if TYPE_CHECKING:
 MAX_ROWS = 45
 #: Maximum number of probes whose values are printed without `--explain`.
 MAX_SECTIONS = 3
-COMPARED = "What is compared"
-DIFFERENCE = "Difference"
+COMPARED_HEADING = "What is compared"
+DIFFERENCE_HEADING = "Difference"
 #: Roles of columns by heading.
-ROLES = {COMPARED: Role.NAME, DIFFERENCE: Role.DIFFERENCE}
+ROLES = {COMPARED_HEADING: Role.NAME, DIFFERENCE_HEADING: Role.DIFFERENCE_HEADING}
 #: Headings of differences, in order.
-GROUPS = (SEARCH, WITHIN, WHOLE, OTHER) = (
+HEADINGS = (SEARCH, WITHIN, WHOLE, OTHER) = (
     "Search",
     "Embeddings, within the window",
     "Embeddings, whole texts",
@@ -140,7 +140,7 @@ def list_published(probe: Probe) -> list[float]:
         by_name = dict(zip(curve.positions, curve.values, strict=True))
         values = []
         for name in probe.positions:
-            mean = f"{MEAN}{SEPARATOR}{name.rpartition(SEPARATOR)[2]}"
+            mean = f"{MEAN_SERIES}{SEPARATOR}{name.rpartition(SEPARATOR)[2]}"
             values.append(by_name.get(name, by_name.get(mean, math.nan)))
         headlines.append(float(probe.lead(np.array(values))))
     return sorted(value for value in headlines if math.isfinite(value))
@@ -173,7 +173,7 @@ def choose_group(probe: Probe) -> str:
 
 def build_differences(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Table:
     """Build a table of the differences that have an interval, with published ranges, by group."""
-    by_group: dict[str, list[tuple[str, ...]]] = {group: [(group, "", "")] for group in GROUPS}
+    by_group: dict[str, list[tuple[str, ...]]] = {group: [(group, "", "")] for group in HEADINGS}
     for result in results:
         probe = probes[result.probe]
         estimate = find_difference(result, probe)
@@ -182,9 +182,9 @@ def build_differences(results: Sequence[ProbeResult], probes: Mapping[str, Probe
             row = (probe.title, difference, format_published(probe))
             by_group[choose_group(probe)].append(row)
     return _build_table(
-        (COMPARED, DIFFERENCE, "Published values"),
+        (COMPARED_HEADING, DIFFERENCE_HEADING, "Published values"),
         [row for rows in by_group.values() if len(rows) > 1 for row in rows],
-        (DIFFERENCE,),
+        (DIFFERENCE_HEADING,),
         notes=(PROBE_DIFFERENCE, PROBE_PUBLISHED),
     )
 
@@ -239,7 +239,7 @@ def _build_table(
     split_by: str = "",
     notes: tuple[str, ...] = (),
 ) -> Table:
-    columns = build_columns(headings, right, drawn=[DIFFERENCE], roles=ROLES)
+    columns = build_columns(headings, right, drawn=[DIFFERENCE_HEADING], roles=ROLES)
     table = Table(columns, tuple(rows), keys=0, split_by=split_by, notes=notes)
     return replace(table.without_empty_columns(), keys=1)
 
@@ -258,7 +258,7 @@ def build_measurements(
         skipped: Unusable texts and questions.
         reference: Model and data as the user specified them, for commands.
     """
-    probes = all_probes()
+    probes = collect_probes()
     lead = choose_lead(results, probes)
     label = short_labels(results)[0]
     documents = max(result.sums.documents for result in results)
@@ -287,7 +287,7 @@ def build_measurements(
         if result is not lead and result.sums.documents >= MIN_DOCUMENTS:
             section = replace(section, draw=partial(draw, result))
         parts.append(section)
-    parts.sort(key=lambda part: ("", *GROUPS).index(part.group))
+    parts.sort(key=lambda part: ("", *HEADINGS).index(part.group))
     revisions = dict.fromkeys(subset.data_revision[:12] for subset in lead.subsets.values())
     methods = dict.fromkeys(probes[result.probe].source for result in results)
     task = find_task(lead.data)
@@ -341,7 +341,7 @@ def build_section(result: ProbeResult, probe: Probe, *, is_long: bool) -> Displa
         detailed=is_long,
         group=choose_group(probe),
         unit=summary.unit,
-        scale=UNITS.get(summary.unit, probe.scale_name),
+        scale=UNIT_NAMES.get(summary.unit, probe.scale_name),
     )
     difference = find_difference(result, probe)
     if difference is None or difference.interval is None:
@@ -363,4 +363,4 @@ def draw_result(result: ProbeResult, stored: Iterable[ProbeResult]) -> list[Figu
         for other in stored
         if get_measure(other) == get_measure(result) and get_model(other) != get_model(result)
     ]
-    return [build_figure([result, *other_models], all_probes()[result.probe])]
+    return [build_figure([result, *other_models], collect_probes()[result.probe])]

@@ -169,7 +169,7 @@ def test_long_late_chunks_of_one_window_are_late_chunks(model):
     texts = [TEXT * 3]
     assert long(encoder, texts).counts[0] > late(encoder, texts).counts[0]
     small = LongLateChunks(8, overlap=16).wrap(model)._vectorize
-    assert small.divide(250) == [(0, 0, 96), (80, 96, 176), (160, 176, 250)]
+    assert small.split(250) == [(0, 0, 96), (80, 96, 176), (160, 176, 250)]
     ids, chunks = small.tokenize(texts[0], "", "eng-Latn")
     assert (chunks[0][0], chunks[-1][1]) == (0, len(ids))
 

@@ -13,7 +13,7 @@ from posir_probe.bias_learning import (
     NeedleInsertionCode,
     TextRemovalCode,
 )
-from posir_probe.controls import order_blind, word_vector
+from posir_probe.controls import make_word_vector, order_blind
 from posir_probe.data import ProbeData, ProbeQuestion
 from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
 from posir_probe.mirror_reversal import MirrorReversal
@@ -209,7 +209,7 @@ def test_a_share_of_less_than_a_token_removes_nothing(data):
 def test_the_controls_are_weighted_means_of_word_vectors():
     text = "a b c"
     weights = np.exp([0, -1, -2])
-    expected = weights @ np.array([word_vector(word) for word in text.split()]) / 3
+    expected = weights @ np.array([make_word_vector(word) for word in text.split()]) / 3
     np.testing.assert_allclose(decaying([text])[0], expected, rtol=1e-6)
     np.testing.assert_allclose(first_words([text]), order_blind([text]))
     np.testing.assert_array_equal(order_blind([" "]), np.zeros((1, 256)))

@@ -15,7 +15,7 @@ import posir
 from posir_probe import correlation
 from posir_probe.bias_learning import SentenceRegression, SentenceRegressionFit
 from posir_probe.evidence_moving import EvidenceMoving
-from posir_probe.probing import builtin_probes
+from posir_probe.probing import build_builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_probe.segments import SegmentSimilarity
 from posir_published.probes import Architecture, read_architectures
@@ -98,7 +98,7 @@ def test_signs_of_preferences():
     ]
     assert signed == [0.3, 0.3, -0.3, 0.3]
     assert correlation.orient(-0.3, SentenceRegressionFit(), correlation.PSI) == -0.3
-    undirected = {probe.name for probe in builtin_probes() if not probe.preference_sign}
+    undirected = {probe.name for probe in build_builtin_probes() if not probe.preference_sign}
     assert undirected == {
         *("sentence_regression_fit", "sentence_regression_scatter"),
         *("evidence_location", "evidence_location_start", "query_types"),
@@ -229,7 +229,9 @@ def test_p_value_of_a_few_models_is_that_of_all_their_orders():
     orders = np.array(list(permutations(rankdata(y) - 4)))
     statistics = np.abs(orders @ (rankdata(x) - 4))
     exact = np.mean(statistics >= statistics[0] - 1e-9)
-    assert correlation.permutation_p_value(x, y, np.arange(7)) == pytest.approx(exact, abs=0.02)
+    assert correlation.compute_permutation_p_value(x, y, np.arange(7)) == pytest.approx(
+        exact, abs=0.02
+    )
 
 
 def test_jackknife_by_hand():
@@ -243,11 +245,11 @@ def test_jackknife_by_hand():
         z_values.append(np.arctanh(np.corrcoef(rankdata(x[kept]), rankdata(y[kept]))[0, 1]))
     half = 2.570582 * np.sqrt(5 / 6 * np.sum((np.array(z_values) - np.mean(z_values)) ** 2))
     z = np.arctanh(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
-    assert correlation.jackknife_interval(x, y, families) == pytest.approx(
+    assert correlation.compute_jackknife_interval(x, y, families) == pytest.approx(
         (np.tanh(z - half), np.tanh(z + half))
     )
-    assert correlation.jackknife_interval(x, y, families // 2) is None
-    assert correlation.jackknife_interval(x, x, families) is None
+    assert correlation.compute_jackknife_interval(x, y, families // 2) is None
+    assert correlation.compute_jackknife_interval(x, x, families) is None
 
 
 def test_families_are_tested_at_their_level():
@@ -256,9 +258,9 @@ def test_families_are_tested_at_their_level():
     rejected, naive, held = [], [], []
     for _ in range(100):
         x, y = draw_models(rng, 12, 3, 0, 0.8)
-        rejected.append(correlation.permutation_p_value(x, y, families) < 0.05)
+        rejected.append(correlation.compute_permutation_p_value(x, y, families) < 0.05)
         naive.append(spearmanr(x, y).pvalue < 0.05)
-        low, high = correlation.jackknife_interval(x, y, families)
+        low, high = correlation.compute_jackknife_interval(x, y, families)
         held.append(low <= 0 <= high)
     assert np.mean(rejected) <= 0.10
     assert np.mean(naive) > 0.12

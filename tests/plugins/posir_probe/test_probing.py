@@ -17,7 +17,13 @@ from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.posir_paper import EvidenceLocation, GradientSaliency
 from posir_probe.probe import Probe, ProbePlan, Summary, build_index_rows, run_plans, run_probe
-from posir_probe.probing import ProbeRun, all_probes, builtin_probes, run_probes, select_probes
+from posir_probe.probing import (
+    ProbeRun,
+    build_builtin_probes,
+    collect_probes,
+    run_probes,
+    select_probes,
+)
 from posir_probe.results import ProbeSums, read_probe_results
 from posir_probe.segments import SegmentSimilarity
 from posir_probe.tables import build_measurements, build_probe_tables
@@ -173,13 +179,13 @@ def test_a_probe_without_questions_does_not_stop_others(model, tmp_path, caplog)
 
 def test_sums_of_blocks_add_to_those_of_all():
     data = invent_questions(24)
-    probes = [probe for probe in builtin_probes() if not probe.needs_all]
+    probes = [probe for probe in build_builtin_probes() if not probe.needs_all]
     blocks = [
         run_plans(decaying, [probe.plan(block) for probe in probes])
         for block in data.iterate_blocks(12)
     ]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(probe_module, "STEP", 7)
+        patched.setattr(probe_module, "BATCH_SIZE", 7)
         complete = run_plans(
             decaying, [probe.plan(data) for probe in probes], (shares := []).append
         )
@@ -211,13 +217,13 @@ def test_a_third_party_adds_a_probe_and_mistakes_are_told(monkeypatch, caplog):
     class Plugins:
         @staticmethod
         def callers(_):
-            yield "probes", lambda: [builtin_probes()]
+            yield "probes", lambda: [build_builtin_probes()]
             yield "theirs", lambda: [[Length(), Length(), "no probe"]]
             yield "broken", partial(int, "x")
 
     monkeypatch.setattr("posir_tasks.plugin_api.get_plugins", Plugins)
     with caplog.at_level(logging.WARNING):
-        probes = all_probes()
+        probes = collect_probes()
     assert isinstance(probes["length"], Probe)
     assert select_probes(())[-1].name == "length"
     for message in (
@@ -269,7 +275,7 @@ def test_bad_input_is_counted_and_skipped():
 
 def test_tables_have_sources_intervals_and_warnings(run):
     results = run_probes(run, [*PROBES, MirrorReversal()])
-    probes = all_probes()
+    probes = collect_probes()
     rows = build_index_rows(results, probes)
     assert {row.kind for row in rows} == {"summary", "position"}
     summaries, positions = build_probe_tables(results[-1].sums, probes["mirror_reversal"])
@@ -309,7 +315,7 @@ def test_documents_left_out_are_told_with_the_reason(run):
     }
     few = replace(run, source=ProbeSource("few", {"eng-Latn/default": lambda: ProbeData(texts)}))
     results = run_probes(few, select_probes(["segment_similarity_3", "sentence_regression"]))
-    rows = build_index_rows(results, all_probes())
+    rows = build_index_rows(results, collect_probes())
     assert {row.probe: row.left_out for row in rows} == {
         "segment_similarity_3": 0,
         "sentence_regression": 3,

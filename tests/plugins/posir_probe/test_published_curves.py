@@ -5,7 +5,7 @@ import pytest
 
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.mirror_reversal import MirrorReversal
-from posir_probe.probing import all_probes
+from posir_probe.probing import collect_probes
 from posir_probe.segments import SegmentSimilarity
 from posir_published.probes import SOURCES, read_published_curves
 
@@ -126,7 +126,7 @@ def test_published_regressions_are_of_shuffled_texts():
 
 
 def test_every_curve_has_a_source_and_positions_of_its_probe():
-    probes = all_probes()
+    probes = collect_probes()
     for name in SOURCES:
         known = {*probes[name].positions, *probes[name].averages}
         curves = read_published_curves(name)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_probe.probe import start_minus_end, value_range
+from posir_probe.probe import compute_range, start_minus_end
 from posir_probe.results import REPLICATES, ProbeSums, sample_weights
 from posir_tasks.base.errors import NewerSchemaError, ProfileError
 
@@ -89,7 +89,7 @@ def test_few_documents_have_no_interval():
 
 def test_indices_work_on_many_replicates_at_once():
     values = np.random.default_rng(4).random((7, 5))
-    np.testing.assert_allclose(value_range(values), [row.max() - row.min() for row in values])
+    np.testing.assert_allclose(compute_range(values), [row.max() - row.min() for row in values])
 
 
 def test_other_positions_do_not_add():

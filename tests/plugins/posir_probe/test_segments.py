@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, truncate_texts
 from posir_probe.probe import run_probe
-from posir_probe.segments import Permutation, PermutationParts, gini, relative_drop
+from posir_probe.segments import Permutation, PermutationParts, compute_gini, compute_relative_drop
 from posir_published.probes import read_published_curves
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from tests.support.probed_encoders import FirstWords, decaying, first_words, invent_texts
@@ -84,12 +84,16 @@ def test_gini_and_relative_drop_are_those_of_the_definition(means):
         abs(first - second) for first in means for second in means if abs(first - second) >= 1e-6
     )
     size = len(means)
-    assert gini(np.array(means)) == pytest.approx(total / (2 * size**2 * (sum(means) / size)))
-    assert relative_drop(np.array(means)) == pytest.approx(1 - means[-1] / means[0], abs=1e-4)
+    assert compute_gini(np.array(means)) == pytest.approx(
+        total / (2 * size**2 * (sum(means) / size))
+    )
+    assert compute_relative_drop(np.array(means)) == pytest.approx(
+        1 - means[-1] / means[0], abs=1e-4
+    )
 
 
 def test_gini_of_the_published_curve_and_below_0():
     (curve,) = read_published_curves("permutation")
-    assert gini(np.array(curve.values)) == pytest.approx(0.188, abs=5e-4)
-    assert np.isnan(gini(np.array([0.5, -0.1, 0.2])))
-    assert np.isnan(relative_drop(np.array([0.5, 0.1, -0.2])))
+    assert compute_gini(np.array(curve.values)) == pytest.approx(0.188, abs=5e-4)
+    assert np.isnan(compute_gini(np.array([0.5, -0.1, 0.2])))
+    assert np.isnan(compute_relative_drop(np.array([0.5, 0.1, -0.2])))

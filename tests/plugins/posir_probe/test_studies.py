@@ -151,7 +151,7 @@ def test_probes_are_averaged_over_models_and_datasets():
     assert ("a", "unknown", "", "mean over sizes · 0%") not in outcome
     published = {
         (row.group, row.position): row.value.value
-        for row in studies.published_groups(["needle_insertion"])
+        for row in studies.list_published_groups(["needle_insertion"])
     }
     assert published["RoPE", "mean over sizes · 0%"] == 0.8189
     tables = studies.build_group_tables(rows)

@@ -17,7 +17,7 @@ from rich.console import Console
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.figures import build_figure
 from posir_probe.probe import Probe, Summary
-from posir_probe.probing import builtin_probes
+from posir_probe.probing import build_builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_probe.tables import (
     build_differences,
@@ -32,7 +32,7 @@ from posir_tasks.command.shell_lines import check_call
 from posir_tasks.display.tables import print_tables
 from posir_tasks.models.command_reference import CommandReference
 
-PROBES = {probe.name: probe for probe in builtin_probes()}
+PROBES = {probe.name: probe for probe in build_builtin_probes()}
 #: Probes whose values are shares of counts.
 SHARES = {
     "evidence_location",
