@@ -1,4 +1,4 @@
-"""`posir probe` with its builtin probes, and `posir study`."""
+"""The commands `posir probe` and `posir study`, and the builtin probes."""
 
 from collections.abc import Iterable
 

@@ -51,15 +51,15 @@ from posir_tasks.values.estimates import Estimate
 if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
-#: Maximum number of positions in a table; CSV and JSON have all.
+#: Maximum number of positions in a table. CSV and JSON contain all positions.
 MAX_ROWS = 45
-#: Maximum number of probes whose values are printed without `--explain`.
+#: With more probes, values are printed only with `--explain`.
 MAX_SECTIONS = 3
 COMPARED_HEADING = "What is compared"
 DIFFERENCE_HEADING = "Difference"
-#: Roles of columns by heading.
-ROLES = {COMPARED_HEADING: Role.NAME, DIFFERENCE_HEADING: Role.DIFFERENCE_HEADING}
-#: Headings of differences, in order.
+#: Column roles by heading.
+ROLES = {COMPARED_HEADING: Role.NAME, DIFFERENCE_HEADING: Role.DIFFERENCE}
+#: Headings for groups of differences, in order.
 HEADINGS = (SEARCH, WITHIN, WHOLE, OTHER) = (
     "Search",
     "Embeddings, within the window",
@@ -77,7 +77,10 @@ class ProbeMeasurements(Result):
 
 
 def write_commands(reference: CommandReference, output: Path) -> list[str]:
-    """Write the commands for a verdict on the same model and data; none for Python objects."""
+    """Write the commands that give a verdict on the same model and data.
+
+    Returns an empty list if the model or the data is a Python object.
+    """
     model = reference.model
     data = reference.data
     if not model or not data:
@@ -91,8 +94,8 @@ def write_commands(reference: CommandReference, output: Path) -> list[str]:
 def choose_lead(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> ProbeResult:
     """Choose the result for the top of the page.
 
-    Results with enough documents for an interval come first, then searches, then comparisons of
-    start and end.
+    Results with enough documents for an interval are preferred, then search results, then
+    comparisons of start and end.
     """
 
     def rank(result: ProbeResult) -> tuple[bool, bool, bool]:
@@ -103,7 +106,7 @@ def choose_lead(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> 
 
 
 def describe_result(result: ProbeResult, probe: Probe) -> str:
-    """Write a result's headline, with the reason if it has no interval."""
+    """Describe a result by its headline. If it has no interval, add the reason."""
     documents = result.sums.documents
     min_documents = MIN_DOCUMENTS if documents < MIN_DOCUMENTS else None
     note = describe_few(min_documents, documents, probe.unit_name)
@@ -111,7 +114,7 @@ def describe_result(result: ProbeResult, probe: Probe) -> str:
 
 
 def describe_texts(result: ProbeResult) -> str:
-    """Describe the measured documents, how they were selected, and their truncated share."""
+    """Describe the measured documents, their selection and their truncated share."""
     subsets = result.subsets.values()
     lengths = result.lengths
     sample = describe_probe_sample(
@@ -122,32 +125,32 @@ def describe_texts(result: ProbeResult) -> str:
         int(statistics.median(lengths or [0])),
     )
     window = result.window or max(lengths, default=0)
-    truncated = sum(max(0, length - window) for length in lengths)
-    if not truncated:
+    truncated_tokens = sum(max(0, length - window) for length in lengths)
+    if not truncated_tokens:
         return sample
-    whole = sum(length <= window for length in lengths)
-    share = truncated / sum(lengths)
-    return f"{sample} {describe_truncated_tokens(share, window, whole, len(lengths))}"
+    fitting_documents = sum(length <= window for length in lengths)
+    share = truncated_tokens / sum(lengths)
+    return f"{sample} {describe_truncated_tokens(share, window, fitting_documents, len(lengths))}"
 
 
 def list_published(probe: Probe) -> list[float]:
-    """List the headline values of published models, in ascending order.
+    """List the headline values of published models in ascending order.
 
-    For papers that publish only means over sizes, the mean replaces the value of each size.
+    If a paper publishes only means over sizes, the mean is used for every size.
     """
-    headlines = []
+    headline_values = []
     for curve in read_published_curves(probe.name):
         by_name = dict(zip(curve.positions, curve.values, strict=True))
         values = []
         for name in probe.positions:
             mean = f"{MEAN_SERIES}{SEPARATOR}{name.rpartition(SEPARATOR)[2]}"
             values.append(by_name.get(name, by_name.get(mean, math.nan)))
-        headlines.append(float(probe.lead(np.array(values))))
-    return sorted(value for value in headlines if math.isfinite(value))
+        headline_values.append(float(probe.lead(np.array(values))))
+    return sorted(value for value in headline_values if math.isfinite(value))
 
 
 def format_published(probe: Probe) -> str:
-    """Format the range and number of published values; empty if there are none."""
+    """Format the range and the number of published values. Empty if there are none."""
     values = list_published(probe)
     if not values:
         return ""
@@ -157,13 +160,13 @@ def format_published(probe: Probe) -> str:
 
 
 def find_difference(result: ProbeResult, probe: Probe) -> Estimate | None:
-    """Return the headline if it is a start-minus-end difference with an interval, else None."""
+    """Return the headline value if it is a start-minus-end difference with an interval."""
     estimate = result.sums.estimate(probe.lead)
     return estimate if probe.preference_sign > 0 and estimate and estimate.interval else None
 
 
 def choose_group(probe: Probe) -> str:
-    """Choose the heading for a probe."""
+    """Choose a probe's heading from `HEADINGS`."""
     if probe.preference_sign <= 0:
         return OTHER
     if probe.measures_search:
@@ -172,7 +175,7 @@ def choose_group(probe: Probe) -> str:
 
 
 def build_differences(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Table:
-    """Build a table of the differences that have an interval, with published ranges, by group."""
+    """Build a table of differences with intervals and of published ranges, by heading."""
     by_group: dict[str, list[tuple[str, ...]]] = {group: [(group, "", "")] for group in HEADINGS}
     for result in results:
         probe = probes[result.probe]
@@ -190,9 +193,9 @@ def build_differences(results: Sequence[ProbeResult], probes: Mapping[str, Probe
 
 
 def build_probe_tables(sums: ProbeSums, probe: Probe) -> list[Table]:
-    """Build the tables of a probe: summaries, the headline first, then a matrix of values.
+    """Build a probe's tables: summaries (the headline first) and a matrix of values.
 
-    Summaries that equal a single value are omitted, and so is a matrix of over `MAX_ROWS` values.
+    Omits summaries that equal the value at a position, and matrices of over `MAX_ROWS` values.
     """
     cells = []
     for summary in dict.fromkeys([probe.lead, *probe.summaries.values()]):
@@ -212,22 +215,26 @@ def build_probe_tables(sums: ProbeSums, probe: Probe) -> list[Table]:
 
 
 def _build_matrix(cells: Sequence[tuple[str, ...]]) -> Table:
+    """Build a matrix of values from cells with series, line, position and value.
+
+    The index `pivot` selects whether series, lines or positions are the columns.
+    """
     series, lines, positions = (len(set(names)) for names in list(zip(*cells, strict=True))[:3])
-    across = 2 if positions <= series else 0
+    pivot = 2 if positions <= series else 0
     if lines > 1 or min(positions, series) > 3:
-        across = 1
+        pivot = 1
     rows = defaultdict[tuple[str, ...], dict[str, str]](dict)
     for *names, value in cells:
-        column = names.pop(across)
+        column = names.pop(pivot)
         rows[tuple(names)][column] = value
-    columns = dict.fromkeys(cell[across] for cell in cells)
+    columns = dict.fromkeys(cell[pivot] for cell in cells)
     headings = ["Series", "Line", "Position"]
-    del headings[across]
+    del headings[pivot]
     headings += [column or ("model" if lines > 1 else "Value") for column in columns]
     matrix = [
         (*names, *(row.get(column, MISSING) for column in columns)) for names, row in rows.items()
     ]
-    split_by = "{Series}" if across == 1 and series > 1 else ""
+    split_by = "{Series}" if pivot == 1 and series > 1 else ""
     return _build_table(headings, matrix, headings[2:], split_by=split_by)
 
 
@@ -254,9 +261,9 @@ def build_measurements(
 
     Args:
         results: One result per probe.
-        folder: Folder of results; figures also show other models with results on the same data.
+        folder: Results folder. Figures also show other models with results on the same data.
         skipped: Unusable texts and questions.
-        reference: Model and data as the user specified them, for commands.
+        reference: Model and data as specified by the user, for commands.
     """
     probes = collect_probes()
     lead = choose_lead(results, probes)
@@ -268,7 +275,7 @@ def build_measurements(
     opening = (f"{describe_result(lead, probes[lead.probe])}.", describe_texts(lead))
     commands = write_commands(reference, folder)
     differences = build_differences(results, probes)
-    parts = [
+    sections = [
         DisplaySection(title, opening, only=Medium.TEXT),
         DisplaySection(sentences=opening, only=Medium.PAGE),
         DisplaySection(
@@ -277,23 +284,23 @@ def build_measurements(
         ),
     ]
     if lead.sums.documents >= MIN_DOCUMENTS:
-        parts.append(DisplaySection(draw=partial(draw, lead), only=Medium.PAGE))
+        sections.append(DisplaySection(draw=partial(draw, lead), only=Medium.PAGE))
     if differences.rows:
-        parts.append(DisplaySection(tables=(differences,), only=Medium.TEXT))
+        sections.append(DisplaySection(tables=(differences,), only=Medium.TEXT))
     is_long = len(results) > MAX_SECTIONS
     for result in results:
         section = build_section(result, probes[result.probe], is_long=is_long)
-        # The lead's figure is already at the top.
+        # The figure of `lead` is already at the top.
         if result is not lead and result.sums.documents >= MIN_DOCUMENTS:
             section = replace(section, draw=partial(draw, result))
-        parts.append(section)
-    parts.sort(key=lambda part: ("", *HEADINGS).index(part.group))
+        sections.append(section)
+    sections.sort(key=lambda section: ("", *HEADINGS).index(section.group))
     revisions = dict.fromkeys(subset.data_revision[:12] for subset in lead.subsets.values())
     methods = dict.fromkeys(probes[result.probe].source for result in results)
     task = find_task(lead.data)
     descriptions = [f"{task.metadata.name}: {task.metadata.description}"] if task else []
     warning = describe_skipped(skipped)
-    # A number without an interval is not a headline.
+    # Values without an interval are not used as a headline.
     page_title = title
     if lead.sums.documents >= MIN_DOCUMENTS:
         page_title = f"{label} · {probes[lead.probe].describe(lead.sums, max_summaries=1)}"
@@ -302,7 +309,7 @@ def build_measurements(
         page_title=page_title,
         rows=rows,
         values=lambda: {"rows": rows, "results": [result.to_json() for result in results]},
-        extra_sections=parts,
+        extra_sections=sections,
         notes=[PROBE_INTERVALS],
         details=[*PROBE_TERMS, *descriptions],
         footer=[PROBE_PAGE] if is_long else [],
@@ -315,16 +322,16 @@ def build_measurements(
 
 
 def build_section(result: ProbeResult, probe: Probe, *, is_long: bool) -> DisplaySection:
-    """Build a probe's section, titled with its difference or, failing that, its headline.
+    """Build a probe's section. Its title is the difference, or the headline if there is none.
 
-    With `is_long`, terminals show the section only with `--explain`.
+    If `is_long`, terminals show the section only with `--explain`.
     """
     sums = result.sums
     notes = list(probe.notes[1:])
     if sums.skipped:
         notes.append(PROBE_SKIPPED.format(skipped=sums.describe_skipped()))
     omitted_documents = result.sample_size - sums.documents * probe.set_size
-    # The skipped documents have a note of their own.
+    # Skipped documents are reported in a separate note.
     if omitted_documents > 0 and omitted_documents != sum(sums.skipped.values()):
         notes.append(PROBE_LEFT_OUT.format(omitted=omitted_documents, drawn=result.sample_size))
     if is_long:
@@ -353,7 +360,7 @@ def build_section(result: ProbeResult, probe: Probe, *, is_long: bool) -> Displa
 
 def draw_result(result: ProbeResult, stored: Iterable[ProbeResult]) -> list[Figure]:
     """Plot a result together with the stored results of other models on the same data."""
-    # Altair takes a second to import.
+    # Importing Altair takes a second.
     from posir_probe.figures import build_figure
 
     get_measure = attrgetter("data", "probe")

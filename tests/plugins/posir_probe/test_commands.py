@@ -130,7 +130,7 @@ def test_plain_texts_are_measured_and_bad_files_named(model, tmp_path):
         (("probe", "tiny", "nothing"), "no such file, folder or task"),
         (("probe", "tiny", "--data", "nothing"), "no such file, folder or task"),
         (("probe", "--data=nothing", "tiny"), "nothing: no such file, folder or task"),
-        (("probe", "tiny", "--probe", "nothing"), "there is no probe 'nothing'"),
+        (("probe", "tiny", "--probe", "nothing"), "unknown probe 'nothing'"),
     ],
 )
 def test_mistakes_are_explained(arguments, message, tmp_path, monkeypatch):

@@ -116,10 +116,10 @@ def test_what_is_inconclusive_names_how_many_models_would_do():
     assert row.needed > row.models == 6
     assert correlate_made([1], [0.1])[correlation.PSI].rho is None
     rho = Estimate(0.8, (0.1, 0.95))
-    assert correlation.judge(rho, 9, 0.01) is Prediction.PREDICTS
-    assert correlation.judge(rho, 9, 0.2) is Prediction.INCONCLUSIVE
-    assert correlation.judge(rho, 4, 0.01) is Prediction.INCONCLUSIVE
-    assert correlation.judge(None, 9, None) is Prediction.INCONCLUSIVE
+    assert correlation.decide_prediction(rho, 9, 0.01) is Prediction.PREDICTS
+    assert correlation.decide_prediction(rho, 9, 0.2) is Prediction.INCONCLUSIVE
+    assert correlation.decide_prediction(rho, 4, 0.01) is Prediction.INCONCLUSIVE
+    assert correlation.decide_prediction(None, 9, None) is Prediction.INCONCLUSIVE
 
 
 def test_variants_of_a_model_are_one_family(tmp_path):
@@ -431,7 +431,7 @@ def test_a_folders_score_is_the_mean_over_shared_tasks(tmp_path):
         file.write_text(json.dumps(content))
         assert correlation.read_benchmark(tmp_path) == pytest.approx({"a": 0.4, "b": 0.45})
     (tmp_path / "empty").mkdir()
-    with pytest.raises(PosirError, match="no scores of a benchmark"):
+    with pytest.raises(PosirError, match="no benchmark scores"):
         correlation.read_benchmark(tmp_path / "empty")
 
 

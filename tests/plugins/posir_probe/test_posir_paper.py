@@ -157,7 +157,7 @@ def test_only_evidence_in_the_middle_fifth_counts(folder):
 
 def test_a_model_without_gradients_is_refused_in_a_sentence():
     with pytest.raises(
-        PosirError, match="gradient_saliency needs the gradients of a sentence-transformers model"
+        PosirError, match="gradient_saliency needs the gradients of a local sentence-transformers model"
     ):
         run_probe(
             posir_paper.GradientSaliency(),

@@ -246,7 +246,7 @@ def test_probes_are_selected_by_name_or_by_its_beginning():
         "text_removal_code",
     ]
     with pytest.raises(
-        PosirError, match=r"there is no probe 'evidence_movin'\. Did you mean evidence_moving"
+        PosirError, match=r"unknown probe 'evidence_movin'\. Did you mean evidence_moving"
     ):
         select_probes(["evidence_movin"])
 

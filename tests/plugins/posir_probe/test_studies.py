@@ -273,5 +273,5 @@ def test_what_cannot_be_compared_is_one_message(tmp_path):
         studies.measure_domains(order_blind, source_of(one=["a"]), tmp_path / "one.json")
     file = tmp_path / "damaged.json"
     file.write_text('{"schema": 1}')
-    with pytest.raises(PosirError, match=r"damaged\.json: not sums of domains"):
+    with pytest.raises(PosirError, match=r"damaged\.json: not domain sums"):
         studies.measure_domains(order_blind, source_of(one=["a"], two=["b"]), file)
