@@ -62,7 +62,7 @@ def test_models_without_attention_here_are_refused():
             return np.ones((len(inputs.dataset), 2))
 
     model = Temperature().wrap(OwnAttention(build_encoder()))
-    with pytest.raises(PosirError, match=r"\+temperature\(0.9\): has its own implementation of"):
+    with pytest.raises(PosirError, match=r"\+temperature\(0.9\): has a custom attention"):
         encode(model, TEXTS)
     with pytest.raises(PosirError, match="temperature"):
         parse_reference("temperature(0)")

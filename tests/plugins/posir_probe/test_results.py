@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_probe.probe import compute_range, start_minus_end
+from posir_probe.probe import compute_range, subtract_end
 from posir_probe.results import REPLICATES, ProbeSums, sample_weights
 from posir_tasks.base.errors import NewerSchemaError, ProfileError
 
@@ -82,7 +82,7 @@ def test_counts_of_a_document_follow_from_its_id_and_are_poisson():
 
 
 def test_few_documents_have_no_interval():
-    estimates = [sums_of([[1, 2]] * documents).estimate(start_minus_end) for documents in (9, 10)]
+    estimates = [sums_of([[1, 2]] * documents).estimate(subtract_end) for documents in (9, 10)]
     assert [estimate.interval for estimate in estimates] == [None, (-1, -1)]
     assert [estimate.value for estimate in estimates] == [-1, -1]
 
