@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from posir_mitigate.trials import Trial
     from posir_tasks.search.chunked import TextModel
 
-#: Methods to try by default. The output lists the ones that the model does not support.
+#: Methods to try by default. The output lists the methods that the model does not support.
 DEFAULT_METHODS = (
     "chunks(128)",
     "chunks(64)",
@@ -112,7 +112,7 @@ def mitigate(
         posir mitigate all-MiniLM-L6-v2 PosIR-Mini
         posir mitigate all-MiniLM-L6-v2 questions.json --method "chunks(128)"
 
-    Evaluates each method that the model supports, and compares it with the plain model on the same
+    Each method that the model supports is evaluated and compared with the plain model on the same
     queries.
 
     Args:
@@ -191,7 +191,7 @@ def mitigate(
 
 
 def present_trials(model: str, trials: Sequence[Trial], errors: Sequence[str]) -> Result:
-    """Present the trials, of which the first must be the plain model."""
+    """Present trials. The first trial must be the plain model."""
     rows = [trial.to_record() for trial in trials]
     methods_by_deployment = defaultdict[str, list[str]](list)
     for trial in trials[1:]:

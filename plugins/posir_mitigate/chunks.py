@@ -2,8 +2,7 @@
 
 - Chunks, maximum: the index contains a vector per chunk, as in passage retrieval.
 - Chunks, mean: one vector per document, as in DICE (arXiv 2606.18781). DICE's presets (size,
-  overlap) are (128, 32), (256, 64), (512, 128) and (1024, 0), which are strides of 96, 192, 384 and
-  1,024.
+  overlap) are (128, 32), (256, 64), (512, 128) and (1024, 0), or strides of 96, 192, 384 and 1,024.
 - Late chunks (Guenther et al. 2024, arXiv 2409.04701): the document is encoded as one text, and its
   token embeddings are pooled by chunk. The first chunk includes the prompt and the first special
   token, and the last chunk includes the last special token. The score of a document is the score of
@@ -12,8 +11,8 @@
 - Context chunks: a server receives all chunks of a document in one request, and returns a
   contextual embedding per chunk.
 - Both orders: the document is encoded twice, the second time with its sentences in reverse order,
-  and the two embeddings are averaged. Sentences near the end are thus near the start once. We know
-  of no paper that does this for embeddings.
+  and the two embeddings are averaged, so that each sentence is near the start once. We know of no
+  paper that does this for embeddings.
 
 If no tokenizer is available, as for most endpoints, a token is assumed to have four bytes.
 """
@@ -219,7 +218,7 @@ class BothOrders(Mitigation):
     """Number of consecutive sentences that keep their order."""
 
     def wrap(self, base: MTEBModels) -> MTEBModels:
-        """Return a model that averages both orders; raise PosirError if it is not an encoder."""
+        """Return a model that averages both orders. Raise PosirError unless it is an encoder."""
         return DocumentEncoder(self.require_encoder(base), self.average)
 
     def reverse(self, text: str, language: str) -> str:
@@ -244,8 +243,8 @@ class LateChunks(ChunkingMethod):
 
     NAME: ClassVar[str] = "late_chunks"
     DEPLOYMENT: ClassVar[str] = (
-        "needs token embeddings, so only in Python (posir.open_model) or with a server that "
-        "supports late chunking"
+        "needs token embeddings, so it works only in Python (posir.open_model) or with a server "
+        "that supports late chunking"
     )
 
     size: Size = 0
@@ -371,9 +370,9 @@ class LateVectorizer:
         """
         windows = [(0, 0, min(self.window, token_count))]
         while windows[-1][2] < token_count:
-            new = windows[-1][2]
-            first = new - (self.overlap or 0)
-            windows.append((first, new, min(first + self.window, token_count)))
+            previous_end = windows[-1][2]
+            first = previous_end - (self.overlap or 0)
+            windows.append((first, previous_end, min(first + self.window, token_count)))
         return windows
 
     @torch.inference_mode()

@@ -2,7 +2,7 @@
 
 In every layer, the attention weights are softmax(Q K' / (temperature sqrt(d))), for both queries
 and documents. A temperature below 1 sharpens them, so that tokens of long texts attend to fewer
-other tokens. The authors tune the temperature for each model; our default is not tuned.
+other tokens. The authors tune the temperature for each model; the default here is ours.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Temperature(Mitigation):
     """Encode with an attention temperature."""
 
     NAME: ClassVar[str] = "temperature"
-    DEPLOYMENT: ClassVar[str] = "changes the attention weights, so only in Python"
+    DEPLOYMENT: ClassVar[str] = "changes the attention weights, so it works only in Python"
 
     temperature: Annotated[float, Field(gt=0)] = 0.9
 
     def wrap(self, base: MTEBModels) -> MTEBModels:
-        """Return a model with this temperature; raise PosirError for a remote model."""
+        """Return a model with this temperature. Raise PosirError for a remote model."""
         encoder = self.require_encoder(base)
         if find_transformer(base) is None:
             raise self.make_error(base, "needs a local transformers model.")
@@ -61,8 +61,7 @@ class TemperatureEncoder(WrappedEncoder):
         Raises:
             PosirError: The model has a custom attention implementation.
         """
-        # Imported here because old transformers versions, which some models need, have no such
-        # modules.
+        # Old versions of transformers, which some models need, do not have these classes.
         from transformers import AttentionInterface
         from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
         from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS

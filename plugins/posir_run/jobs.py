@@ -82,7 +82,7 @@ class Engine(Protocol):
     """Starts workers."""
 
     def list_locations(self) -> Sequence[Hashable]:
-        """List all locations for workers, free or in use, each always with the same value."""
+        """List the locations for workers, free or in use. A location is equal in every call."""
 
     def start(self, location: Hashable) -> Worker:
         """Start a worker at a location."""
@@ -188,12 +188,12 @@ class Dispatcher:
         models = Counter(job.model for job in running)
         corpora = Counter((job.model, job.corpus) for job in running)
 
-        def rank(job: Job) -> tuple[bool, bool, int, int]:
+        def get_cost(job: Job) -> tuple[bool, bool, int, int]:
             new_model = previous is None or job.model != previous.model
             new_corpus = new_model or previous is None or job.corpus != previous.corpus
             return new_model, new_corpus, corpora[job.model, job.corpus], models[job.model]
 
-        best = min(self._pending, key=rank)
+        best = min(self._pending, key=get_cost)
         self._pending.remove(best)
         return best
 

@@ -67,7 +67,7 @@ class PeakMemory:
         if self.bytes <= self.free:
             return f"{expected}, {decimal(self.free)} free."
         batch_size = (self.free - self.fixed) // self.per_text if self.per_text else 0
-        option = "Free memory, or use a smaller model or --window."
+        option = "Free memory, or use a smaller model or window."
         if batch_size > 0:
             option = f"Use --batch-size {batch_size}."
         return f"{expected}, but only {decimal(self.free)} free. {option}"

@@ -76,7 +76,7 @@ class TextCounts:
 
 
 def sum_counts(counts: Iterable[TextCounts]) -> TextCounts:
-    """Sum counts. The sum of no counts is 0 in every bucket."""
+    """Sum counts by bucket."""
     return sum(counts, TextCounts.from_buckets({}))
 
 

@@ -17,7 +17,7 @@ GIGABYTE = 10**9
         (None, "5.0 GB."),
         (5 * GIGABYTE, "5.0 GB free."),
         (4 * GIGABYTE, "Use --batch-size 3."),
-        (GIGABYTE // 2, "Free memory, or use a smaller model or --window."),
+        (GIGABYTE // 2, "Free memory, or use a smaller model or window."),
     ],
 )
 def test_a_peak_above_what_is_free_names_the_batch_size_that_fits(free, advice):
