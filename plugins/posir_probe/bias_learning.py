@@ -168,10 +168,10 @@ class NeedleInsertion(Perturbation):
 
     def change(self, data: ProbeData, text: str) -> Iterator[str]:
         """Yield the text with a needle of each size at each position."""
-        (tokens,) = data.counter.find_tokens([text])
+        (tokens,) = data.edit_tokenizer.find_tokens([text])
         # A word has at least one token.
         filler = " ".join(islice(cycle(FILLER), len(tokens)))
-        (filler_tokens,) = data.counter.find_tokens([filler])
+        (filler_tokens,) = data.edit_tokenizer.find_tokens([filler])
         for size, position in product(self.sizes, self.change_positions):
             last = max(1, int(size * len(tokens))) - 1
             needle = filler[: filler_tokens[last, 1]]
@@ -210,17 +210,17 @@ class TextRemoval(Perturbation):
         if self.needs_sentences:
             starts = [span.start for span in data.find_sentences(text)]
         else:
-            starts = data.counter.find_tokens([text])[0][:, 0].tolist()
+            starts = data.edit_tokenizer.find_tokens([text])[0][:, 0].tolist()
         total = len(starts)
         starts.append(len(text))
         for size, position in product(self.sizes, self.change_positions if total > 1 else ()):
             if self.needs_sentences:
-                removed = math.ceil(size * total)
-                first = int(position * (total - removed))
+                count = math.ceil(size * total)
+                first = int(position * (total - count))
             else:
-                removed = int(total * size)
+                count = int(total * size)
                 first = int(total * (position - size * position))
-            yield (text[: starts[first]] + text[starts[first + removed] :]).rstrip()
+            yield (text[: starts[first]] + text[starts[first + count] :]).rstrip()
 
 
 class TextRemovalCode(TextRemoval):
@@ -269,11 +269,11 @@ def fit_sentences(text_vector: Vectors, sentence_vectors: Vectors) -> SentenceFi
     length = np.linalg.norm(coefficients)
     if not length:
         return None
-    error = target - columns @ coefficients
+    residuals = target - columns @ coefficients
     centered = target - target.mean()
-    squared_error = float(error @ error)
+    squared_error = float(residuals @ residuals)
     r_squared = 1 - squared_error / float(centered @ centered)
-    mae = float(np.abs(error).mean())
+    mae = float(np.abs(residuals).mean())
     return SentenceFit(coefficients / length, r_squared, mae, squared_error)
 
 

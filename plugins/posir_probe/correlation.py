@@ -315,20 +315,20 @@ def estimate_rho(
         return None, None
     result = spearmanr(x, y)
     rho = float(result.statistic)
-    interval = find_interval(rho, len(x))
+    interval = compute_interval(rho, len(x))
     if families is None:
         return Estimate(rho, interval), float(result.pvalue)
-    labels = np.unique(families, return_inverse=True)[1]
+    family_indices = np.unique(families, return_inverse=True)[1]
     if len(set(families)) < len(families):
-        interval = compute_jackknife_interval(x, y, labels)
-    return Estimate(rho, interval), compute_permutation_p_value(x, y, labels)
+        interval = compute_jackknife_interval(x, y, family_indices)
+    return Estimate(rho, interval), compute_permutation_p_value(x, y, family_indices)
 
 
 def _is_undefined(x: Floats, y: Floats) -> bool:
     return len(x) < MIN_MODELS or np.ptp(x) == 0 or np.ptp(y) == 0
 
 
-def find_interval(rho: float, models: int) -> Interval | None:
+def compute_interval(rho: float, models: int) -> Interval | None:
     """Compute the 95% interval of Spearman's rho over independent models.
 
     Fisher's z has the variance (1 + rho^2 / 2) / (n - 3) (Bonett & Wright 2000, Psychometrika 65,
@@ -336,13 +336,13 @@ def find_interval(rho: float, models: int) -> Interval | None:
     """
     if models < MIN_FOR_INTERVAL or abs(rho) > MAX_RHO:
         return None
-    return _widen(rho, Z * math.sqrt((1 + rho**2 / 2) / (models - 3)))
+    return _build_interval(rho, Z * math.sqrt((1 + rho**2 / 2) / (models - 3)))
 
 
-def _widen(rho: float, half: float) -> Interval:
+def _build_interval(rho: float, half_width: float) -> Interval:
     """Compute an interval around a correlation from its half width in Fisher's z."""
     z = math.atanh(rho)
-    return math.tanh(z - half), math.tanh(z + half)
+    return math.tanh(z - half_width), math.tanh(z + half_width)
 
 
 def compute_jackknife_interval(x: Floats, y: Floats, families: NDArray[np.intp]) -> Interval | None:
@@ -353,16 +353,16 @@ def compute_jackknife_interval(x: Floats, y: Floats, families: NDArray[np.intp])
     317-372). All arguments have shape (n,). Returns None if there are fewer than five families, or
     for complete agreement.
     """
-    samples = [families != family for family in np.unique(families)]
-    count = len(samples)
-    if count < MIN_FOR_INTERVAL or any(_is_undefined(x[rows], y[rows]) for rows in samples):
+    masks = [families != family for family in np.unique(families)]
+    count = len(masks)
+    if count < MIN_FOR_INTERVAL or any(_is_undefined(x[mask], y[mask]) for mask in masks):
         return None
     rho = float(spearmanr(x, y).statistic)
-    replicates = [float(spearmanr(x[rows], y[rows]).statistic) for rows in samples]
+    replicates = [float(spearmanr(x[mask], y[mask]).statistic) for mask in masks]
     if max(map(abs, [rho, *replicates])) > MAX_RHO:
         return None
     error = math.sqrt((count - 1) * np.var(np.arctanh(replicates)))
-    return _widen(rho, t.ppf(0.975, count - 1) * error)
+    return _build_interval(rho, t.ppf(0.975, count - 1) * error)
 
 
 def compute_permutation_p_value(x: Floats, y: Floats, families: NDArray[np.intp]) -> float:
@@ -393,8 +393,8 @@ def permute_families(families: tuple[int, ...]) -> NDArray[np.intp]:
 def count_needed(rho: float) -> int | None:
     """Compute the number of independent models for an interval that excludes 0, with 80% power.
 
-    n = 3 + (1 + rho^2 / 2) ((z_.975 + z_.80) / atanh rho)^2, from the variance in `find_interval`.
-    (This is the sample size formula of Bonett & Wright 2000 plus the power.) Returns None if n
+    n = 3 + (1 + rho^2 / 2) ((z_.975 + z_.80) / atanh rho)^2, with the variance of
+    `compute_interval` (sample size of Bonett & Wright 2000, plus the power). Returns None if n
     exceeds `MAX_NEEDED`.
     """
     z = math.atanh(min(abs(rho), 0.999))

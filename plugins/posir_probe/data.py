@@ -67,12 +67,12 @@ class Selection:
         return length >= self.tokens
 
     def __str__(self) -> str:
-        parts = [f"seed {self.seed}"]
+        criteria = [f"seed {self.seed}"]
         if self.words:
-            parts.append(f"more than {self.words[0]} and fewer than {self.words[1]} words")
+            criteria.append(f"more than {self.words[0]} and fewer than {self.words[1]} words")
         if self.tokens:
-            parts.append(f"at least {self.tokens} tokens")
-        return ", ".join(parts)
+            criteria.append(f"at least {self.tokens} tokens")
+        return ", ".join(criteria)
 
 
 #: A selection without criteria.
@@ -175,13 +175,13 @@ class ProbeData:
         return replace(sample, corpus=self.documents, available=len(eligible))
 
     @property
-    def counter(self) -> Tokenizer:
+    def edit_tokenizer(self) -> Tokenizer:
         """The tokenizer to cut, insert and remove tokens."""
         return self.cut_tokenizer or self.tokenizer
 
     def cut(self, tokens: int) -> ProbeData:
-        """Truncate every document to a number of tokens, counted by `counter`."""
-        texts = truncate_texts(self.counter, list(self.documents.values()), tokens)
+        """Truncate every document to a number of tokens, counted by `edit_tokenizer`."""
+        texts = truncate_texts(self.edit_tokenizer, list(self.documents.values()), tokens)
         return replace(self, documents=dict(zip(self.documents, texts, strict=True)))
 
     def iterate_blocks(self, size: int) -> Iterator[ProbeData]:
@@ -197,10 +197,10 @@ class ProbeData:
 
 def truncate_texts(tokenizer: Tokenizer, texts: Sequence[str], tokens: int) -> list[str]:
     """Truncate texts to `tokens` tokens. `tokens` must be at least 1."""
-    truncated = []
+    truncated_texts = []
     for text, spans in zip(texts, tokenizer.find_tokens(texts), strict=True):
-        truncated.append(text[: spans[tokens - 1, 1]] if len(spans) > tokens else text)
-    return truncated
+        truncated_texts.append(text[: spans[tokens - 1, 1]] if len(spans) > tokens else text)
+    return truncated_texts
 
 
 def select_long_enough(data: ProbeData) -> tuple[dict[str, str], Counter[str]]:

@@ -15,7 +15,7 @@ import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.mirror_reversal import search
+from posir_probe.mirror_reversal import compute_search_ndcg
 from posir_probe.probe import (
     END_SUMMARIES,
     NDCG_TITLE,
@@ -139,8 +139,8 @@ class EvidenceMovingRetrieval(EvidenceMoving):
         versions = [text for texts in build_versions(data, questions) for text in texts]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
-            unchanged = search(embeddings, questions, corpus)
-            scores = search(embeddings, questions, corpus, versions)
+            unchanged = compute_search_ndcg(embeddings, questions, corpus)
+            scores = compute_search_ndcg(embeddings, questions, corpus, versions)
             names = [question.document for question in questions]
             values = np.concatenate([unchanged, scores], axis=1)
             return ProbeSums.from_means(self.positions, names, values)

@@ -29,7 +29,7 @@ from posir_tasks.display.numbers import FORMATS, format_estimate
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import Unit, flatten
 
-WIDTH, WIDE, HEIGHT = 300, 640, 190
+PANEL_WIDTH, SINGLE_PANEL_WIDTH, PANEL_HEIGHT = 300, 640, 190
 #: Height of a category's row in pixels.
 ROW_HEIGHT = 11
 #: Maximum number of models with intervals in one figure.
@@ -153,7 +153,7 @@ def _draw_cells(rows: Sequence[Record], probe: Probe) -> alt.FacetChart:
         color=alt.Color("points:Q", title="Sentences", scale=scale, legend=gradient),
         tooltip="points:Q",
     )
-    return _split_panels(cells.mark_rect().properties(width=WIDTH, height=HEIGHT), rows)
+    return _split_panels(cells.mark_rect().properties(width=PANEL_WIDTH, height=PANEL_HEIGHT), rows)
 
 
 def _draw_curves(rows: Sequence[Record], probe: Probe, *, has_intervals: bool) -> LayeredChart:
@@ -171,7 +171,9 @@ def _draw_curves(rows: Sequence[Record], probe: Probe, *, has_intervals: bool) -
     base = alt.Chart().encode(color=color, detail=["model:N", "key:N"])
     layers = []
     if not probe.is_ordered:
-        category = alt.Y("position:N", title=None, sort=positions, axis=alt.Axis(labelLimit=WIDTH))
+        category = alt.Y(
+            "position:N", title=None, sort=positions, axis=alt.Axis(labelLimit=PANEL_WIDTH)
+        )
         base = base.encode(y=category, yOffset=alt.YOffset("key:N", sort=keys))
         values = base.encode(x=alt.X("value:Q", title=title, axis=axis))
         layers.append(alt.Chart().mark_rule(color=FAINT).encode(x=alt.datum(0)))
@@ -205,9 +207,9 @@ def _draw_curves(rows: Sequence[Record], probe: Probe, *, has_intervals: bool) -
     chart = alt.layer(
         *layers,
         data=alt.InlineData(values=rows),
-        height=HEIGHT if probe.is_ordered else alt.Step(ROW_HEIGHT),
+        height=PANEL_HEIGHT if probe.is_ordered else alt.Step(ROW_HEIGHT),
     )
     if len({row["panel"] for row in rows} - {""}) < 2:
-        return chart.properties(width=WIDE)
-    facets = _split_panels(chart.properties(width=WIDTH), rows)
+        return chart.properties(width=SINGLE_PANEL_WIDTH)
+    facets = _split_panels(chart.properties(width=PANEL_WIDTH), rows)
     return facets if probe.same_scale else facets.resolve_scale(x="independent")

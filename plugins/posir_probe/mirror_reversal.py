@@ -41,7 +41,7 @@ NEAR_START = average([FRONT, BF])
 NEAR_END = average([FB, BACK])
 
 
-def search(
+def compute_search_ndcg(
     embeddings: Embeddings,
     questions: Sequence[ProbeQuestion],
     corpus: Mapping[str, str],
@@ -154,7 +154,7 @@ class MirrorReversal(Probe):
             rows = np.arange(len(questions))
             values = np.full((len(questions), len(self.positions)), np.nan)
             for order, documents in enumerate((corpus, reversed_corpus)):
-                scores = search(embeddings, questions, documents)
+                scores = compute_search_ndcg(embeddings, questions, documents)
                 values[rows, 2 * np.array(groups, int) + order] = scores[:, 0]
             names = [question.document for question in questions]
             return ProbeSums.from_means(self.positions, names, values)

@@ -59,7 +59,7 @@ ADDED_SENTENCES = 2
 MIN_REST = 4
 TOO_FEW_SENTENCES = f"fewer than {MIN_REST} sentences besides the evidence"
 #: Reasons why a pair cannot be built, by kind.
-MISSING: Mapping[str, str] = {
+MISSING_PAIR_REASONS: Mapping[str, str] = {
     REPETITION: "repetition: no two sentences without the answer share more of the question's "
     "words than two others",
     LITERAL_MATCH: "literal match: question and evidence share no name of several words",
@@ -207,7 +207,7 @@ class ControlledPairs(Probe):
                     rows.append(len(names))
                     kinds.append(index)
                 else:
-                    skipped[MISSING[kind]] += 1
+                    skipped[MISSING_PAIR_REASONS[kind]] += 1
             names.append(question.document)
         queries, first, second = zip(*pairs, strict=True) if pairs else ((), (), ())
 

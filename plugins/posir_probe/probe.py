@@ -171,7 +171,7 @@ class Probe:
         return [self.summaries[name] for name in self.headline] or [self.first_summary]
 
     @property
-    def lead(self) -> Summary:
+    def main_summary(self) -> Summary:
         """The most important summary."""
         return self.headline_summaries[0]
 
@@ -193,7 +193,7 @@ class Probe:
 
     def find_format(self, summary: Summary) -> Format:
         """Return the number format of a summary. Preferences are printed with a sign."""
-        is_difference = self.preference_sign and summary == self.lead
+        is_difference = self.preference_sign and summary == self.main_summary
         return (SIGNED_FORMATS if is_difference else FORMATS)[summary.unit]
 
     @property

@@ -47,9 +47,9 @@ from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_token
 logger = logging.getLogger(__name__)
 
 #: Number of documents to encode together.
-BLOCK = 50
+BLOCK_SIZE = 50
 #: Maximum number of sampled documents whose tokens are counted.
-COUNTED_DOCUMENTS = 200
+MAX_COUNTED_DOCUMENTS = 200
 
 
 def build_builtin_probes() -> tuple[Probe, ...]:
@@ -181,7 +181,7 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
             title = f"Probing {subset}, step {number} of {len(steps)}, documents"
             try:
                 with track(title, len(step.sample.documents)) as advance:
-                    for result in _measure(step, encoder, subset, results, advance):
+                    for result in _measure_step(step, encoder, subset, results, advance):
                         results[result.probe] = result
                         write_text(run.find_file(result.probe), json.dumps(result.to_json()))
             except PosirError as error:
@@ -190,11 +190,11 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
                 problems[step.probes[0].name] = str(error)
     for result in results.values():
         if result.subsets and not result.sums.documents:
-            problems[result.probe] = _find_problem(result)
-    complete = [
+            problems[result.probe] = _explain_empty_result(result)
+    measured = [
         result for name, result in results.items() if result.subsets and name not in problems
     ]
-    if not complete:
+    if not measured:
         no_documents = (
             f"{run.source.name}: no document meets the criteria ({run.selection}). Change --words "
             "or --min-tokens."
@@ -202,10 +202,10 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
         raise PosirError(" ".join(dict.fromkeys(problems.values())) or no_documents)
     for name, problem in problems.items():
         logger.warning("%s was not measured: %s", name, problem)
-    return complete
+    return measured
 
 
-def _find_problem(result: ProbeResult) -> str:
+def _explain_empty_result(result: ProbeResult) -> str:
     """Explain why a result contains no documents."""
     if reasons := result.sums.describe_skipped():
         return f"nothing in {result.data} can be measured. Skipped: {reasons}."
@@ -237,8 +237,8 @@ def _plan_steps(run: ProbeRun, data: ProbeData, probes: Sequence[Probe]) -> list
         selection = str(run.selection)
         if at_periods:
             selection += ", split at periods"
-        prepared = replace(data, split_at_periods=at_periods)
-        sample = prepared.sample(run.documents, run.selection, with_questions=needs_questions)
+        split_data = replace(data, split_at_periods=at_periods)
+        sample = split_data.sample(run.documents, run.selection, with_questions=needs_questions)
         if cut:
             tokenizer_name = Path(run.tokenizer).name if run.tokenizer else "the model"
             selection += f", cut to {cut:,} tokens of {tokenizer_name}"
@@ -256,7 +256,7 @@ def _cache_samples(encoder: ModelEncoder, steps: Sequence[ProbeStep]) -> ModelEn
     return replace(encoder, memory=EmbeddingMemory(frozenset(texts)))
 
 
-def _measure(
+def _measure_step(
     step: ProbeStep,
     encoder: ModelEncoder,
     subset: str,
@@ -270,10 +270,10 @@ def _measure(
     """
     data = replace(step.sample, encoder=encoder)
     sample_key = (data.revision, step.selection, len(data.documents))
-    texts = list(islice(data.documents.values(), COUNTED_DOCUMENTS))
+    texts = list(islice(data.documents.values(), MAX_COUNTED_DOCUMENTS))
     lengths = list(map(len, data.tokenizer.find_tokens(texts)))
     end = 0
-    for block in [data] if step.probes[0].needs_all else data.iterate_blocks(BLOCK):
+    for block in [data] if step.probes[0].needs_all else data.iterate_blocks(BLOCK_SIZE):
         documents = len(block.documents)
         end += documents
         pending: list[tuple[Probe, SubsetSums | None]] = []

@@ -46,7 +46,7 @@ from posir_tasks.models.embeddings.encoding import Embeddings
 from posir_tasks.text.interventions import find_parts
 
 #: Segment edges in the code of Zeng et al. 2025, as shares of the characters.
-THIRDS = (0.0, 0.333, 0.666, 1.0)
+THIRD_EDGES = (0.0, 0.333, 0.666, 1.0)
 #: Maximum number of tokens in a joined text, from the paper.
 MAX_TOKENS = 8_192
 #: Number of segments in a joined text.
@@ -76,7 +76,7 @@ class SegmentSimilarity(Probe):
         if segments == 3:
             self.source = "arXiv 2505.13950v5, A.4"
             self.positions = ("begin", "middle", "end")
-            self.edges = THIRDS
+            self.edges = THIRD_EDGES
         self.name = f"segment_similarity_{segments}"
         self.title = f"Whole text and its {part}s"
         self.summaries = {

@@ -60,7 +60,7 @@ SUFFIX = "-Tiny"
 RANDOM_SAMPLES, SEED = 2_000, 20250519
 CONFIDENCE_LEVEL = 0.95
 #: Number of documents to encode and sum at a time.
-BLOCK = 1_000
+BLOCK_SIZE = 1_000
 #: Schema version of domain sum files. Newer versions are rejected.
 SCHEMA = 1
 UNKNOWN = "unknown"
@@ -242,17 +242,17 @@ class DomainSum:
     ) -> DomainSum:
         """Embed and sum documents in blocks. `texts` must not be empty."""
         sums = []
-        for block in split_batches(texts, BLOCK):
+        for block in split_batches(texts, BLOCK_SIZE):
             vectors = unit_vectors(encoder(block, PromptType.document))
             sums.append(vectors.sum(axis=0, dtype=float))
         return cls(len(texts), np.sum(sums, axis=0), data_revision)
 
 
 #: Sums of a dataset by subset.
-Domains = Mapping[str, DomainSum]
+DomainSums = Mapping[str, DomainSum]
 
 
-def compare_domains(sums: Domains) -> Floats:
+def compare_domains(sums: DomainSums) -> Floats:
     """Compute the cosines between the centroids of D domains, shape (D, D)."""
     centroids = np.array([domain.vector for domain in sums.values()])
     centroids /= np.linalg.norm(centroids, axis=1, keepdims=True)
@@ -311,16 +311,18 @@ def find_shared_domains(datasets: Iterable[Iterable[str]]) -> list[str]:
         PosirError: There are fewer than two shared domains.
     """
     domains = [[subset.rpartition("/")[2] for subset in subsets] for subsets in datasets]
-    shared = [name for name in domains[0] if all(names.count(name) == 1 for names in domains)]
-    if len(shared) < 2:
+    shared_domains = [
+        name for name in domains[0] if all(names.count(name) == 1 for names in domains)
+    ]
+    if len(shared_domains) < 2:
         raise PosirError(
             "fewer than two domains in common, so a heat map cannot show both datasets. With "
             "--above, give two datasets in one language each."
         )
-    return shared
+    return shared_domains
 
 
-def list_pairs(sums: Domains, data: str) -> list[Record]:
+def list_pairs(sums: DomainSums, data: str) -> list[Record]:
     """List all pairs of a dataset's domains, the most similar pair first."""
     similarities = compare_domains(sums)
     pairs = [
@@ -337,7 +339,7 @@ def list_pairs(sums: Domains, data: str) -> list[Record]:
     return sorted(pairs, key=lambda pair: -pair["similarity"])
 
 
-def build_domain_table(sums: Domains, data: str) -> Table:
+def build_domain_table(sums: DomainSums, data: str) -> Table:
     """Build the similarity matrix of a dataset's domains."""
     cells = []
     for (name, domain), row in zip(sums.items(), compare_domains(sums).tolist(), strict=True):
@@ -346,7 +348,7 @@ def build_domain_table(sums: Domains, data: str) -> Table:
     return Table(columns, tuple(cells), title=data, notes=(DOMAIN_NOTE,))
 
 
-def draw_domains(sums: Mapping[str, Domains], model: str) -> Figure:
+def draw_domains(sums: Mapping[str, DomainSums], model: str) -> Figure:
     """Plot a heat map of domain similarities.
 
     A second dataset fills the triangle above the diagonal.
@@ -511,8 +513,8 @@ def build_group_tables(rows: Sequence[GroupRow]) -> list[Table]:
     ]
     frame = pl.DataFrame(cells, ["title", "Group", "Model", "position", "value"], orient="row")
     tables = []
-    for part in frame.partition_by("title", maintain_order=True):
-        matrix = part.drop("title").pivot("position", values="value").fill_null(MISSING)
+    for group in frame.partition_by("title", maintain_order=True):
+        matrix = group.drop("title").pivot("position", values="value").fill_null(MISSING)
         columns = build_columns(matrix.columns, roles={"Model": Role.NAME})
-        tables.append(Table(columns, tuple(matrix.rows()), title=part["title"][0]))
+        tables.append(Table(columns, tuple(matrix.rows()), title=group["title"][0]))
     return tables

@@ -60,7 +60,7 @@ DIFFERENCE_HEADING = "Difference"
 #: Column roles by heading.
 ROLES = {COMPARED_HEADING: Role.NAME, DIFFERENCE_HEADING: Role.DIFFERENCE}
 #: Headings for groups of differences, in order.
-HEADINGS = (SEARCH, WITHIN, WHOLE, OTHER) = (
+HEADINGS = (SEARCH_HEADING, WITHIN_WINDOW, WHOLE_TEXTS, OTHER_MEASUREMENTS) = (
     "Search",
     "Embeddings, within the window",
     "Embeddings, whole texts",
@@ -91,7 +91,7 @@ def write_commands(reference: CommandReference, output: Path) -> list[str]:
     return [run, shlex.join(["posir", "report", str(output)])]
 
 
-def choose_lead(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> ProbeResult:
+def choose_main_result(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> ProbeResult:
     """Choose the result for the top of the page.
 
     Results with enough documents for an interval are preferred, then search results, then
@@ -100,7 +100,11 @@ def choose_lead(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> 
 
     def rank(result: ProbeResult) -> tuple[bool, bool, bool]:
         group = choose_group(probes[result.probe])
-        return result.sums.documents < MIN_DOCUMENTS, group != SEARCH, group == OTHER
+        return (
+            result.sums.documents < MIN_DOCUMENTS,
+            group != SEARCH_HEADING,
+            group == OTHER_MEASUREMENTS,
+        )
 
     return min(results, key=rank)
 
@@ -145,7 +149,7 @@ def list_published(probe: Probe) -> list[float]:
         for name in probe.positions:
             mean = f"{MEAN_SERIES}{SEPARATOR}{name.rpartition(SEPARATOR)[2]}"
             values.append(by_name.get(name, by_name.get(mean, math.nan)))
-        headline_values.append(float(probe.lead(np.array(values))))
+        headline_values.append(float(probe.main_summary(np.array(values))))
     return sorted(value for value in headline_values if math.isfinite(value))
 
 
@@ -154,34 +158,34 @@ def format_published(probe: Probe) -> str:
     values = list_published(probe)
     if not values:
         return ""
-    format_value = probe.find_format(probe.lead)
+    format_value = probe.find_format(probe.main_summary)
     ends = dict.fromkeys([format_value(values[0]), format_value(values[-1])])
     return f"{' to '.join(ends)} ({len(values)})"
 
 
 def find_difference(result: ProbeResult, probe: Probe) -> Estimate | None:
     """Return the headline value if it is a start-minus-end difference with an interval."""
-    estimate = result.sums.estimate(probe.lead)
+    estimate = result.sums.estimate(probe.main_summary)
     return estimate if probe.preference_sign > 0 and estimate and estimate.interval else None
 
 
 def choose_group(probe: Probe) -> str:
     """Choose a probe's heading from `HEADINGS`."""
     if probe.preference_sign <= 0:
-        return OTHER
+        return OTHER_MEASUREMENTS
     if probe.measures_search:
-        return SEARCH
-    return WITHIN if probe.in_window else WHOLE
+        return SEARCH_HEADING
+    return WITHIN_WINDOW if probe.in_window else WHOLE_TEXTS
 
 
-def build_differences(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Table:
+def build_difference_table(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Table:
     """Build a table of differences with intervals and of published ranges, by heading."""
     by_group: dict[str, list[tuple[str, ...]]] = {group: [(group, "", "")] for group in HEADINGS}
     for result in results:
         probe = probes[result.probe]
         estimate = find_difference(result, probe)
         if estimate is not None:
-            difference = format_estimate(estimate, probe.find_format(probe.lead))
+            difference = format_estimate(estimate, probe.find_format(probe.main_summary))
             row = (probe.title, difference, format_published(probe))
             by_group[choose_group(probe)].append(row)
     return _build_table(
@@ -198,7 +202,7 @@ def build_probe_tables(sums: ProbeSums, probe: Probe) -> list[Table]:
     Omits summaries that equal the value at a position, and matrices of over `MAX_ROWS` values.
     """
     cells = []
-    for summary in dict.fromkeys([probe.lead, *probe.summaries.values()]):
+    for summary in dict.fromkeys([probe.main_summary, *probe.summaries.values()]):
         estimate = sums.estimate(summary)
         if estimate is None or estimate not in sums.estimates:
             cells.append((summary.title, format_estimate(estimate, probe.find_format(summary))))
@@ -241,12 +245,12 @@ def _build_matrix(cells: Sequence[tuple[str, ...]]) -> Table:
 def _build_table(
     headings: Sequence[str],
     rows: Sequence[tuple[str, ...]],
-    right: Sequence[str],
+    right_aligned: Sequence[str],
     *,
     split_by: str = "",
     notes: tuple[str, ...] = (),
 ) -> Table:
-    columns = build_columns(headings, right, drawn=[DIFFERENCE_HEADING], roles=ROLES)
+    columns = build_columns(headings, right_aligned, drawn=[DIFFERENCE_HEADING], roles=ROLES)
     table = Table(columns, tuple(rows), keys=0, split_by=split_by, notes=notes)
     return replace(table.without_empty_columns(), keys=1)
 
@@ -266,44 +270,45 @@ def build_measurements(
         reference: Model and data as specified by the user, for commands.
     """
     probes = collect_probes()
-    lead = choose_lead(results, probes)
+    main_result = choose_main_result(results, probes)
     label = short_labels(results)[0]
     documents = max(result.sums.documents for result in results)
-    title = f"Probes of {label} on {pluralize(documents, 'document')} of {lead.data}"
+    title = f"Probes of {label} on {pluralize(documents, 'document')} of {main_result.data}"
     rows = build_index_rows(results, probes)
     draw = partial(draw_result, stored=Deferred(lambda: read_probe_results(folder)))
-    opening = (f"{describe_result(lead, probes[lead.probe])}.", describe_texts(lead))
+    main_probe = probes[main_result.probe]
+    introduction = (f"{describe_result(main_result, main_probe)}.", describe_texts(main_result))
     commands = write_commands(reference, folder)
-    differences = build_differences(results, probes)
+    differences = build_difference_table(results, probes)
     sections = [
-        DisplaySection(title, opening, only=Medium.TEXT),
-        DisplaySection(sentences=opening, only=Medium.PAGE),
+        DisplaySection(title, introduction, only=Medium.TEXT),
+        DisplaySection(sentences=introduction, only=Medium.PAGE),
         DisplaySection(
             sentences=(describe_no_verdict(has_commands=bool(commands)),),
             code="\n".join(commands),
         ),
     ]
-    if lead.sums.documents >= MIN_DOCUMENTS:
-        sections.append(DisplaySection(draw=partial(draw, lead), only=Medium.PAGE))
+    if main_result.sums.documents >= MIN_DOCUMENTS:
+        sections.append(DisplaySection(draw=partial(draw, main_result), only=Medium.PAGE))
     if differences.rows:
         sections.append(DisplaySection(tables=(differences,), only=Medium.TEXT))
     is_long = len(results) > MAX_SECTIONS
     for result in results:
         section = build_section(result, probes[result.probe], is_long=is_long)
-        # The figure of `lead` is already at the top.
-        if result is not lead and result.sums.documents >= MIN_DOCUMENTS:
+        # The figure of `main_result` is already at the top.
+        if result is not main_result and result.sums.documents >= MIN_DOCUMENTS:
             section = replace(section, draw=partial(draw, result))
         sections.append(section)
     sections.sort(key=lambda section: ("", *HEADINGS).index(section.group))
-    revisions = dict.fromkeys(subset.data_revision[:12] for subset in lead.subsets.values())
+    revisions = dict.fromkeys(subset.data_revision[:12] for subset in main_result.subsets.values())
     methods = dict.fromkeys(probes[result.probe].source for result in results)
-    task = find_task(lead.data)
+    task = find_task(main_result.data)
     descriptions = [f"{task.metadata.name}: {task.metadata.description}"] if task else []
     warning = describe_skipped(skipped)
     # Values without an interval are not used as a headline.
     page_title = title
-    if lead.sums.documents >= MIN_DOCUMENTS:
-        page_title = f"{label} · {probes[lead.probe].describe(lead.sums, max_summaries=1)}"
+    if main_result.sums.documents >= MIN_DOCUMENTS:
+        page_title = f"{label} · {main_probe.describe(main_result.sums, max_summaries=1)}"
     return ProbeMeasurements(
         title=title,
         page_title=page_title,
@@ -315,7 +320,11 @@ def build_measurements(
         footer=[PROBE_PAGE] if is_long else [],
         warnings=[warning] if warning else [],
         data=PROBE_DATA.format(
-            lead.model, lead.revision[:12], lead.data, ", ".join(revisions), "; ".join(methods)
+            main_result.model,
+            main_result.revision[:12],
+            main_result.data,
+            ", ".join(revisions),
+            "; ".join(methods),
         ),
         results=results,
     )
@@ -339,7 +348,7 @@ def build_section(result: ProbeResult, probe: Probe, *, is_long: bool) -> Displa
     tables = build_probe_tables(sums, probe)
     if tables:
         tables[-1] = replace(tables[-1], notes=tuple(notes))
-    summary = probe.lead
+    summary = probe.main_summary
     section = DisplaySection(
         describe_result(result, probe),
         probe.notes[:1],

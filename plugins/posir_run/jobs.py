@@ -184,9 +184,9 @@ class Dispatcher:
         with its current model, then jobs with its current corpus, whose embeddings may be cached on
         its machine. Ties go to the corpus and the model that the fewest other workers use.
         """
-        running = [slot.job for slot in self._slots.values() if slot.job]
-        models = Counter(job.model for job in running)
-        corpora = Counter((job.model, job.corpus) for job in running)
+        running_jobs = [slot.job for slot in self._slots.values() if slot.job]
+        models = Counter(job.model for job in running_jobs)
+        corpora = Counter((job.model, job.corpus) for job in running_jobs)
 
         def get_cost(job: Job) -> tuple[bool, bool, int, int]:
             new_model = previous is None or job.model != previous.model
@@ -311,14 +311,14 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[Position
     with explain_unknown_task():
         # mteb would build all benchmarks even for an empty list.
         for benchmark in mteb.get_benchmarks(list(benchmarks)) if benchmarks else ():
-            for member in benchmark.tasks:
-                if isinstance(member, PositionTask):
+            for task in benchmark.tasks:
+                if isinstance(task, PositionTask):
                     # Warns once about missing tasks; raises if the benchmark has no data at all.
-                    if member.benchmark is not None:
-                        member.benchmark.check_data()
-                    if not member.has_data():
+                    if task.benchmark is not None:
+                        task.benchmark.check_data()
+                    if not task.has_data():
                         continue
-                all_names.append(member.metadata.name)
+                all_names.append(task.metadata.name)
         tasks = [mteb.get_task(name) for name in dict.fromkeys(all_names)]
     other_names = [task.metadata.name for task in tasks if not isinstance(task, PositionTask)]
     if other_names:
@@ -345,12 +345,14 @@ def find_missing_jobs(workload: Workload, cache: ResultCache) -> list[Evaluation
     for task in workload.tasks:
         # This removes subsets that the data does not contain.
         task.load_data()
-    missing = {
+    missing_subsets = {
         (model, task.metadata.name): find_missing_subsets(task, meta, cache)
         for model, meta in workload.models.items()
         for task in workload.tasks
     }
-    return [job for job in workload.list_jobs() if job.subset in missing[job.model, job.task]]
+    return [
+        job for job in workload.list_jobs() if job.subset in missing_subsets[job.model, job.task]
+    ]
 
 
 def find_missing_subsets(task: PositionTask, meta: ModelMeta, cache: ResultCache) -> set[str]:

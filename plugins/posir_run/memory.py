@@ -46,31 +46,35 @@ class PeakMemory:
     """Peak memory of a run with a dense model: GPU memory if there is a GPU, else main memory."""
 
     model: str
-    fixed: int
+    fixed_bytes: int
     """Bytes that do not depend on the batch size."""
-    per_text: int
+    bytes_per_text: int
     """Bytes per text in a batch, assuming the longest text."""
     batch_size: int
-    free: int | None
+    free_bytes: int | None
     """Free bytes; None if unknown."""
 
     @property
-    def bytes(self) -> int:
+    def peak_bytes(self) -> int:
         """Expected peak in bytes."""
-        return self.fixed + self.batch_size * self.per_text
+        return self.fixed_bytes + self.batch_size * self.bytes_per_text
 
     def describe(self) -> str:
         """Describe the peak. If it exceeds the free memory, also suggest what to change."""
-        expected = f"{self.model}: peak memory about {decimal(self.bytes)}"
-        if self.free is None:
+        expected = f"{self.model}: peak memory about {decimal(self.peak_bytes)}"
+        if self.free_bytes is None:
             return f"{expected}."
-        if self.bytes <= self.free:
-            return f"{expected}, {decimal(self.free)} free."
-        batch_size = (self.free - self.fixed) // self.per_text if self.per_text else 0
-        option = "Free memory, or use a smaller model or window."
+        if self.peak_bytes <= self.free_bytes:
+            return f"{expected}, {decimal(self.free_bytes)} free."
+        batch_size = (
+            (self.free_bytes - self.fixed_bytes) // self.bytes_per_text
+            if self.bytes_per_text
+            else 0
+        )
+        advice = "Free memory, or use a smaller model or window."
         if batch_size > 0:
-            option = f"Use --batch-size {batch_size}."
-        return f"{expected}, but only {decimal(self.free)} free. {option}"
+            advice = f"Use --batch-size {batch_size}."
+        return f"{expected}, but only {decimal(self.free_bytes)} free. {advice}"
 
 
 def estimate_peaks(
@@ -80,18 +84,22 @@ def estimate_peaks(
     peaks = []
     longest = find_longest_document(tasks)
     has_gpu = torch.cuda.is_available()
-    free = torch.cuda.mem_get_info()[0] if has_gpu else find_free_memory()
+    free_bytes = torch.cuda.mem_get_info()[0] if has_gpu else find_free_memory()
     for meta in metas:
         if not isinstance(meta.embed_dim, int):
             continue
         window = find_run_settings(meta).get(WINDOW) or meta.max_tokens or longest
         tokens = min(int(window), longest)
         weights = round((meta.memory_usage_mb or 0) * MEBIBYTE)
-        per_text = ACTIVATIONS_PER_TOKEN * tokens * meta.embed_dim * FLOAT_BYTES if weights else 0
+        bytes_per_text = (
+            ACTIVATIONS_PER_TOKEN * tokens * meta.embed_dim * FLOAT_BYTES if weights else 0
+        )
         # Search stores a block of embeddings twice: as returned, and in single precision.
         block = 2 * CORPUS_CHUNK_SIZE * meta.embed_dim * FLOAT_BYTES
         search = 0 if has_gpu else LIBRARY_BYTES + MAX_SIMILARITIES * FLOAT_BYTES + block
-        peaks.append(PeakMemory(str(meta.name), weights + search, per_text, batch_size, free))
+        peaks.append(
+            PeakMemory(str(meta.name), weights + search, bytes_per_text, batch_size, free_bytes)
+        )
     return peaks
 
 
@@ -113,9 +121,9 @@ def find_free_memory() -> int | None:
     Returns None if neither is known.
     """
     free_sizes = []
-    for limit_file, used_file in CONTAINER_FILES:
+    for limit_file, usage_file in CONTAINER_FILES:
         limit = _read_number(Path(limit_file))
-        usage = _read_number(Path(used_file))
+        usage = _read_number(Path(usage_file))
         if limit is not None and usage is not None:
             free_sizes.append(max(0, limit - usage))
     try:

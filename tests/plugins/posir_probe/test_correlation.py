@@ -219,7 +219,7 @@ def test_rho_of_independent_models_is_that_of_scipy():
     assert rho.value == pytest.approx(pd.Series(x).corr(pd.Series(y), method="spearman"))
     assert p_value == pytest.approx(spearmanr(x, y).pvalue, abs=0.02)
     assert correlation.estimate_rho(x, y)[1] == spearmanr(x, y).pvalue
-    assert rho.interval == correlation.find_interval(rho.value, 14)
+    assert rho.interval == correlation.compute_interval(rho.value, 14)
     assert correlation.estimate_rho(x[:2], y[:2], ["a", "b"]) == (None, None)
     assert correlation.estimate_rho(np.ones(9), y[:9], list("abcdefghi")) == (None, None)
 
@@ -275,7 +275,7 @@ def test_as_many_models_as_are_said_to_be_needed_have_the_power(rho):
     for _ in range(400):
         # Pearson's correlation of normal values whose rank correlation is rho.
         x, y = draw_models(rng, needed, 1, 2 * np.sin(pi * rho / 6), 0)
-        low, high = correlation.find_interval(correlation.estimate_rho(x, y)[0].value, needed)
+        low, high = correlation.compute_interval(correlation.estimate_rho(x, y)[0].value, needed)
         excludes.append(not low <= 0 <= high)
     assert 6 / pi * asin(np.sin(pi * rho / 6)) == pytest.approx(rho)
     assert np.mean(excludes) == pytest.approx(0.80, abs=0.07)

@@ -12,7 +12,7 @@ from posir_probe.pairs import (
     BREVITY,
     KINDS,
     LITERAL_MATCH,
-    MISSING,
+    MISSING_PAIR_REASONS,
     POSITION,
     REPETITION,
     TOO_FEW_SENTENCES,
@@ -116,7 +116,11 @@ def test_what_has_no_pair_is_counted():
         ),
     )
     sums = run_probe(PROBE, order_blind, data)
-    assert sums.skipped == {TOO_FEW_SENTENCES: 1, MISSING[REPETITION]: 1, MISSING[LITERAL_MATCH]: 1}
+    assert sums.skipped == {
+        TOO_FEW_SENTENCES: 1,
+        MISSING_PAIR_REASONS[REPETITION]: 1,
+        MISSING_PAIR_REASONS[LITERAL_MATCH]: 1,
+    }
     assert dict(zip(sums.positions, sums.totals[:, 0], strict=True))["model · position"] == 1
 
 

@@ -127,7 +127,7 @@ def test_texts_are_cut_so_that_the_largest_needle_fits(run, model, data):
 
 
 def test_a_killed_run_resumes_after_its_last_block(run, model, data, monkeypatch):
-    monkeypatch.setattr(probing, "BLOCK", 8)
+    monkeypatch.setattr(probing, "BLOCK_SIZE", 8)
     calls = 0
 
     def stop_at_second(*arguments, measure=probing.run_plans):

@@ -20,9 +20,9 @@ from posir_probe.probe import Probe, Summary
 from posir_probe.probing import build_builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_probe.tables import (
-    build_differences,
+    build_difference_table,
     build_measurements,
-    choose_lead,
+    choose_main_result,
     describe_texts,
     list_published,
     write_commands,
@@ -168,9 +168,9 @@ def test_search_comes_first_then_a_comparison_with_an_interval():
         measure("query_types"),
     )
     few = measure("mirror_reversal", REVERSAL, documents=9)
-    assert choose_lead([data, cosines, search], PROBES) is search
-    assert choose_lead([few, data, cosines], PROBES) is cosines
-    assert choose_lead([data], PROBES) is data
+    assert choose_main_result([data, cosines, search], PROBES) is search
+    assert choose_main_result([few, data, cosines], PROBES) is cosines
+    assert choose_main_result([data], PROBES) is data
 
 
 def test_mirror_reversal_is_named_with_its_number(tmp_path):
@@ -265,7 +265,7 @@ def test_differences_stand_below_their_heading():
         measure("permutation", RISING),
         measure("mirror_reversal", REVERSAL),
     ]
-    mixed, same = (build_differences(results, PROBES) for results in (given, given[:1]))
+    mixed, same = (build_difference_table(results, PROBES) for results in (given, given[:1]))
     # Each below its heading: search, what fits the window, then whole texts.
     assert [row[1][:5] for row in mixed.rows] == ["", "+20.1", "", "-0.40", "", "+0.39"]
     assert (same.headings, len(same.rows)) == (
@@ -273,7 +273,7 @@ def test_differences_stand_below_their_heading():
         2,
     )
     assert same.rows[1][2] == "+0.036 to +0.144 (12)"
-    none = build_differences(
+    none = build_difference_table(
         [measure("sentence_regression"), measure("permutation", documents=9)], PROBES
     )
     assert not none.rows

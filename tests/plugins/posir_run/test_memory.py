@@ -12,7 +12,7 @@ GIGABYTE = 10**9
 
 
 @pytest.mark.parametrize(
-    ("free", "advice"),
+    ("free_bytes", "advice"),
     [
         (None, "5.0 GB."),
         (5 * GIGABYTE, "5.0 GB free."),
@@ -20,9 +20,9 @@ GIGABYTE = 10**9
         (GIGABYTE // 2, "Free memory, or use a smaller model or window."),
     ],
 )
-def test_a_peak_above_what_is_free_names_the_batch_size_that_fits(free, advice):
-    peak = PeakMemory("m", GIGABYTE, GIGABYTE, 4, free)
-    assert peak.bytes == 5 * GIGABYTE
+def test_a_peak_above_what_is_free_names_the_batch_size_that_fits(free_bytes, advice):
+    peak = PeakMemory("m", GIGABYTE, GIGABYTE, 4, free_bytes)
+    assert peak.peak_bytes == 5 * GIGABYTE
     assert peak.describe().endswith(advice)
 
 
@@ -35,16 +35,18 @@ def test_peaks_of_dense_models_follow_window_batch_and_weights():
     dense = meta(embed_dim=100, max_tokens=64, memory_usage_mb=1.0)
     small, large = (estimate_peaks([dense, meta()], tasks, size) for size in (1, 33))
     (at_one,), (at_many,) = small, large
-    assert at_many.bytes - at_one.bytes == 32 * 64 * 100 * 4 * memory.ACTIVATIONS_PER_TOKEN
+    assert (
+        at_many.peak_bytes - at_one.peak_bytes == 32 * 64 * 100 * 4 * memory.ACTIVATIONS_PER_TOKEN
+    )
     with with_settings(window=32):
-        assert estimate_peaks([dense], tasks, 1)[0].per_text == at_one.per_text // 2
+        assert estimate_peaks([dense], tasks, 1)[0].bytes_per_text == at_one.bytes_per_text // 2
     # Behind an endpoint, weights and tokens are elsewhere.
     (elsewhere,) = estimate_peaks([meta(embed_dim=100)], tasks, 1)
-    assert (elsewhere.per_text, at_one.fixed - elsewhere.fixed) == (0, 2**20)
+    assert (elsewhere.bytes_per_text, at_one.fixed_bytes - elsewhere.fixed_bytes) == (0, 2**20)
 
 
-@pytest.mark.parametrize(("limit", "free"), [("3000\n", 2000), ("max\n", None), ("500\n", 0)])
-def test_the_limit_of_a_container_counts(monkeypatch, tmp_path, limit, free):
+@pytest.mark.parametrize(("limit", "free_bytes"), [("3000\n", 2000), ("max\n", None), ("500\n", 0)])
+def test_the_limit_of_a_container_counts(monkeypatch, tmp_path, limit, free_bytes):
     files = tmp_path / "max", tmp_path / "current"
     for file, text in zip(files, (limit, "1000\n"), strict=True):
         file.write_text(text)
@@ -52,4 +54,4 @@ def test_the_limit_of_a_container_counts(monkeypatch, tmp_path, limit, free):
     monkeypatch.setattr(memory, "CONTAINER_FILES", (files, (tmp_path / "none", tmp_path / "none")))
     found = find_free_memory()
     assert machine > 10**6
-    assert found == free if free is not None else found > 10**6
+    assert found == free_bytes if free_bytes is not None else found > 10**6
