@@ -35,11 +35,7 @@ MAX_DOCUMENTS = 1_000
 
 
 def parse_bounds(text: str) -> tuple[int, int]:
-    """Parse the exclusive bounds of `--words`, such as `100,512`.
-
-    Raises:
-        PosirError: The bounds are malformed, or no number is between them.
-    """
+    """Parse the exclusive bounds of `--words`, such as `100,512`."""
     try:
         low, high = map(int, text.split(","))
     except ValueError:

@@ -235,10 +235,7 @@ class TextRemovalCode(TextRemoval):
 
 
 class SentenceFit(NamedTuple):
-    """Regression of a text's embedding on the embeddings of its m sentences.
-
-    Errors are in-sample, over dimensions.
-    """
+    """Regression of a text on its m sentences. Errors are in-sample, over dimensions."""
 
     weights: Floats
     """Coefficients scaled to unit length, shape (m,)."""

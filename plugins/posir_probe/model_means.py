@@ -72,9 +72,9 @@ def build_mean_table(rows: Sequence[ModelMean]) -> Table:
 
 
 def read_main_scores(source: Path) -> Any:
-    """Read mteb's main scores from a folder into a pandas DataFrame.
+    """Read mteb's main scores from a folder into a pandas DataFrame, or return None.
 
-    The DataFrame has a row per model, task, split and subset. Returns None if there are no results.
+    The DataFrame has a row per model, task, split and subset.
     """
     from mteb import ResultCache
 

@@ -147,10 +147,7 @@ def _match_name(question: str, evidence: str) -> ControlledPair | None:
 
 
 def find_names(text: str) -> list[str]:
-    """Find sequences of capitalized words with single spaces between them.
-
-    The first word of the text is ignored, since it is always capitalized.
-    """
+    """Find sequences of capitalized words separated by single spaces, except the first word."""
     runs: list[list[str]] = [[]]
     end = 0
     for word in list(NAME_WORD.finditer(text))[1:]:

@@ -303,10 +303,7 @@ def estimate_parts(parts: Sequence[tuple[ProbeSums, Compute]]) -> Estimate | Non
 
 
 def sample_weights(document: str) -> Integers:
-    """Sample a document's weight in each bootstrap replicate, shape (REPLICATES,).
-
-    The document id is the seed.
-    """
+    """Sample a document's bootstrap weights, shape (REPLICATES,), with its id as seed."""
     seed = int.from_bytes(digest(document))
     return np.random.default_rng(seed).poisson(1.0, REPLICATES)
 
@@ -361,10 +358,7 @@ class ProbeResult:
 
     @property
     def share_read(self) -> float | None:
-        """Share of a document of median length that fits the window.
-
-        None if the whole document fits, or if the window is unknown.
-        """
+        """Share of a median-length document within the window; None if unknown or not truncated."""
         if not self.window or not self.lengths:
             return None
         share = self.window / statistics.median(self.lengths)

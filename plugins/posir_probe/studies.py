@@ -162,10 +162,7 @@ def compare_tiny(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
 
 
 def _sample_deviations(rng: np.random.Generator, counts: Integers, sizes: Integers) -> Floats:
-    """Simulate the absolute deviations of bucket means in random samples with `sizes` queries.
-
-    Returns an array of shape (RANDOM_SAMPLES, P).
-    """
+    """Simulate absolute deviations of bucket means in samples, shape (RANDOM_SAMPLES, P)."""
     shares = counts / counts.sum(axis=1, keepdims=True)
     samples = [
         rng.multinomial(size, share, RANDOM_SAMPLES)

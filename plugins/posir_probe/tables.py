@@ -77,10 +77,7 @@ class ProbeMeasurements(Result):
 
 
 def write_commands(reference: CommandReference, output: Path) -> list[str]:
-    """Write the commands that give a verdict on the same model and data.
-
-    Returns an empty list if the model or the data is a Python object.
-    """
+    """Write commands that give a verdict on the same model and data; none for Python objects."""
     model = reference.model
     data = reference.data
     if not model or not data:
@@ -219,10 +216,7 @@ def build_probe_tables(sums: ProbeSums, probe: Probe) -> list[Table]:
 
 
 def _build_matrix(cells: Sequence[tuple[str, ...]]) -> Table:
-    """Build a matrix of values from cells with series, line, position and value.
-
-    The index `pivot` selects whether series, lines or positions are the columns.
-    """
+    """Pivot cells (series, line, position, value) into a matrix."""
     series, lines, positions = (len(set(names)) for names in list(zip(*cells, strict=True))[:3])
     pivot = 2 if positions <= series else 0
     if lines > 1 or min(positions, series) > 3:

@@ -116,10 +116,7 @@ def find_longest_document(tasks: Iterable[PositionTask]) -> int:
 
 
 def find_free_memory() -> int | None:
-    """Return the free memory in bytes, of the machine or its container, whichever is smaller.
-
-    Returns None if neither is known.
-    """
+    """Return the free bytes of the machine or its container, whichever is less; None if unknown."""
     free_sizes = []
     for limit_file, usage_file in CONTAINER_FILES:
         limit = _read_number(Path(limit_file))

@@ -68,10 +68,7 @@ class WarningHandler(logging.Handler):
 
 @contextmanager
 def show_warnings(show: Callable[[str], object]) -> Iterator[None]:
-    """Show each warning of this process once.
-
-    Plugin warnings are skipped, since every command shows them when it starts.
-    """
+    """Show each warning of this process once, except plugin warnings, which are shown earlier."""
     plugins = get_plugins().plugins
     handler = WarningHandler(show, (plugin.warning for plugin in plugins if plugin.problem))
     logging.getLogger().addHandler(handler)
