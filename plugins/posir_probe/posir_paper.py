@@ -175,7 +175,7 @@ class GradientSaliency(Probe):
     """Percentile of the norms to scale to 1."""
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """Encode the questions. The gradients are computed afterwards, pair by pair.
+        """Encode the questions. The gradients are computed later, pair by pair.
 
         Raises:
             PosirError: The model is not a local sentence-transformers model.

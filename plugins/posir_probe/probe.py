@@ -342,6 +342,6 @@ def summarize_ends(difference: str, first: str, last: str) -> dict[str, Summary]
 
 
 def compute_range(values: Floats) -> Floats:
-    """Subtract the smallest value from the largest. Sampling error biases the result upwards."""
+    """Subtract the smallest value from the largest. Sampling error biases the result upward."""
     extent: Floats = np.ptp(values, axis=-1)
     return extent

@@ -95,7 +95,7 @@ def test_results_are_beside_those_of_mteb_and_measured_once(run, model, tmp_path
     # Another sample is measured anew.
     assert run_probes(replace(run, documents=30), PROBES)[0].sums.documents == 30
     files[-1].write_text("{")
-    with pytest.raises(PosirError, match=r"segment_similarity_3\.json: not a result"):
+    with pytest.raises(PosirError, match=r"segment_similarity_3\.json: not a probe result"):
         run_probes(run, PROBES)
 
 
