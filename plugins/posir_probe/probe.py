@@ -176,7 +176,7 @@ class Probe:
         return self.headline_summaries[0]
 
     def describe(self, sums: ProbeSums, max_summaries: int | None = None) -> str:
-        """Describe the headline of a result, without a full stop.
+        """Describe the headline of a result, without a final period.
 
         Only the first summary is shown with its interval: `Mirror reversal: nDCG@10 near start
         minus near end +12.3 [+4.0, +20.1] points; nDCG@10 near start 50.2; ...`
@@ -209,7 +209,7 @@ class Probe:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexRow:
+class ProbeRow:
     """A row of a result: a summary, or the value at one position."""
 
     model: str
@@ -235,14 +235,14 @@ class IndexRow:
     source: str
 
 
-def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> list[IndexRow]:
+def build_probe_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> list[ProbeRow]:
     """Build the rows of each result: summaries, then positions."""
     rows = []
     for result in results:
         probe = probes[result.probe]
         sums = result.sums
         build_row = partial(
-            IndexRow,
+            ProbeRow,
             model=result.model,
             revision=result.revision,
             data=result.data,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from posir_probe.bias_learning import MEAN_SERIES
-from posir_probe.probe import SEPARATOR, UNIT_NAMES, Probe, build_index_rows
+from posir_probe.probe import SEPARATOR, UNIT_NAMES, Probe, build_probe_rows
 from posir_probe.probing import collect_probes
 from posir_probe.results import ProbeResult, ProbeSums, read_probe_results
 from posir_published.probes import read_published_curves
@@ -268,7 +268,7 @@ def build_measurements(
     label = short_labels(results)[0]
     documents = max(result.sums.documents for result in results)
     title = f"Probes of {label} on {pluralize(documents, 'document')} of {main_result.data}"
-    rows = build_index_rows(results, probes)
+    rows = build_probe_rows(results, probes)
     draw = partial(draw_result, stored=Deferred(lambda: read_probe_results(folder)))
     main_probe = probes[main_result.probe]
     introduction = (f"{describe_result(main_result, main_probe)}.", describe_texts(main_result))

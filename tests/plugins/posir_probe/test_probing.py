@@ -16,7 +16,7 @@ from posir_probe.data import ProbeData, ProbeQuestion, ProbeSource
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.posir_paper import EvidenceLocation, GradientSaliency
-from posir_probe.probe import Probe, ProbePlan, Summary, build_index_rows, run_plans, run_probe
+from posir_probe.probe import Probe, ProbePlan, Summary, build_probe_rows, run_plans, run_probe
 from posir_probe.probing import (
     ProbeRun,
     build_builtin_probes,
@@ -276,7 +276,7 @@ def test_bad_input_is_counted_and_skipped():
 def test_tables_have_sources_intervals_and_warnings(run):
     results = run_probes(run, [*PROBES, MirrorReversal()])
     probes = collect_probes()
-    rows = build_index_rows(results, probes)
+    rows = build_probe_rows(results, probes)
     assert {row.kind for row in rows} == {"summary", "position"}
     summaries, positions = build_probe_tables(results[-1].sums, probes["mirror_reversal"])
     assert "mirror_reversal" not in str((summaries.rows, positions))
@@ -315,7 +315,7 @@ def test_documents_left_out_are_told_with_the_reason(run):
     }
     few = replace(run, source=ProbeSource("few", {"eng-Latn/default": lambda: ProbeData(texts)}))
     results = run_probes(few, select_probes(["segment_similarity_3", "sentence_regression"]))
-    rows = build_index_rows(results, collect_probes())
+    rows = build_probe_rows(results, collect_probes())
     assert {row.probe: row.left_out for row in rows} == {
         "segment_similarity_3": 0,
         "sentence_regression": 3,
