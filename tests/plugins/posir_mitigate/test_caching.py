@@ -1,4 +1,4 @@
-"""Embeddings of mitigated models in the cache are those of the plain model."""
+"""Mitigated models and their plain model share cached embeddings."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The commands, with a tiny model in a local folder."""
+"""Commands with a tiny model in a local folder."""
 
 import csv
 import io
@@ -99,7 +99,7 @@ def test_domains_are_compared(model, tmp_path):
 
 
 @pytest.mark.slow
-def test_plain_texts_are_measured_and_bad_files_named(model, tmp_path):
+def test_plain_texts_are_measured_and_bad_files_are_reported(model, tmp_path):
     folder = tmp_path / "texts"
     folder.mkdir()
     for number, text in enumerate(invent_texts(6, 8)):

@@ -1,6 +1,4 @@
-"""Runs of probes: one pass, resumed where they stopped, saved beside mteb's results, and each
-failure told.
-"""
+"""Probe runs: texts are encoded once, runs resume, and failures are reported."""
 
 import logging
 from dataclasses import replace
@@ -38,7 +36,7 @@ from tests.support.probed_encoders import decaying, invent_questions
 
 
 class WordEncoder(RecordingEncoder):
-    """The order-blind control as a model of mteb, which records the texts it encodes."""
+    """The order-blind control as an mteb model that records the encoded texts."""
 
     def encode(self, inputs, **_):
         texts = [text for batch in inputs for text in batch["text"]]
@@ -78,7 +76,7 @@ def test_each_distinct_text_is_encoded_once(run, model, data):
     assert len(documents) == len(set(documents))
 
 
-def test_results_are_beside_those_of_mteb_and_measured_once(run, model, tmp_path):
+def test_results_are_saved_next_to_mteb_results_and_measured_once(run, model, tmp_path):
     first = run_probes(run, PROBES)[0]
     files = sorted(tmp_path.rglob("*.json"))
     assert [file.relative_to(tmp_path).as_posix() for file in files] == [
@@ -92,7 +90,7 @@ def test_results_are_beside_those_of_mteb_and_measured_once(run, model, tmp_path
     encoded = len(model.encoded)
     np.testing.assert_array_equal(run_probes(run, PROBES)[0].sums.totals, first.sums.totals)
     assert len(model.encoded) == encoded
-    # Another sample is measured anew.
+    # Another sample is measured again.
     assert run_probes(replace(run, documents=30), PROBES)[0].sums.documents == 30
     files[-1].write_text("{")
     with pytest.raises(PosirError, match=r"segment_similarity_3\.json: not a probe result"):
@@ -119,7 +117,7 @@ def test_texts_are_cut_so_that_the_largest_needle_fits(run, model, data):
         assert text in longest
         assert text[: tokens[19, 1]] in longest
         assert text[: tokens[39, 1]] in longest
-    # Without a cut, the same probes are measured anew.
+    # Without a cut, the same probes are measured again.
     again = run_probes(replace(run, cut=0), probes)
     assert {subset.selection for result in again for subset in result.subsets.values()} == {
         "seed 1"
@@ -177,7 +175,7 @@ def test_a_probe_without_questions_does_not_stop_others(model, tmp_path, caplog)
         run_probes(run, [EvidenceMoving()])
 
 
-def test_sums_of_blocks_add_to_those_of_all():
+def test_sums_over_blocks_are_additive():
     data = invent_questions(24)
     probes = [probe for probe in build_builtin_probes() if not probe.needs_all]
     blocks = [
@@ -201,7 +199,7 @@ def test_sums_of_blocks_add_to_those_of_all():
 
 
 class Length(Probe):
-    """A third party's probe: the number of words."""
+    """A third-party probe that counts words."""
 
     name = "length"
     title = "Words"
@@ -213,7 +211,7 @@ class Length(Probe):
         return ProbePlan(lambda _: ProbeSums.from_means(["words"], list(data.documents), values))
 
 
-def test_a_third_party_adds_a_probe_and_mistakes_are_told(monkeypatch, caplog):
+def test_a_plugin_adds_a_probe_and_mistakes_are_reported(monkeypatch, caplog):
     class Plugins:
         @staticmethod
         def callers(_):
@@ -234,7 +232,7 @@ def test_a_third_party_adds_a_probe_and_mistakes_are_told(monkeypatch, caplog):
         assert message in caplog.text
 
 
-def test_probes_are_selected_by_name_or_by_its_beginning():
+def test_probes_are_selected_by_name_or_prefix():
     names = [
         probe.name
         for probe in select_probes(["segment_similarity", "gradient_saliency", "text_removal_code"])
@@ -308,7 +306,7 @@ def test_splitting_at_periods_is_another_sample(run):
     assert selections["sentence_regression"] != str(run.selection)
 
 
-def test_documents_left_out_are_told_with_the_reason(run):
+def test_omitted_documents_are_reported_with_the_reason(run):
     texts = {
         f"{number}": f"The {number} mill burned down one day. " * (7 if number < 17 else 2)
         for number in range(20)

@@ -1,6 +1,4 @@
-"""What people see of every probe: numbers with intervals and titles, no identifiers, and no
-verdict.
-"""
+"""Output of every probe: values with intervals and titles, without identifiers or verdicts."""
 
 from __future__ import annotations
 
@@ -41,20 +39,20 @@ SHARES = {
     "sentence_regression_scatter",
 }
 IDENTIFIER = re.compile(r"\b[a-z0-9]+_[a-z0-9_]+\b")
-#: Words of verdicts, which measures do not have.
+#: Words of verdicts, which must not appear.
 VERDICTS = re.compile(
     r"favors? the|no bias|biased|inconclusive|cannot be said|too small to "
     r"matter|^(Yes|No):|needed to decide|What to do",
     re.M,
 )
-#: Front, middle and end questions before and after reversal: near the start 45, near the end 25.
+#: Front, middle and end questions before and after reversal. Near start: 45, near end: 25.
 REVERSAL = (0.5, 0.2, 0.1, 0.1, 0.3, 0.4)
 
 
 def measure(
     name, values=None, *, documents=10, model="org/mine", window=256, length=512, noise=0.01
 ):
-    """A result of a probe, by default with values that fall from the first position to the last."""
+    """Make a probe result. By default, values fall from the first to the last position."""
     positions, names = PROBES[name].positions, [f"d{at}" for at in range(documents)]
     row = np.linspace(0.9, 0.1, len(positions)) if values is None else np.array(values, float)
     errors = np.random.default_rng(1).normal(0, noise, (documents, len(positions)))
@@ -82,7 +80,7 @@ def measure_moments(points):
 
 
 @pytest.mark.parametrize("name", PROBES)
-def test_people_read_titles_and_numbers_not_identifiers(name):
+def test_output_shows_titles_instead_of_identifiers(name):
     probe, result = PROBES[name], measure(name)
     labels = [summary.title for summary in probe.summaries.values()]
     described = probe.describe(result.sums)
@@ -105,7 +103,7 @@ def test_the_headline_has_one_interval(name):
     assert set(probe.headline) <= set(probe.summaries)
 
 
-#: A probe of each form, and those with a control, several panels, scales of their own, and a
+#: A probe of each chart kind, and probes with a control, several panels, separate scales, and a
 #: standard deviation.
 DRAWN = (
     *(
@@ -161,7 +159,7 @@ def test_a_difference_has_its_sign_and_both_values():
 FALLING, LEVEL, RISING = (0.9, 0.6, 0.5), (0.505, 0.5, 0.5), (0.5, 0.6, 0.9)
 
 
-def test_search_comes_first_then_a_comparison_with_an_interval():
+def test_search_results_come_first_then_comparisons_with_an_interval():
     search, cosines, data = (
         measure("mirror_reversal", REVERSAL),
         measure("permutation"),
@@ -173,7 +171,7 @@ def test_search_comes_first_then_a_comparison_with_an_interval():
     assert choose_main_result([data], PROBES) is data
 
 
-def test_mirror_reversal_is_named_with_its_number(tmp_path):
+def test_mirror_reversal_is_shown_with_its_value(tmp_path):
     results = (measure("segment_similarity_3", LEVEL), measure("mirror_reversal", REVERSAL))
     shown = build_measurements(results, tmp_path)
     number = r"nDCG@10 near start minus near end \+20\.\d \[\+\d+\.\d, \+\d+\.\d\] points"
@@ -186,7 +184,7 @@ def test_mirror_reversal_is_named_with_its_number(tmp_path):
     )
 
 
-def test_the_sample_is_described_with_what_is_truncated():
+def test_the_sample_description_includes_truncation():
     described = describe_texts(measure("permutation"))
     tail = (
         r"median 512 tokens\. 50 ?% of the tokens are truncated: the window is 256 tokens, and 0 "
@@ -200,8 +198,8 @@ def test_the_sample_is_described_with_what_is_truncated():
     assert describe_texts(known).startswith("10 of 72 documents of words")
 
 
-def test_a_verdict_is_elsewhere_and_its_commands_run(tmp_path):
-    """Each command is parsed by the application that it is for: its options exist."""
+def test_commands_for_a_verdict_are_valid(tmp_path):
+    """Each command is parsed by its application, so its options exist."""
     task = write_commands(CommandReference("./my model", "PosIR-Mini"), Path("my results"))
     texts = write_commands(
         CommandReference("all-MiniLM-L6-v2@http://localhost:1", "my texts"), Path("results")
@@ -222,8 +220,8 @@ def test_a_verdict_is_elsewhere_and_its_commands_run(tmp_path):
     assert build_measurements(results, tmp_path).sections()[1].code == ""
 
 
-def test_published_values_are_those_of_the_first_stated_summary():
-    """Half of Delta_diff of Table 12 of arXiv 2605.26578."""
+def test_published_values_are_for_the_main_summary():
+    """Half of Delta_diff in Table 12 of arXiv 2605.26578."""
     values = list_published(PROBES["mirror_reversal"])
     assert (len(values), values[0], values[-1]) == (
         12,
@@ -234,7 +232,7 @@ def test_published_values_are_those_of_the_first_stated_summary():
     assert list_published(PROBES["evidence_location"]) == []
 
 
-def test_every_medium_has_the_measures_and_no_verdict(tmp_path):
+def test_all_output_formats_show_values_but_no_verdict(tmp_path):
     results = (measure("segment_similarity_3"), measure("needle_insertion"))
     shown = build_measurements(results, tmp_path, reference=CommandReference("mine", "words"))
     first = shown.sections()[0]
@@ -259,14 +257,14 @@ def test_every_medium_has_the_measures_and_no_verdict(tmp_path):
     assert folded.count('class="range"') == 2
 
 
-def test_differences_stand_below_their_heading():
+def test_differences_are_shown_below_their_heading():
     given = [
         measure("segment_similarity_3", FALLING),
         measure("permutation", RISING),
         measure("mirror_reversal", REVERSAL),
     ]
     mixed, same = (build_difference_table(results, PROBES) for results in (given, given[:1]))
-    # Each below its heading: search, what fits the window, then whole texts.
+    # Each heading precedes its differences: search, within the window, whole texts.
     assert [row[1][:5] for row in mixed.rows] == ["", "+20.1", "", "-0.40", "", "+0.39"]
     assert (same.headings, len(same.rows)) == (
         ("What is compared", "Difference", "Published values"),
@@ -309,7 +307,7 @@ def test_no_table_is_wider_than_80_columns(tmp_path):
         assert printed.count("What is compared") == 1
 
 
-def test_a_result_keeps_its_window_and_one_without_is_read():
+def test_results_without_a_window_can_be_read():
     result = measure("segment_similarity_3")
     assert ProbeResult.from_json(result.to_json()).share_read == 0.5
     old = result.to_json()
@@ -331,13 +329,13 @@ def test_the_headline_is_the_first_summary_by_default():
     assert Plain().describe(nine) == "Plain: biggest 0.500"
 
 
-def test_ordinals():
+def test_ordinals_are_formatted():
     expected = ["first", "third", "tenth", "11th", "12th", "21st", "102nd", "111th"]
     assert [format_ordinal(number) for number in (1, 3, 10, 11, 12, 21, 102, 111)] == expected
 
 
 @pytest.mark.parametrize(("documents", "has_finding"), [(4, False), (10, True)])
-def test_a_number_without_an_interval_is_no_headline(documents, has_finding):
+def test_values_without_an_interval_are_not_a_headline(documents, has_finding):
     shown = build_measurements([measure("mirror_reversal", documents=documents)], Path())
     assert (" · " in shown.page_title) == has_finding
     assert f"{documents} documents" in shown.title

@@ -1,4 +1,4 @@
-"""`posir run`: its options, and what it says while jobs are evaluated."""
+"""Options of `posir run`, and its output while jobs run."""
 
 import argparse
 import logging
@@ -20,7 +20,7 @@ APP = build_app(run, "run")
 
 
 @given(st.lists(st.tuples(st.sampled_from(["-t", "--task", "-m"]), VALUES), max_size=5))
-def test_several_values_are_read_as_argparse_reads_them(options):
+def test_options_parse_several_values_like_argparse(options):
     words = ["-m", "X", *(word for option, values in options for word in (option, *values))]
     parser = argparse.ArgumentParser()
     parser.add_argument("-t", "--task", nargs="+", action="extend")
@@ -31,7 +31,7 @@ def test_several_values_are_read_as_argparse_reads_them(options):
     assert (given_options.get("task"), given_options.get("model")) == (expected.task, expected.m)
 
 
-def test_a_warning_is_shown_once_and_not_those_about_plugins(monkeypatch):
+def test_each_warning_is_shown_once_except_plugin_warnings(monkeypatch):
     refused, shown = Plugin("letters", "letters 1.0: letters", "no hook"), []
     monkeypatch.setattr(
         warning_log, "get_plugins", lambda: Plugins(None, (refused, Plugin("psi", "posir")))

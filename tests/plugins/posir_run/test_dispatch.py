@@ -1,4 +1,4 @@
-"""Jobs on fake workers: who gets which, and what happens to those whose worker crashes."""
+"""Dispatch of jobs to fake workers, some of which crash."""
 
 import random
 from collections import Counter
@@ -25,8 +25,8 @@ JOBS = [
 
 
 class FakeEngine:
-    """Workers whose jobs complete whenever the dispatcher polls: a random part of them, or all of
-    them without a seed.
+    """An engine whose jobs complete when the dispatcher polls: all jobs or, with a seed, a random
+    subset.
     """
 
     def __init__(
@@ -71,9 +71,7 @@ class FakeWorker:
         return self.complete_later(lambda: self.engine.outcome(job))
 
     def complete_later(self, compute):
-        """Return a future of what `compute` returns; a returned exception is a crash of the
-        worker.
-        """
+        """Return a future for the result of `compute`. Exceptions crash the worker."""
         assert self in self.engine.running
         future = Future()
 
@@ -103,7 +101,7 @@ def run(jobs, engine):
     st.dictionaries(st.sampled_from(JOBS), st.integers(1, MAX_ATTEMPTS)),
     st.sets(st.sampled_from(JOBS)),
 )
-def test_every_job_has_one_outcome_whatever_crashes(seed, locations, crashes, failing):
+def test_every_job_has_one_outcome_despite_crashes(seed, locations, crashes, failing):
     left = Counter(crashes)
 
     def outcome(job):
@@ -127,7 +125,7 @@ def test_every_job_has_one_outcome_whatever_crashes(seed, locations, crashes, fa
 
 
 @given(st.sampled_from(["p", "pq", "pqr", "pqrs"]), st.integers(0, 99))
-def test_a_worker_keeps_to_its_model(locations, seed):
+def test_a_worker_prefers_jobs_with_its_model(locations, seed):
     jobs = [
         make_job(model, "English", str(number), str(number))
         for number in range(20)
@@ -137,11 +135,11 @@ def test_a_worker_keeps_to_its_model(locations, seed):
     run(jobs, engine)
     for location in locations:
         models = [job.model.name for where, job in engine.submitted if where == location]
-        # A worker without jobs of its own model helps with the other at the end.
+        # At the end, a worker without jobs for its model takes jobs for the other model.
         assert sum(before != after for before, after in pairwise(models)) <= 1
 
 
-def test_workers_begin_with_different_models_then_corpora():
+def test_workers_start_with_different_models_then_corpora():
     jobs = [
         make_job(m, t, s, s)
         for m in "ab"
@@ -155,7 +153,7 @@ def test_workers_begin_with_different_models_then_corpora():
     assert (len(set(taken[:4])), taken[4:8]) == (4, taken[:4])
 
 
-def test_a_worker_keeps_its_corpus_and_spare_workers_share_one():
+def test_a_worker_keeps_its_corpus_and_free_workers_share_one():
     jobs = [
         make_job(m, t, s, s)
         for m in "ab"
@@ -173,7 +171,7 @@ def test_a_worker_keeps_its_corpus_and_spare_workers_share_one():
     assert {location for location, _ in engine.submitted} == {"one", "two"}
 
 
-def test_a_worker_is_restarted_only_if_its_outcome_asks_for_it():
+def test_a_worker_is_restarted_only_if_its_outcome_requests_it():
     for restart, workers in ((True, len(JOBS)), (False, 1)):
         engine = FakeEngine(
             ("one",),
@@ -183,7 +181,7 @@ def test_a_worker_is_restarted_only_if_its_outcome_asks_for_it():
         assert engine.started == workers
 
 
-def test_a_location_where_no_worker_starts_is_not_used():
+def test_a_location_is_not_used_after_a_worker_fails_to_start():
     engine = FakeEngine(unusable=("one",))
     run(JOBS, engine)
     assert {location for location, _ in engine.submitted} == {"two"}
@@ -193,7 +191,7 @@ def test_a_location_where_no_worker_starts_is_not_used():
     assert engine.closed
 
 
-def test_a_machine_that_joins_is_used_and_all_are_stopped():
+def test_new_machines_are_used_and_all_workers_are_stopped():
     engine = FakeEngine(("one",))
     outcomes = Dispatcher(JOBS, engine).run()
     next(outcomes)

@@ -1,6 +1,4 @@
-"""Requested tasks and models are found without duplicates; a request that cannot be run is one
-message.
-"""
+"""Tasks and models are found without duplicates, and invalid requests raise errors."""
 
 import pytest
 
@@ -22,7 +20,7 @@ def data(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("data")
-def test_jobs_are_models_by_tasks_by_subsets():
+def test_there_is_a_job_per_model_task_and_subset():
     tasks, random = (
         ("PosIR-English", "PosIR-German-English", "PosIR-Mini"),
         "mteb/baseline-random-encoder",

@@ -1,4 +1,4 @@
-"""The peak memory of a run: what it is made of, what is free, and the option that lowers it."""
+"""Peak memory of a run, free memory, and suggestions to lower the peak."""
 
 import mteb
 import pytest
@@ -20,7 +20,7 @@ GIGABYTE = 10**9
         (GIGABYTE // 2, "Free memory, or use a smaller model or window."),
     ],
 )
-def test_a_peak_above_what_is_free_names_the_batch_size_that_fits(free_bytes, advice):
+def test_a_peak_above_the_free_memory_suggests_a_batch_size(free_bytes, advice):
     peak = PeakMemory("m", GIGABYTE, GIGABYTE, 4, free_bytes)
     assert peak.peak_bytes == 5 * GIGABYTE
     assert peak.describe().endswith(advice)
@@ -30,7 +30,7 @@ def meta(**values):
     return ModelMeta.create_empty({"name": "a/b", "revision": "1", **values})
 
 
-def test_peaks_of_dense_models_follow_window_batch_and_weights():
+def test_peaks_depend_on_window_batch_size_and_weights():
     tasks = [mteb.get_task("PosIR-Mini")]
     dense = meta(embed_dim=100, max_tokens=64, memory_usage_mb=1.0)
     small, large = (estimate_peaks([dense, meta()], tasks, size) for size in (1, 33))
@@ -40,13 +40,13 @@ def test_peaks_of_dense_models_follow_window_batch_and_weights():
     )
     with with_settings(window=32):
         assert estimate_peaks([dense], tasks, 1)[0].bytes_per_text == at_one.bytes_per_text // 2
-    # Behind an endpoint, weights and tokens are elsewhere.
+    # An endpoint needs no memory for weights and activations.
     (elsewhere,) = estimate_peaks([meta(embed_dim=100)], tasks, 1)
     assert (elsewhere.bytes_per_text, at_one.fixed_bytes - elsewhere.fixed_bytes) == (0, 2**20)
 
 
 @pytest.mark.parametrize(("limit", "free_bytes"), [("3000\n", 2000), ("max\n", None), ("500\n", 0)])
-def test_the_limit_of_a_container_counts(monkeypatch, tmp_path, limit, free_bytes):
+def test_free_memory_respects_the_container_limit(monkeypatch, tmp_path, limit, free_bytes):
     files = tmp_path / "max", tmp_path / "current"
     for file, text in zip(files, (limit, "1000\n"), strict=True):
         file.write_text(text)

@@ -1,4 +1,4 @@
-"""Plans for models of known speed, and for a real one through the command."""
+"""Plans for models of known speed, and for a real model with the command."""
 
 import csv
 import io
@@ -29,7 +29,7 @@ def speed(*seconds):
     return Duration.from_rounds(seconds)
 
 
-#: 1 ms per token in the shortest texts and 2 ms in the longest, 0.5 s per query.
+#: 1 ms per token in the shortest texts, 2 ms in the longest texts, and 0.5 s per query.
 KNOWN = SpeedCalibration(
     (speed(0.001), None, None, speed(0.001, 0.003)),
     speed(0.5),
@@ -52,7 +52,7 @@ def plan(*model):
     return build_plan(ModelSpeed("m", *model), SIZES, sampled=True)
 
 
-def test_a_plan_adds_up_and_a_cache_saves_shared_documents():
+def test_totals_are_sums_and_a_cache_saves_shared_documents():
     known = plan(KNOWN, "", 16)
     english, german = known.tasks
     assert (english.jobs, sum(english.documents.texts), english.queries) == (2, 16, 6)
@@ -63,7 +63,7 @@ def test_a_plan_adds_up_and_a_cache_saves_shared_documents():
     assert known.total.duration == Duration(12.5, 16.5, 20.5)
     assert (known.with_cache.documents, known.with_cache.queries) == (english.documents, 12)
     assert known.with_cache.duration.mean == pytest.approx(1.5 + 4 + 6)
-    # The time is not estimated without a measurement.
+    # Without a calibration, the time is not estimated.
     unknown, known_size = plan(None, "the reason", None), plan(None, "the reason", 1_536)
     assert (unknown.total.duration, unknown.total.bytes, known_size.total.bytes) == (
         None,
@@ -90,10 +90,10 @@ def test_a_table_explains_its_estimates():
         )
 
 
-def test_a_round_is_long_enough_to_be_timed(
+def test_the_sample_grows_until_a_round_can_be_timed(
     monkeypatch,
 ):
-    # A batch takes one second, and one more per eight characters.
+    # A batch takes one second plus one second per eight characters.
     monkeypatch.setattr(
         plan_module,
         "time_encoding",
@@ -129,7 +129,7 @@ def invoke(tasks, models, format_="json"):
 
 
 @pytest.mark.usefixtures("data")
-def test_the_command_plans_for_every_model_from_the_data():
+def test_the_command_plans_every_model_from_the_data():
     tasks = ("PosIR-English", "PosIR-German-English", "PosIR-German")
     dense, sparse = invoke(tasks, (RANDOM, "baseline-bm25s"))
     texts, queries = len(TEXTS), len(ASKED)
@@ -167,7 +167,7 @@ def test_csv_has_a_row_of_numbers_for_each_model_and_task(monkeypatch):
 
 
 @pytest.mark.usefixtures("data")
-def test_a_model_that_does_not_load_is_planned_by_its_metadata(monkeypatch):
+def test_a_model_that_fails_to_load_is_planned_from_its_metadata(monkeypatch):
     monkeypatch.setattr(
         plan_module, "load_model", Mock(side_effect=OSError("no weights\nin a cache"))
     )

@@ -1,4 +1,4 @@
-"""Sizes against a brute-force count, and the published ones against the paper's totals."""
+"""Sizes against a brute-force count, and published sizes against the paper's totals."""
 
 import numpy as np
 import polars as pl
@@ -32,7 +32,7 @@ def count_one_by_one(texts):
     )
 
 
-#: Texts with few and with many bytes per character, with lengths near the bounds of the buckets.
+#: Texts with few or many bytes per character and lengths near the bucket bounds.
 TEXT = st.builds(
     lambda letter, count: letter * count,
     st.sampled_from("xé漢"),
@@ -44,7 +44,7 @@ TEXT = st.builds(
 
 
 @given(st.lists(TEXT, max_size=9), st.lists(TEXT, max_size=9))
-def test_texts_are_counted_by_length_and_counts_add(some, others):
+def test_texts_are_counted_by_length_and_counts_are_additive(some, others):
     def counts(texts):
         return measure_texts(pl.DataFrame({"text": texts}, {"text": pl.String}))
 
@@ -52,10 +52,10 @@ def test_texts_are_counted_by_length_and_counts_add(some, others):
     assert counts(some) + counts(others) == count_one_by_one(some + others)
 
 
-def test_the_published_sizes_add_up_to_the_papers_totals():
+def test_published_sizes_sum_to_the_paper_totals():
     sizes = [find_published_size(language, domain) for language in LANGUAGES for domain in DOMAINS]
     documents, queries = sum_counts(counts for counts, _ in sizes), sum(asked for _, asked in sizes)
-    # Nine languages share what is not English in whole numbers.
+    # The texts in other languages are divided by nine and rounded down.
     assert 17_329_673 - 9 < sum(documents.texts) <= 17_329_673
     assert 22_800_000_000 - 9 < sum(documents.tokens) <= 22_800_000_000
     assert 421_708 - 9 < queries <= 421_708
@@ -66,7 +66,7 @@ def test_the_published_sizes_add_up_to_the_papers_totals():
     assert sum(asked for _, asked in english) == 42_015
 
 
-def test_without_data_a_task_has_its_published_size(monkeypatch, tmp_path):
+def test_without_local_data_the_published_size_is_used(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     task = get_task("PosIR-German-English")
     sizes = measure_subsets((task, domain) for domain in task.hf_subsets)
@@ -88,7 +88,7 @@ def test_without_data_a_task_has_its_published_size(monkeypatch, tmp_path):
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
-    """English and German, whose German queries are fewer."""
+    """English and German data with fewer German queries."""
     root = tmp_path / POSIR_FOLDER
     long = {
         name: text + " More of it." * 300 * number
@@ -100,7 +100,7 @@ def data(tmp_path, monkeypatch):
     return list(long.values())
 
 
-def test_local_data_is_counted_and_shared_documents_once(data):
+def test_local_data_is_counted_and_shared_documents_are_counted_once(data):
     tasks = [get_task(name) for name in ("PosIR-English", "PosIR-German-English", "PosIR-German")]
     english, crossed, german = measure_subsets((task, "sports") for task in tasks)
     assert english.documents == crossed.documents == count_one_by_one(data)
@@ -111,7 +111,7 @@ def test_local_data_is_counted_and_shared_documents_once(data):
 
 
 @pytest.mark.usefixtures("data")
-def test_a_task_read_at_once_is_counted_and_a_lost_file_named(tmp_path):
+def test_folder_data_is_counted_and_a_missing_file_is_reported(tmp_path):
     (size,) = measure_subsets([(get_task("PosIR-Mini"), "default")])
     assert (sum(size.documents.texts), size.queries) == (72, 720)
     task, missing = (
