@@ -115,11 +115,11 @@ def test_maximum_and_mean_combine_the_chunks_in_any_order(model):
 
 def test_only_candidates_are_ranked_and_the_best_come_first(model):
     mitigated = Chunks(8).wrap(model)
-    everything = search(mitigated, TEXTS, ["copper bell", "doctor"])
-    assert [len(scores) for scores in everything.values()] == [3, 3]
+    all_scores = search(mitigated, TEXTS, ["copper bell", "doctor"])
+    assert [len(scores) for scores in all_scores.values()] == [3, 3]
     assert all(
         list(scores.values()) == sorted(scores.values(), reverse=True)
-        for scores in everything.values()
+        for scores in all_scores.values()
     )
     result = search(mitigated, TEXTS, ["copper bell", "doctor"], top_ranked={"0": ["2", "1"]})
     assert {query: set(scores) for query, scores in result.items()} == {"0": {"1", "2"}, "1": set()}
@@ -227,10 +227,10 @@ def test_unsupported_models_are_rejected(model):
 
 
 def test_a_prompt_needs_room_in_the_window():
-    prompted = build_encoder(prompts={"document": "one two three four: ", "query": ""})
+    prompted_model = build_encoder(prompts={"document": "one two three four: ", "query": ""})
     with pytest.raises(PosirError, match=r"the size is at most 89\.$"):
-        search(Chunks(90).wrap(prompted), TEXTS, ["bell"])
-    assert search(Chunks(89).wrap(prompted), TEXTS, ["bell"])
+        search(Chunks(90).wrap(prompted_model), TEXTS, ["bell"])
+    assert search(Chunks(89).wrap(prompted_model), TEXTS, ["bell"])
 
 
 def test_context_chunks_are_embedded_by_a_server():
@@ -273,17 +273,17 @@ def test_open_model_encodes_and_scores_chunks(tmp_path, method, vectors):
     encoded, (query,) = model.encode(TEXTS), model.encode(["a copper bell"], query=True)
     (tokens,) = find_tokenizer(plain.encoder.model).find_tokens([TEXT])
     parts = Chunking(8, 4).divide(TEXT, tokens)
-    assert [len(own) for own in encoded[:2]] == [vectors or len(parts), 1]
+    assert [len(chunk_vectors) for chunk_vectors in encoded[:2]] == [vectors or len(parts), 1]
     if not vectors:
         assert np.allclose(encoded[0], np.concatenate(plain.encode(parts)), atol=1e-5)
-    best = [
-        float(np.max(own @ query[0] / np.linalg.norm(own, axis=1) / np.linalg.norm(query[0])))
-        for own in encoded
+    best_scores = [
+        float(np.max(rows @ query[0] / np.linalg.norm(rows, axis=1)) / np.linalg.norm(query[0]))
+        for rows in encoded
     ]
     (ranking,) = model.search(["a copper bell"], TEXTS, k=3)
-    assert [row for row, _ in ranking] == sorted(range(4), key=lambda row: -best[row])[:3]
+    assert [row for row, _ in ranking] == sorted(range(4), key=lambda row: -best_scores[row])[:3]
     assert [score for _, score in ranking] == pytest.approx(
-        sorted(best, reverse=True)[:3], abs=1e-5
+        sorted(best_scores, reverse=True)[:3], abs=1e-5
     )
     assert (model.search([], TEXTS), model.encode([])) == ([], [])
 

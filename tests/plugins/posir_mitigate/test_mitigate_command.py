@@ -154,18 +154,18 @@ def test_the_table_has_states_and_intervals_of_changes():
         build_trial("two", 0.4, ChangeState.WORSE),
         build_trial("three", 0.5, ChangeState.EQUIVALENT),
     ]
-    shown = present_trials("tiny", trials, ["no"])
-    rows = shown.tables[0].rows
+    output = present_trials("tiny", trials, ["no"])
+    rows = output.tables[0].rows
     scores = ("50.0 [40.0, 60.0]", "–", "+20.0 [+10.0, +30.0]", "–")
     assert rows[0] == ("plain", *scores, "not tested", "2.5", "x 2.00")
     assert rows[1][2] == format_change(trials[1].changes[Metric.NDCG_AT_10])
-    flat = shown.rows[1]
-    assert (flat["ndcg_at_10_change"], flat["ndcg_at_10_difference"].value) == (
+    row = output.rows[1]
+    assert (row["ndcg_at_10_change"], row["ndcg_at_10_difference"].value) == (
         ChangeState.BETTER,
         pytest.approx(0.2),
     )
-    assert (flat["state"], flat["reason"]) == (State.NOT_TESTED, Reason.NOT_STORED)
-    assert len(shown.warnings) == 1
+    assert (row["state"], row["reason"]) == (State.NOT_TESTED, Reason.NOT_STORED)
+    assert len(output.warnings) == 1
     parts = [part.headings for part in build_table(trials).split(80)]
     assert [part for part in parts if "Change" in part[1:2]] == [], (
         "no change is parted from its score"
@@ -207,7 +207,7 @@ def test_a_time_ratio_is_never_shown_as_0():
 )
 def test_time_includes_encoding_and_searching(tmp_path, phases, seconds):
     file = tmp_path / "result.json"
-    named = [{"name": name, "start": start, "end": end} for name, start, end in phases]
-    file.write_text(json.dumps({"evaluation_phases": named}))
+    phase_records = [{"name": name, "start": start, "end": end} for name, start, end in phases]
+    file.write_text(json.dumps({"evaluation_phases": phase_records}))
     run = SimpleNamespace(by_subset=lambda task: {task: SimpleNamespace(file=file)})
     assert measure_seconds(run, "PosIR-Mini") == seconds

@@ -17,7 +17,7 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 @pytest.mark.parametrize(
-    ("written", "canonical"),
+    ("reference", "canonical"),
     [
         ("chunks", "chunks(128,64,max,tokens)"),
         ("chunks(64)", "chunks(64,32,max,tokens)"),
@@ -28,8 +28,8 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
         ("both_orders+chunks(32)", "both_orders(1)+chunks(32,16,max,tokens)"),
     ],
 )
-def test_a_model_with_a_method_has_all_arguments_in_its_name(written, canonical):
-    meta = find_model(ModelReference(f"all-MiniLM-L6-v2+{written}"))
+def test_a_model_with_a_method_has_all_arguments_in_its_name(reference, canonical):
+    meta = find_model(ModelReference(f"all-MiniLM-L6-v2+{reference}"))
     assert meta.name == portable_name(meta) == f"{MINILM}+{canonical}"
     assert find_model(ModelReference(meta.name)).name == meta.name
     plain = mteb.get_model_meta(MINILM)
@@ -38,7 +38,7 @@ def test_a_model_with_a_method_has_all_arguments_in_its_name(written, canonical)
 
 
 @pytest.mark.parametrize(
-    ("written", "message"),
+    ("reference", "message"),
     [
         ("chnks(3)", r"^'\+chnks': unknown method. Did you mean chunks"),
         (
@@ -50,9 +50,9 @@ def test_a_model_with_a_method_has_all_arguments_in_its_name(written, canonical)
         ("both_orders(0)", "sentences: Input should be greater than 0"),
     ],
 )
-def test_errors_list_the_allowed_values(written, message):
+def test_errors_list_the_allowed_values(reference, message):
     with pytest.raises(PosirError, match=message):
-        find_model(ModelReference(f"all-MiniLM-L6-v2+{written}"))
+        find_model(ModelReference(f"all-MiniLM-L6-v2+{reference}"))
     with pytest.raises(PosirError, match="all-MiniLM-L6-v2"):
         find_model(ModelReference("all-MiniLM-L6-v3+chunks"))
 

@@ -19,11 +19,11 @@ from tests.support.probed_encoders import first_words
 
 def make_random_text(rng, sentences, words=(3, 30)):
     """Make sentences of random words. The last has no period, since the splitter appends one."""
-    made = [
+    generated = [
         " ".join(f"w{rng.randrange(500)}" for _ in range(rng.randint(*words)))
         for _ in range(sentences)
     ]
-    return ". ".join(made)
+    return ". ".join(generated)
 
 
 def sample_split_texts(texts):
@@ -66,11 +66,12 @@ def test_as_many_sentences_as_dimensions_fit_exactly():
     assert bias_learning.fit_sentences(
         rng.standard_normal(6), rng.standard_normal((6, 6))
     ).r_squared == pytest.approx(1)
-    item = rng.standard_normal(20)
+    vector = rng.standard_normal(20)
     np.testing.assert_allclose(
-        bias_learning.fit_sentences(item, np.stack([item, item])).weights, np.full(2, np.sqrt(0.5))
+        bias_learning.fit_sentences(vector, np.stack([vector, vector])).weights,
+        np.full(2, np.sqrt(0.5)),
     )
-    assert bias_learning.fit_sentences(np.zeros(20), np.stack([item])) is None
+    assert bias_learning.fit_sentences(np.zeros(20), np.stack([vector])) is None
 
 
 def test_pooled_r_matches_linregress(data):
@@ -79,20 +80,23 @@ def test_pooled_r_matches_linregress(data):
     for text in data.documents.values():
         sentences = split_at_periods(text)
         embedded = encode_distinct(first_words, [text, *sentences]).normalize()
-        fitted = lstsq(
+        coefficients = lstsq(
             embedded.select(sentences).T.astype(float), embedded.select([text])[0].astype(float)
         )[0]
-        weights.extend(fitted / np.linalg.norm(fitted))
+        weights.extend(coefficients / np.linalg.norm(coefficients))
         lengths = np.array([len(sentence) for sentence in sentences]) / sum(map(len, sentences))
         starts.extend(lengths.cumsum() - lengths)
         midpoints.extend(lengths.cumsum() - lengths / 2)
-    for series, places in enumerate((starts, midpoints)):
-        line, at = linregress(places, weights), series * len(bias_learning.BUCKET_NAMES)
-        assert sums.positions[at] == f"{bias_learning.SERIES[series]} · all"
+    for series, sentence_positions in enumerate((starts, midpoints)):
+        line, index = (
+            linregress(sentence_positions, weights),
+            series * len(bias_learning.BUCKET_NAMES),
+        )
+        assert sums.positions[index] == f"{bias_learning.SERIES[series]} · all"
         # All texts have 5 to 14 sentences.
-        assert sums.values[at : at + 2] == pytest.approx([line.rvalue] * 2, abs=1e-9)
-        assert sums.details["slope"][at] == pytest.approx(line.slope)
-        assert sums.details["p_value"][at] == pytest.approx(line.pvalue, rel=1e-6)
+        assert sums.values[index : index + 2] == pytest.approx([line.rvalue] * 2, abs=1e-9)
+        assert sums.details["slope"][index] == pytest.approx(line.slope)
+        assert sums.details["p_value"][index] == pytest.approx(line.pvalue, rel=1e-6)
 
 
 def test_an_order_blind_model_is_explained_completely(

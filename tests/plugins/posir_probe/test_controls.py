@@ -67,14 +67,14 @@ def test_moving_evidence_does_not_change_an_order_blind_embedding(data):
 
 def test_truncated_evidence_has_no_effect(data):
     values = measure_values(EvidenceMoving(), first_words, data)
-    past = [place for place in range(10) if place * (WORDS - 5) / 9 >= WINDOW]
+    truncated_positions = [place for place in range(10) if place * (WORDS - 5) / 9 >= WINDOW]
     texts = [(data.documents[question.document], question.span) for question in data.questions]
-    rests = [text[: span.start] + text[span.end + 1 :] for text, span in texts]
+    remaining_texts = [text[: span.start] + text[span.end + 1 :] for text, span in texts]
     expected = cosine(
-        order_blind([question.text for question in data.questions]), first_words(rests)
+        order_blind([question.text for question in data.questions]), first_words(remaining_texts)
     ).mean()
-    np.testing.assert_allclose(values[past], expected, atol=EXACT)
-    assert values[0] > values[past[0]] + 0.05
+    np.testing.assert_allclose(values[truncated_positions], expected, atol=EXACT)
+    assert values[0] > values[truncated_positions[0]] + 0.05
 
 
 def test_a_decaying_embedder_declines_as_the_evidence_moves(data):
@@ -142,9 +142,9 @@ def test_moved_evidence_is_searched_in_the_whole_corpus(data):
             text,
             *(move_evidence(text, question.span, place / 9) for place in range(10)),
         ]
-        for at, version in enumerate(versions):
+        for index, version in enumerate(versions):
             rank = 1 + sum(other > cosine(query, decaying([version])[0]) for other in others)
-            gains[at] += 1 / np.log2(1 + rank) if rank <= 10 else 0
+            gains[index] += 1 / np.log2(1 + rank) if rank <= 10 else 0
     sums = run_probe(EvidenceMovingRetrieval(), decaying, sample)
     np.testing.assert_allclose(sums.totals[:, 1], gains)
     assert (len(sample.documents), len(sample.corpus)) == (3, len(data.documents))
@@ -166,20 +166,20 @@ def find_versions(probe, data, text):
 
 def test_needles_contain_a_share_of_the_model_tokens(data):
     tokenizer = ModelTokenizer.load(get_model_path())
-    counted = replace(data, tokenizer=tokenizer)
+    tokenized_data = replace(data, tokenizer=tokenizer)
     text = data.documents["d0"]
-    own = len(tokenizer.tokenizer.tokenize(text))
-    changed = find_versions(NeedleInsertion(), counted, text)
+    token_count = len(tokenizer.tokenizer.tokenize(text))
+    changed = find_versions(NeedleInsertion(), tokenized_data, text)
     for size in NeedleInsertion().sizes:
         needle = changed[size, 1.0].removeprefix(text)
         # A needle may end within a word, which changes the word's tokens.
-        assert len(tokenizer.tokenizer.tokenize(needle)) == pytest.approx(int(size * own), abs=3), (
-            size
-        )
-    changed = find_versions(TextRemovalCode(), counted, text)
+        assert len(tokenizer.tokenizer.tokenize(needle)) == pytest.approx(
+            int(size * token_count), abs=3
+        ), size
+    changed = find_versions(TextRemovalCode(), tokenized_data, text)
     removed = [len(tokenizer.tokenizer.tokenize(changed[0.5, place])) for place in (0, 0.5, 1)]
-    assert removed == pytest.approx([own / 2] * 3, abs=3)
-    assert next(iter(counted.sample(5).iterate_blocks(2))).tokenizer is tokenizer
+    assert removed == pytest.approx([token_count / 2] * 3, abs=3)
+    assert next(iter(tokenized_data.sample(5).iterate_blocks(2))).tokenizer is tokenizer
 
 
 def test_changes_beyond_the_window_have_no_effect(data):

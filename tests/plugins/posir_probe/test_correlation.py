@@ -102,9 +102,9 @@ def test_preferences_are_oriented_by_their_sign():
 
 
 def test_inconclusive_results_state_the_number_of_models_needed():
-    few = correlate_slopes([1, 2, 3], [0.1, 0.3, 0.2])[correlation.PSI]
-    assert few.verdict is Prediction.INCONCLUSIVE
-    assert few.needed >= correlation.MIN_FOR_INTERVAL > few.models == 3
+    inconclusive = correlate_slopes([1, 2, 3], [0.1, 0.3, 0.2])[correlation.PSI]
+    assert inconclusive.verdict is Prediction.INCONCLUSIVE
+    assert inconclusive.needed >= correlation.MIN_FOR_INTERVAL > inconclusive.models == 3
     row = correlate_slopes([1, 2, 3, 4, 5, 6], [0.1, 0.4, 0.2, 0.5, 0.3, 0.35])[
         correlation.START_MINUS_END
     ]
@@ -170,11 +170,11 @@ def test_probes_are_correlated_with_retrieval_on_the_same_data():
     ]
     rows = correlation.correlate_probes(results, summaries, PROBES)
     assert {(row.data, row.task) for row in rows} == {("A", "A"), ("B", "B")}
-    alone = correlation.correlate_probes(
+    other_rows = correlation.correlate_probes(
         [result for result in results if result.probe == "evidence_moving"], summaries, PROBES
     )
     first = {(row.task, row.score): row for row in rows if row.probe == "evidence_moving"}
-    for row in alone:
+    for row in other_rows:
         assert row.p_value <= first[row.task, row.score].p_value
         if row.score == correlation.START_MINUS_END:
             assert first[row.task, row.score].p_value == pytest.approx(2 * row.p_value)
@@ -204,8 +204,8 @@ def sample_models(rng, families, variants, rho, within):
     """
     covariance = [[1, rho], [rho, 1]]
     shared = np.repeat(rng.multivariate_normal([0, 0], covariance, families), variants, axis=0)
-    own = rng.multivariate_normal([0, 0], covariance, families * variants)
-    return (np.sqrt(within) * shared + np.sqrt(1 - within) * own).T
+    model_values = rng.multivariate_normal([0, 0], covariance, families * variants)
+    return (np.sqrt(within) * shared + np.sqrt(1 - within) * model_values).T
 
 
 def test_rho_of_independent_models_matches_scipy():
@@ -237,12 +237,12 @@ def test_jackknife_by_hand():
     y = x + rng.normal(size=14)
     z_values = []
     for family in range(6):
-        kept = families != family
-        z_values.append(np.arctanh(np.corrcoef(rankdata(x[kept]), rankdata(y[kept]))[0, 1]))
-    half = 2.570582 * np.sqrt(5 / 6 * np.sum((np.array(z_values) - np.mean(z_values)) ** 2))
+        mask = families != family
+        z_values.append(np.arctanh(np.corrcoef(rankdata(x[mask]), rankdata(y[mask]))[0, 1]))
+    half_width = 2.570582 * np.sqrt(5 / 6 * np.sum((np.array(z_values) - np.mean(z_values)) ** 2))
     z = np.arctanh(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
     assert correlation.compute_jackknife_interval(x, y, families) == pytest.approx(
-        (np.tanh(z - half), np.tanh(z + half))
+        (np.tanh(z - half_width), np.tanh(z + half_width))
     )
     assert correlation.compute_jackknife_interval(x, y, families // 2) is None
     assert correlation.compute_jackknife_interval(x, x, families) is None
@@ -251,16 +251,16 @@ def test_jackknife_by_hand():
 def test_tests_of_families_keep_their_level():
     rng = np.random.default_rng(4)
     families = np.repeat(np.arange(12), 3)
-    rejected, naive, held = [], [], []
+    rejected, naive, covered = [], [], []
     for _ in range(100):
         x, y = sample_models(rng, 12, 3, 0, 0.8)
         rejected.append(correlation.compute_permutation_p_value(x, y, families) < 0.05)
         naive.append(spearmanr(x, y).pvalue < 0.05)
         low, high = correlation.compute_jackknife_interval(x, y, families)
-        held.append(low <= 0 <= high)
+        covered.append(low <= 0 <= high)
     assert np.mean(rejected) <= 0.10
     assert np.mean(naive) > 0.12
-    assert np.mean(held) >= 0.90
+    assert np.mean(covered) >= 0.90
 
 
 @pytest.mark.parametrize("rho", [0.4, 0.7])
@@ -295,9 +295,9 @@ def test_spearman_with_mmteb_matches_the_paper(tmp_path):
     )
     assert correlation.read_benchmark(file) == correlation.read_benchmark(correlation.MMTEB)
     scores = correlation.read_scores((), (correlation.NDCG,), published=True)
-    known = correlation.read_benchmark(correlation.MMTEB)
+    mmteb_scores = correlation.read_benchmark(correlation.MMTEB)
     rows = [
-        correlation.correlate_values(key, "MMTEB", by_model, known)
+        correlation.correlate_values(key, "MMTEB", by_model, mmteb_scores)
         for key, by_model in scores.items()
     ]
     rho = {row.length: round(row.value.value, 2) for row in rows if row.task == "PosIR"}
@@ -323,9 +323,9 @@ def test_architecture_agrees_with_scipy():
         spearmanr(range(10), list(psi.values())).statistic
     )
     assert (rows["dimension"].models, rows["dimension"].value) == (10, None)
-    known = [name for name in psi if name in architectures]
+    classified_models = [name for name in psi if name in architectures]
     kinds = {
-        kind: [psi[name] for name in known if architectures[name].attention == kind]
+        kind: [psi[name] for name in classified_models if architectures[name].attention == kind]
         for kind in ("causal", "bidirectional")
     }
     test = kruskal(*kinds.values())
@@ -432,17 +432,17 @@ def test_a_folders_score_is_the_mean_over_shared_tasks(tmp_path):
 
 
 def test_results_with_other_settings_are_listed(tmp_path, monkeypatch):
-    own = make_summary("Qwen/Qwen3-Embedding-0.6B", 0.5, "PosIR-English")
+    run_summary = make_summary("Qwen/Qwen3-Embedding-0.6B", 0.5, "PosIR-English")
     monkeypatch.setattr("posir_probe.api.read_results", lambda _: ())
-    monkeypatch.setattr("posir_probe.api.summarize", lambda _: [own])
+    monkeypatch.setattr("posir_probe.api.summarize", lambda _: [run_summary])
     _, note = posir.correlate(tmp_path, architecture=True, published=True).notes
     assert "mteb's settings; the authors of PosIR: " in note
     assert not posir.correlate(tmp_path, architecture=True).notes
 
 
 def test_own_results_replace_published_ones(tmp_path):
-    own = make_summary("org/bge-m3 (batch_size=8)", 0.5, "PosIR-English")
-    joined = correlation.read_scores([own], (correlation.PSI,), published=True)[
+    run_summary = make_summary("org/bge-m3 (batch_size=8)", 0.5, "PosIR-English")
+    joined = correlation.read_scores([run_summary], (correlation.PSI,), published=True)[
         "PosIR-English", "all", correlation.PSI
     ]
     assert joined["bge-m3"] == pytest.approx(0.5)

@@ -157,10 +157,10 @@ def test_data_in_the_posir_layout_and_tasks_are_found_first(tmp_path):
 
 def sample_like_posq_code(texts, low, high, count):
     """Sample the texts of Table 4 as in the authors' code (arXiv 2505.13950, A.4)."""
-    chosen = sorted({text for text in texts if low < len(text.split(" ")) < high})
+    eligible = sorted({text for text in texts if low < len(text.split(" ")) < high})
     random.seed(1)
-    random.shuffle(chosen)
-    return chosen[:count]
+    random.shuffle(eligible)
+    return eligible[:count]
 
 
 def test_samples_match_the_posq_code(tmp_path):
@@ -178,8 +178,8 @@ def test_samples_match_the_posq_code(tmp_path):
     (tmp_path / "texts.jsonl").write_text(
         "".join(f"{json.dumps({'text': text})}\n" for text in texts)
     )
-    read_back = read(tmp_path / "texts.jsonl", limit=7, selection=selection)
-    assert sorted(read_back.sample(7, selection).documents.values()) == sorted(expected)
+    reread = read(tmp_path / "texts.jsonl", limit=7, selection=selection)
+    assert sorted(reread.sample(7, selection).documents.values()) == sorted(expected)
 
 
 def test_long_documents_are_selected_by_token_counts_in_the_data():

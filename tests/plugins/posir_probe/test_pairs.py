@@ -54,13 +54,13 @@ def data():
 
 def test_pairs_differ_in_one_property():
     pairs = build_text_pairs(TEXT, QUESTION)
-    rest = " ".join((SENTENCES[0], *SENTENCES[2:]))
+    other_text = " ".join((SENTENCES[0], *SENTENCES[2:]))
     evidence = SENTENCES[1]
-    assert pairs[POSITION].document_1 == f"{evidence} {rest}"
-    assert pairs[POSITION].document_2 == f"{rest} {evidence}"
+    assert pairs[POSITION].document_1 == f"{evidence} {other_text}"
+    assert pairs[POSITION].document_2 == f"{other_text} {evidence}"
     assert (pairs[BREVITY].document_1, pairs[BREVITY].document_2) == (
         evidence,
-        f"{evidence} {rest}",
+        f"{evidence} {other_text}",
     )
     # The question is about Mill and Holt.
     assert pairs[REPETITION].document_1 == f"{evidence} {SENTENCES[0]} {SENTENCES[4]}"
@@ -129,13 +129,13 @@ def test_values_match_the_definition(data):
             query, first, second = decaying(pair).astype(float)
             scores[row, KINDS.index(kind)] = cosine(query, first), cosine(query, second)
     means, effects = run_probe(PROBE, decaying, data), run_probe(EFFECT, decaying, data)
-    for at, kind in enumerate(KINDS[:3]):
-        first, second = scores[~np.isnan(scores[:, at, 0]), at].T
+    for index, kind in enumerate(KINDS[:3]):
+        first, second = scores[~np.isnan(scores[:, index, 0]), index].T
         assert len(first) >= 20, kind
-        assert means.values[at] == pytest.approx((first - second).mean(), abs=1e-6)
-        assert means.details["sd"][at] == pytest.approx((first - second).std(), abs=1e-6)
+        assert means.values[index] == pytest.approx((first - second).mean(), abs=1e-6)
+        assert means.details["sd"][index] == pytest.approx((first - second).std(), abs=1e-6)
         # The paper's t, divided by the square root of the sample size.
-        assert effects.values[at] == pytest.approx(
+        assert effects.values[index] == pytest.approx(
             ttest_rel(first, second).statistic / np.sqrt(len(first)), rel=1e-4
         )
 

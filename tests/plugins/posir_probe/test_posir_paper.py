@@ -118,8 +118,8 @@ def test_saliency_curves_of_controls(folder, weights, expected):
     points = np.linspace(0, 1, 100)
     if expected is None:
         assert len(norms) == 400
-        inside = points * 399 <= 127
-        np.testing.assert_allclose(curve[inside], 1, atol=1e-6)
+        in_window = points * 399 <= 127
+        np.testing.assert_allclose(curve[in_window], 1, atol=1e-6)
         np.testing.assert_array_equal(curve[points * 399 >= 128], 0)
     else:
         # The highest 1% are clipped to 1.
@@ -141,9 +141,13 @@ def test_norms_are_not_scaled_with_too_few_positive_tokens():
 def test_only_evidence_in_the_middle_fifth_is_included(folder):
     model = load_with_pooling(folder, "mean")
     encoder = ModelEncoder(SentenceTransformerEncoderWrapper(model))
-    burned = Span(TEXT.index("burned"), TEXT.index("down") + 4)
-    asked = (("When did it burn?", burned), ("What stood?", Span(0, 8)), ("?", Span(9, 9)))
-    questions = tuple(ProbeQuestion(text, "d", span) for text, span in asked)
+    burned_span = Span(TEXT.index("burned"), TEXT.index("down") + 4)
+    spans_by_question = (
+        ("When did it burn?", burned_span),
+        ("What stood?", Span(0, 8)),
+        ("?", Span(9, 9)),
+    )
+    questions = tuple(ProbeQuestion(text, "d", span) for text, span in spans_by_question)
     sums = run_probe(posir_paper.GradientSaliency(), encoder, ProbeData({"d": TEXT}, questions))
     assert sums.totals[:, 0].tolist() == [1.0] * 100
     assert sums.skipped == {"no evidence span": 1}

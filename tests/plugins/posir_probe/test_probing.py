@@ -110,16 +110,18 @@ def test_texts_are_cut_so_that_the_largest_needle_fits(run, model, data):
         "text_removal": ["seed 1, cut to 40 tokens of the model"],
         "segment_similarity_3": ["seed 1"],
     }
-    whole = data.sample(3).documents.values()
-    longest = [text for text in model.encoded if any(text in document for document in whole)]
-    for text in whole:
+    complete_texts = data.sample(3).documents.values()
+    longest = [
+        text for text in model.encoded if any(text in document for document in complete_texts)
+    ]
+    for text in complete_texts:
         (tokens,) = EstimatedTokenizer().find_tokens([text])
         assert text in longest
         assert text[: tokens[19, 1]] in longest
         assert text[: tokens[39, 1]] in longest
     # Without a cut, the same probes are measured again.
-    again = run_probes(replace(run, cut=0), probes)
-    assert {subset.selection for result in again for subset in result.subsets.values()} == {
+    uncut_results = run_probes(replace(run, cut=0), probes)
+    assert {subset.selection for result in uncut_results for subset in result.subsets.values()} == {
         "seed 1"
     }
 
@@ -141,11 +143,11 @@ def test_a_killed_run_resumes_after_its_last_block(run, model, data, monkeypatch
             run_probes(run, PROBES)
     assert run.load("segment_similarity_3").sums.documents == 8
     encoded = set(model.encoded)
-    resumed = run_probes(run, PROBES)[0]
+    resumed_result = run_probes(run, PROBES)[0]
     assert not encoded & set(model.encoded[len(encoded) :])
     expected = run_probe(SegmentSimilarity(3), order_blind, data.sample(20))
-    np.testing.assert_allclose(resumed.sums.totals, expected.totals, rtol=1e-5)
-    assert [subset.done for subset in resumed.subsets.values()] == [20]
+    np.testing.assert_allclose(resumed_result.sums.totals, expected.totals, rtol=1e-5)
+    assert [subset.done for subset in resumed_result.subsets.values()] == [20]
 
 
 def test_an_unsuitable_model_does_not_stop_other_probes(run, caplog):
@@ -189,12 +191,14 @@ def test_sums_over_blocks_are_additive():
         )
     assert len(shares) > 10
     assert sum(shares) == pytest.approx(1)
-    for probe, whole, first, second in zip(probes, complete, *blocks, strict=True):
-        added = first + second
-        assert added.documents == whole.documents > 0, probe.name
-        np.testing.assert_allclose(added.totals, whole.totals, atol=1e-9, err_msg=probe.name)
+    for probe, complete_sums, first, second in zip(probes, complete, *blocks, strict=True):
+        pooled = first + second
+        assert pooled.documents == complete_sums.documents > 0, probe.name
         np.testing.assert_allclose(
-            added.replicates, whole.replicates, atol=1e-9, err_msg=probe.name
+            pooled.totals, complete_sums.totals, atol=1e-9, err_msg=probe.name
+        )
+        np.testing.assert_allclose(
+            pooled.replicates, complete_sums.replicates, atol=1e-9, err_msg=probe.name
         )
 
 
@@ -263,9 +267,9 @@ def test_bad_input_is_counted_and_skipped():
         "empty text": 1,
         "fewer than 10 words": 1,
     }
-    moved = run_probe(EvidenceMoving(), order_blind, data)
-    assert moved.skipped == {"the evidence is the whole document": 1, "no evidence span": 2}
-    assert np.isnan(moved.values).all()
+    moved_sums = run_probe(EvidenceMoving(), order_blind, data)
+    assert moved_sums.skipped == {"the evidence is the whole document": 1, "no evidence span": 2}
+    assert np.isnan(moved_sums.values).all()
     for probe in select_probes(()):
         if probe.name != "gradient_saliency":
             run_probe(probe, order_blind, data)
@@ -286,9 +290,9 @@ def test_tables_have_sources_intervals_and_warnings(run):
     assert len(summaries.rows) == 5, "single values stand in the matrix alone"
     sections = build_measurements(results, run.output).sections()
     notes = [note for section in sections for table in section.tables for note in table.notes]
-    said = [sentence for section in sections for sentence in section.sentences]
-    assert all({*probes[result.probe].notes} <= {*notes, *said} for result in results)
-    assert not any(result.probe in sentence for result in results for sentence in said)
+    sentences = [sentence for section in sections for sentence in section.sentences]
+    assert all({*probes[result.probe].notes} <= {*notes, *sentences} for result in results)
+    assert not any(result.probe in sentence for result in results for sentence in sentences)
 
 
 def test_splitting_at_periods_is_another_sample(run):
@@ -311,8 +315,10 @@ def test_omitted_documents_are_reported_with_the_reason(run):
         f"{number}": f"The {number} mill burned down one day. " * (7 if number < 17 else 2)
         for number in range(20)
     }
-    few = replace(run, source=ProbeSource("few", {"eng-Latn/default": lambda: ProbeData(texts)}))
-    results = run_probes(few, select_probes(["segment_similarity_3", "sentence_regression"]))
+    small_run = replace(
+        run, source=ProbeSource("few", {"eng-Latn/default": lambda: ProbeData(texts)})
+    )
+    results = run_probes(small_run, select_probes(["segment_similarity_3", "sentence_regression"]))
     rows = build_probe_rows(results, collect_probes())
     assert {row.probe: row.left_out for row in rows} == {
         "segment_similarity_3": 0,

@@ -118,8 +118,8 @@ def test_published_regressions_use_shuffled_texts():
     assert {position.partition(",")[0] for values in curves.values() for position in values} == {
         "shuffled"
     }
-    pooled, short = "shuffled, start · all", "shuffled, start · 5-14"
-    assert {name: (values[pooled], values[short]) for name, values in curves.items()} == {
+    pooled, short_texts = "shuffled, start · all", "shuffled, start · 5-14"
+    assert {name: (values[pooled], values[short_texts]) for name, values in curves.items()} == {
         "APE": (-0.1277, -0.2049), "RoPE": (-0.1159, -0.2016), "ALiBi": (-0.0762, -0.1206),
     }  # fmt: skip
 

@@ -66,15 +66,17 @@ def test_questions_about_a_document_are_resampled_together():
     names = [f"d{row // 10}" for row in range(600)]
     clustered = build_sums(values, names)
     independent = build_sums(values)
-    width = [value.high - value.low for value in (clustered.estimates[0], independent.estimates[0])]
+    widths = [
+        value.high - value.low for value in (clustered.estimates[0], independent.estimates[0])
+    ]
     assert clustered.documents == 60
-    assert width[0] > 2 * width[1]
+    assert widths[0] > 2 * widths[1]
 
 
 def test_bootstrap_weights_depend_on_the_id_and_are_poisson():
     np.testing.assert_array_equal(sample_weights("a"), sample_weights("a"))
-    drawn = np.concatenate([sample_weights(str(number)) for number in range(200)])
-    assert (len(drawn), round(drawn.mean(), 1), round(drawn.var(), 1)) == (
+    weights = np.concatenate([sample_weights(str(number)) for number in range(200)])
+    assert (len(weights), round(weights.mean(), 1), round(weights.var(), 1)) == (
         200 * REPLICATES,
         1.0,
         1.0,

@@ -134,16 +134,18 @@ def test_probes_are_averaged_over_models_and_datasets():
         for (m, d), (_, values) in pairs.items()
         for at in range(15)
     )
-    ape = frame[frame.model.isin(models[:2])]
+    ape_rows = frame[frame.model.isin(models[:2])]
     for place in ("0%", "50%", "100%"):
         position = f"mean over sizes · {place}"
         group = outcome["mean of 2 datasets", "APE", "", position]
-        assert group.value.value == pytest.approx(ape[ape.place == place].cosine.mean())
+        assert group.value.value == pytest.approx(ape_rows[ape_rows.place == place].cosine.mean())
         assert group.models == 2
         assert group.value.low < group.value.value < group.value.high
-        alone = frame[(frame.model == models[2]) & (frame.data == "b") & (frame.place == place)]
+        other_rows = frame[
+            (frame.model == models[2]) & (frame.data == "b") & (frame.place == place)
+        ]
         assert outcome["b", "RoPE", models[2], position].value.value == pytest.approx(
-            alone.cosine.mean()
+            other_rows.cosine.mean()
         )
     assert ("a", "unknown", "me/other", "mean over sizes · 0%") in outcome
     assert ("a", "unknown", "", "mean over sizes · 0%") not in outcome
@@ -162,13 +164,16 @@ def test_probes_are_averaged_over_models_and_datasets():
 def change_result(result, probe, experiment):
     """Change the probe and the experiment of a result, but not its cosines."""
     (sums,) = [subset.sums for subset in result.subsets.values()]
-    kept = replace(
+    changed_sums = replace(
         sums,
         positions=probe.positions,
         totals=sums.totals[: len(probe.positions)],
         replicates=sums.replicates[:, : len(probe.positions)],
     )
-    subsets = {name: replace(of, sums=kept) for name, of in result.subsets.items()}
+    subsets = {
+        name: replace(subset_sums, sums=changed_sums)
+        for name, subset_sums in result.subsets.items()
+    }
     return replace(result, probe=probe.name, experiment=experiment, subsets=subsets)
 
 
@@ -176,10 +181,10 @@ def test_the_mean_of_insertion_and_removal_averages_both_means():
     inserted, values = make_result("BAAI/bge-small-en-v1.5", "a", 3)
     inserted = replace(inserted, experiment="protocol_bias-learning")
     removed = change_result(inserted, TextRemoval(), "protocol_bias-learning")
-    alone, _ = make_result("me/other", "a", 4)
+    other_result, _ = make_result("me/other", "a", 4)
     probes = {"needle_insertion": NeedleInsertion(), "text_removal": TextRemoval()}
     rows = studies.group_results(
-        [inserted, removed, alone], probes, read_architectures(), Kind.POSITIONAL_ENCODING
+        [inserted, removed, other_result], probes, read_architectures(), Kind.POSITIONAL_ENCODING
     )
     joined = [row for row in rows if row.probe == "mean of needle_insertion and text_removal"]
     assert {(row.data, row.model) for row in joined} == {
@@ -227,10 +232,10 @@ def test_sums_of_domains_are_saved_and_measured_once(tmp_path):
     domains = {"one": ["a b", "a c"], "two": ["a b c"]}
     first = studies.measure_domains(encoder, make_source(**domains), file)
     assert len(encoded) == 3
-    again = studies.measure_domains(encoder, make_source(**domains, three=["x y z"]), file)
+    resumed = studies.measure_domains(encoder, make_source(**domains, three=["x y z"]), file)
     assert encoded[3:] == ["x y z"]
     np.testing.assert_allclose(
-        studies.compare_domains(again)[:2, :2], studies.compare_domains(first), atol=1e-6
+        studies.compare_domains(resumed)[:2, :2], studies.compare_domains(first), atol=1e-6
     )
     assert sorted(studies.load_sums(file)) == ["one", "three", "two"]
     studies.measure_domains(encoder, make_source("2", **domains), file)

@@ -62,11 +62,11 @@ def measure(
             if name in SHARES
             else ("pearson", measure_moments(errors.size))
         )
-        rows, of = (
+        rows, document_ids = (
             np.tile(np.arange(len(positions)), documents),
             np.repeat(names, len(positions)).tolist(),
         )
-        sums = ProbeSums.from_columns(statistic, positions, of, rows, columns)
+        sums = ProbeSums.from_columns(statistic, positions, document_ids, rows, columns)
     else:
         sums = ProbeSums.from_means(positions, names, row + errors)
     subset = SubsetSums("1", "", documents, documents, sums, (length,) * documents)
@@ -83,11 +83,11 @@ def measure_moments(points):
 def test_output_shows_titles_instead_of_identifiers(name):
     probe, result = PROBES[name], measure(name)
     labels = [summary.title for summary in probe.summaries.values()]
-    described = probe.describe(result.sums)
-    shown = [probe.title, described, *labels]
-    assert all(shown)
-    assert [text for text in [*shown, *probe.notes] if IDENTIFIER.search(text)] == []
-    assert not VERDICTS.search("\n".join([described, *probe.notes]))
+    description = probe.describe(result.sums)
+    all_texts = [probe.title, description, *labels]
+    assert all(all_texts)
+    assert [text for text in [*all_texts, *probe.notes] if IDENTIFIER.search(text)] == []
+    assert not VERDICTS.search("\n".join([description, *probe.notes]))
     assert len(probe.first_summary.title) <= 40
     assert [other.title for other in PROBES.values()].count(probe.title) == 1
 
@@ -96,10 +96,10 @@ def test_output_shows_titles_instead_of_identifiers(name):
 def test_the_headline_has_one_interval(name):
     probe, sums = PROBES[name], measure(name).sums
     estimate = sums.estimate(probe.headline_summaries[0])
-    described = probe.describe(sums)
+    description = probe.describe(sums)
     form = probe.find_format(probe.headline_summaries[0])
-    assert f"{form(estimate.value)} [{form(estimate.low)}, {form(estimate.high)}]" in described
-    assert described.count("[") == 1
+    assert f"{form(estimate.value)} [{form(estimate.low)}, {form(estimate.high)}]" in description
+    assert description.count("[") == 1
     assert set(probe.headline) <= set(probe.summaries)
 
 
@@ -121,11 +121,11 @@ DRAWN = (
 def test_the_title_of_a_figure_is_its_description(name):
     result = measure(name)
     figure = build_figure([result, replace(result, model="org/other")], PROBES[name])
-    described = PROBES[name].describe(result.sums)
+    description = PROBES[name].describe(result.sums)
     text = figure.chart.usermeta
-    assert described in text["title"]
+    assert description in text["title"]
     assert name not in figure.label
-    assert described in figure.label
+    assert description in figure.label
     bands = [
         mark
         for mark in find_marks(figure.chart.to_dict())
@@ -135,25 +135,25 @@ def test_the_title_of_a_figure_is_its_description(name):
 
 
 def find_marks(spec):
-    own = [spec["mark"]] if "mark" in spec else []
-    inner = [
+    marks = [spec["mark"]] if "mark" in spec else []
+    inner_specs = [
         *spec.get("vconcat", ()),
         *spec.get("layer", ()),
         *([spec["spec"]] if "spec" in spec else []),
     ]
-    return [*own, *(mark for part in inner for mark in find_marks(part))]
+    return [*marks, *(mark for part in inner_specs for mark in find_marks(part))]
 
 
 def test_a_difference_has_its_sign_and_both_values():
     describe = EvidenceMoving().describe
     falling, rising, level = np.linspace(0.9, 0.5, 10), np.linspace(0.5, 0.9, 10), np.full(10, 0.5)
     for values, number in ((falling, r"\+0\.40\d"), (rising, r"-0\.39\d"), (level, r"[-+]0\.00\d")):
-        described = describe(measure("evidence_moving", values).sums)
+        description = describe(measure("evidence_moving", values).sums)
         pattern = (
             rf"{EvidenceMoving.title}: .* {number} \[.*\]; evidence first 0\.\d+; evidence last "
             r"0\.\d+"
         )
-        assert re.fullmatch(pattern, described)
+        assert re.fullmatch(pattern, description)
 
 
 FALLING, LEVEL, RISING = (0.9, 0.6, 0.5), (0.505, 0.5, 0.5), (0.5, 0.6, 0.9)
@@ -165,19 +165,19 @@ def test_search_results_come_first_then_comparisons_with_an_interval():
         measure("permutation"),
         measure("query_types"),
     )
-    few = measure("mirror_reversal", REVERSAL, documents=9)
+    small_result = measure("mirror_reversal", REVERSAL, documents=9)
     assert choose_main_result([data, cosines, search], PROBES) is search
-    assert choose_main_result([few, data, cosines], PROBES) is cosines
+    assert choose_main_result([small_result, data, cosines], PROBES) is cosines
     assert choose_main_result([data], PROBES) is data
 
 
 def test_mirror_reversal_is_shown_with_its_value(tmp_path):
     results = (measure("segment_similarity_3", LEVEL), measure("mirror_reversal", REVERSAL))
-    shown = build_measurements(results, tmp_path)
+    output = build_measurements(results, tmp_path)
     number = r"nDCG@10 near start minus near end \+20\.\d \[\+\d+\.\d, \+\d+\.\d\] points"
-    assert re.fullmatch(f"mine · Mirror reversal: {number}", shown.page_title)
-    assert shown.title == "Probes of mine on 10 documents of words"
-    first = shown.sections()[0].sentences[0]
+    assert re.fullmatch(f"mine · Mirror reversal: {number}", output.page_title)
+    assert output.title == "Probes of mine on 10 documents of words"
+    first = output.sections()[0].sentences[0]
     assert re.fullmatch(
         rf"Mirror reversal: {number}; nDCG@10 near start 45\.\d; nDCG@10 near end 2[45]\.\d\.",
         first,
@@ -185,17 +185,18 @@ def test_mirror_reversal_is_shown_with_its_value(tmp_path):
 
 
 def test_the_sample_description_includes_truncation():
-    described = describe_texts(measure("permutation"))
+    description = describe_texts(measure("permutation"))
     tail = (
         r"median 512 tokens\. 50 ?% of the tokens are truncated: the window is 256 tokens, and 0 "
         r"of 10 documents fit\."
     )
-    assert re.search(f"{tail}$", described)
+    assert re.search(f"{tail}$", description)
     whole = describe_texts(measure("permutation", window=1024))
     assert whole.endswith("median 512 tokens.")
     result = measure("permutation")
-    known = replace(result, subsets={"default": replace(result.subsets["default"], available=72)})
-    assert describe_texts(known).startswith("10 of 72 documents of words")
+    subset = replace(result.subsets["default"], available=72)
+    sampled_result = replace(result, subsets={"default": subset})
+    assert describe_texts(sampled_result).startswith("10 of 72 documents of words")
 
 
 def test_commands_for_a_verdict_are_valid(tmp_path):
@@ -204,9 +205,9 @@ def test_commands_for_a_verdict_are_valid(tmp_path):
     texts = write_commands(
         CommandReference("all-MiniLM-L6-v2@http://localhost:1", "my texts"), Path("results")
     )
-    named = ["posir", "run", "-t", "PosIR-Mini", "-m", "./my model"]
+    command = ["posir", "run", "-t", "PosIR-Mini", "-m", "./my model"]
     assert [shlex.split(line) for line in task] == [
-        [*named, "--output", "my results"],
+        [*command, "--output", "my results"],
         ["posir", "report", "my results"],
     ]
     assert [shlex.split(line) for line in texts] == [
@@ -215,8 +216,8 @@ def test_commands_for_a_verdict_are_valid(tmp_path):
     for line in (*task, *texts):
         assert check_call(shlex.split(line)) is None
     results = [measure("permutation")]
-    known = build_measurements(results, tmp_path, reference=CommandReference("m", "d"))
-    assert known.sections()[1].code == "posir inspect m d"
+    measurements = build_measurements(results, tmp_path, reference=CommandReference("m", "d"))
+    assert measurements.sections()[1].code == "posir inspect m d"
     assert build_measurements(results, tmp_path).sections()[1].code == ""
 
 
@@ -234,22 +235,22 @@ def test_published_values_are_for_the_main_summary():
 
 def test_all_output_formats_show_values_but_no_verdict(tmp_path):
     results = (measure("segment_similarity_3"), measure("needle_insertion"))
-    shown = build_measurements(results, tmp_path, reference=CommandReference("mine", "words"))
-    first = shown.sections()[0]
-    assert str(shown).startswith(f"{shown.title}\n")
-    lines = " ".join(repr(shown).split())
-    assert lines.startswith(f"ProbeMeasurements: {shown.title} {first.sentences[0]}")
-    assert "?." not in shown.to_latex()
-    page = shown.to_html()
-    read = re.sub("(?s)<style.*?</style>|<script.*?</script>", "", page)
-    for text in (str(shown), shown.to_markdown(explain=True), read):
+    output = build_measurements(results, tmp_path, reference=CommandReference("mine", "words"))
+    first = output.sections()[0]
+    assert str(output).startswith(f"{output.title}\n")
+    lines = " ".join(repr(output).split())
+    assert lines.startswith(f"ProbeMeasurements: {output.title} {first.sentences[0]}")
+    assert "?." not in output.to_latex()
+    page = output.to_html()
+    visible_text = re.sub("(?s)<style.*?</style>|<script.*?</script>", "", page)
+    for text in (str(output), output.to_markdown(explain=True), visible_text):
         assert not VERDICTS.search(re.sub("<[^>]+>", "\n", text))
         assert "posir inspect mine words" in re.sub("<[^>]+>", "", text)
     start, folded = page.split("<details", 1)
     assert "<table" not in start, "each difference is drawn with its values"
-    more = (*results, measure("permutation"), measure("query_types"))
-    many = build_measurements(more, tmp_path).to_html()
-    inside = re.sub("<[^>]+>", "", many.split("<summary>Values</summary>", 2)[2])
+    all_results = (*results, measure("permutation"), measure("query_types"))
+    long_page = build_measurements(all_results, tmp_path).to_html()
+    inside = re.sub("<[^>]+>", "", long_page.split("<summary>Values</summary>", 2)[2])
     assert "--probe needle_insertion" in inside, "identifiers are inside"
     assert (start.count("<figure>"), page.count("<figure>")) == (1, 2), (
         "the first figure is not drawn twice"
@@ -258,48 +259,52 @@ def test_all_output_formats_show_values_but_no_verdict(tmp_path):
 
 
 def test_differences_are_shown_below_their_heading():
-    given = [
+    results = [
         measure("segment_similarity_3", FALLING),
         measure("permutation", RISING),
         measure("mirror_reversal", REVERSAL),
     ]
-    mixed, same = (build_difference_table(results, PROBES) for results in (given, given[:1]))
+    mixed, single_table = (
+        build_difference_table(shown_results, PROBES) for shown_results in (results, results[:1])
+    )
     # Each heading precedes its differences: search, within the window, whole texts.
     assert [row[1][:5] for row in mixed.rows] == ["", "+20.1", "", "-0.40", "", "+0.39"]
-    assert (same.headings, len(same.rows)) == (
+    assert (single_table.headings, len(single_table.rows)) == (
         ("What is compared", "Difference", "Published values"),
         2,
     )
-    assert same.rows[1][2] == "+0.036 to +0.144 (12)"
-    none = build_difference_table(
+    assert single_table.rows[1][2] == "+0.036 to +0.144 (12)"
+    empty_table = build_difference_table(
         [measure("sentence_regression"), measure("permutation", documents=9)], PROBES
     )
-    assert not none.rows
+    assert not empty_table.rows
 
 
 def test_few_documents_have_no_intervals_and_figures(tmp_path):
-    shown = build_measurements([measure(name, documents=8) for name in PROBES], tmp_path)
-    page = shown.to_html()
+    output = build_measurements([measure(name, documents=8) for name in PROBES], tmp_path)
+    page = output.to_html()
     assert "<figure>" not in page
     assert 'class="range"' not in page
-    titles = "\n".join(section.title for section in shown.sections())
-    few = re.findall("no interval: 8 (documents|sets) are too few, at least 10 are needed", titles)
-    assert [len(few), few.count("sets")] == [len(PROBES), 1]
+    titles = "\n".join(section.title for section in output.sections())
+    units = re.findall(
+        "no interval: 8 (documents|sets) are too few, at least 10 are needed", titles
+    )
+    assert [len(units), units.count("sets")] == [len(PROBES), 1]
 
 
 def test_no_table_is_wider_than_80_columns(tmp_path):
-    shown = build_measurements([measure(name) for name in PROBES], tmp_path)
+    output = build_measurements([measure(name) for name in PROBES], tmp_path)
     for is_terminal in (True, False):
         console = Console(
             file=io.StringIO(), width=80, force_terminal=is_terminal, no_color=True, highlight=False
         )
-        for section in shown.sections():
+        for section in output.sections():
             print_tables(console, [replace(table, notes=()) for table in section.tables])
         printed = re.sub(r"\x1b\[[\d;]*m", "", console.file.getvalue())
         assert max(map(len, printed.splitlines())) <= (80 if is_terminal else 96)
         summaries = [
             table
-            for section in shown.sections()
+            for section in output.sections()
             for table in section.tables
             if table.headings[0] == "Summary"
         ]
@@ -310,9 +315,9 @@ def test_no_table_is_wider_than_80_columns(tmp_path):
 def test_results_without_a_window_can_be_read():
     result = measure("segment_similarity_3")
     assert ProbeResult.from_json(result.to_json()).share_read == 0.5
-    old = result.to_json()
-    del old["window"]
-    assert ProbeResult.from_json(old).share_read is None
+    stored = result.to_json()
+    del stored["window"]
+    assert ProbeResult.from_json(stored).share_read is None
 
 
 def test_the_headline_is_the_first_summary_by_default():
@@ -336,6 +341,6 @@ def test_ordinals_are_formatted():
 
 @pytest.mark.parametrize(("documents", "has_finding"), [(4, False), (10, True)])
 def test_values_without_an_interval_are_not_a_headline(documents, has_finding):
-    shown = build_measurements([measure("mirror_reversal", documents=documents)], Path())
-    assert (" · " in shown.page_title) == has_finding
-    assert f"{documents} documents" in shown.title
+    output = build_measurements([measure("mirror_reversal", documents=documents)], Path())
+    assert (" · " in output.page_title) == has_finding
+    assert f"{documents} documents" in output.title

@@ -102,11 +102,11 @@ def run(jobs, engine):
     st.sets(st.sampled_from(JOBS)),
 )
 def test_every_job_has_one_outcome_despite_crashes(seed, locations, crashes, failing):
-    left = Counter(crashes)
+    crashes_left = Counter(crashes)
 
     def outcome(job):
-        left[job] -= 1
-        if left[job] >= 0:
+        crashes_left[job] -= 1
+        if crashes_left[job] >= 0:
             return OSError("killed")
         return JobOutcome(
             failure="bad data" if job in failing else "",
@@ -116,11 +116,11 @@ def test_every_job_has_one_outcome_despite_crashes(seed, locations, crashes, fai
     engine = FakeEngine(sorted(locations), seed, outcome=outcome)
     outcomes = run(JOBS, engine)
     assert Counter(job for job, _ in outcomes) == Counter(JOBS)
-    lost = {job for job, count in crashes.items() if count == MAX_ATTEMPTS}
-    assert {job for job, outcome in outcomes if outcome.failure} == failing | lost
-    assert all("crashed" in outcome.failure for job, outcome in outcomes if job in lost)
+    failed_jobs = {job for job, count in crashes.items() if count == MAX_ATTEMPTS}
+    assert {job for job, outcome in outcomes if outcome.failure} == failing | failed_jobs
+    assert all("crashed" in outcome.failure for job, outcome in outcomes if job in failed_jobs)
     assert Counter(job for _, job in engine.submitted) == Counter(
-        {job: 1 + crashes.get(job, 0) - (job in lost) for job in JOBS}
+        {job: 1 + crashes.get(job, 0) - (job in failed_jobs) for job in JOBS}
     )
 
 
@@ -134,7 +134,11 @@ def test_a_worker_prefers_jobs_with_its_model(locations, seed):
     engine = FakeEngine(locations, seed)
     run(jobs, engine)
     for location in locations:
-        models = [job.model.name for where, job in engine.submitted if where == location]
+        models = [
+            job.model.name
+            for worker_location, job in engine.submitted
+            if worker_location == location
+        ]
         # At the end, a worker without jobs for its model takes jobs for the other model.
         assert sum(before != after for before, after in pairwise(models)) <= 1
 
@@ -148,9 +152,9 @@ def test_workers_start_with_different_models_then_corpora():
     ]
     engine = FakeEngine(("p", "q", "r", "s"))
     run(jobs, engine)
-    taken = [(job.model.name, job.corpus) for _, job in engine.submitted]
-    assert Counter(model for model, _ in taken[:4]) == {"a": 2, "b": 2}
-    assert (len(set(taken[:4])), taken[4:8]) == (4, taken[:4])
+    started_jobs = [(job.model.name, job.corpus) for _, job in engine.submitted]
+    assert Counter(model for model, _ in started_jobs[:4]) == {"a": 2, "b": 2}
+    assert (len(set(started_jobs[:4])), started_jobs[4:8]) == (4, started_jobs[:4])
 
 
 def test_a_worker_keeps_its_corpus_and_free_workers_share_one():
@@ -162,8 +166,8 @@ def test_a_worker_keeps_its_corpus_and_free_workers_share_one():
     ]
     engine = FakeEngine(("one",))
     run(jobs, engine)
-    done = [(job.model.name, job.corpus) for _, job in engine.submitted]
-    assert done == [
+    started_jobs = [(job.model.name, job.corpus) for _, job in engine.submitted]
+    assert started_jobs == [
         (model, corpus) for model in "ab" for corpus in ("game", "sports") for _ in range(2)
     ]
     engine = FakeEngine()

@@ -41,8 +41,8 @@ def test_peaks_depend_on_window_batch_size_and_weights():
     with with_settings(window=32):
         assert estimate_peaks([dense], tasks, 1)[0].bytes_per_text == at_one.bytes_per_text // 2
     # An endpoint needs no memory for weights and activations.
-    (elsewhere,) = estimate_peaks([meta(embed_dim=100)], tasks, 1)
-    assert (elsewhere.bytes_per_text, at_one.fixed_bytes - elsewhere.fixed_bytes) == (0, 2**20)
+    (remote,) = estimate_peaks([meta(embed_dim=100)], tasks, 1)
+    assert (remote.bytes_per_text, at_one.fixed_bytes - remote.fixed_bytes) == (0, 2**20)
 
 
 @pytest.mark.parametrize(("limit", "free_bytes"), [("3000\n", 2000), ("max\n", None), ("500\n", 0)])
@@ -52,6 +52,6 @@ def test_free_memory_respects_the_container_limit(monkeypatch, tmp_path, limit, 
         file.write_text(text)
     machine = find_free_memory()
     monkeypatch.setattr(memory, "CONTAINER_FILES", (files, (tmp_path / "none", tmp_path / "none")))
-    found = find_free_memory()
+    free = find_free_memory()
     assert machine > 10**6
-    assert found == free_bytes if free_bytes is not None else found > 10**6
+    assert free == free_bytes if free_bytes is not None else free > 10**6

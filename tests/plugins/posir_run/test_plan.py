@@ -53,16 +53,16 @@ def plan(*model):
 
 
 def test_totals_are_sums_and_a_cache_saves_shared_documents():
-    known = plan(KNOWN, "", 16)
-    english, german = known.tasks
+    cost_plan = plan(KNOWN, "", 16)
+    english, german = cost_plan.tasks
     assert (english.jobs, sum(english.documents.texts), english.queries) == (2, 16, 6)
     assert (german.jobs, sum(german.documents.texts), german.queries) == (1, 11, 6)
     assert english.bytes == (16 + 6) * 16
     assert english.duration == Duration(1.5 + 2 + 3, pytest.approx(1.5 + 4 + 3), 1.5 + 6 + 3)
-    assert known.total.documents == english.documents + german.documents
-    assert known.total.duration == Duration(12.5, 16.5, 20.5)
-    assert (known.with_cache.documents, known.with_cache.queries) == (english.documents, 12)
-    assert known.with_cache.duration.mean == pytest.approx(1.5 + 4 + 6)
+    assert cost_plan.total.documents == english.documents + german.documents
+    assert cost_plan.total.duration == Duration(12.5, 16.5, 20.5)
+    assert (cost_plan.with_cache.documents, cost_plan.with_cache.queries) == (english.documents, 12)
+    assert cost_plan.with_cache.duration.mean == pytest.approx(1.5 + 4 + 6)
     # Without a calibration, the time is not estimated.
     unknown, known_size = plan(None, "the reason", None), plan(None, "the reason", 1_536)
     assert (unknown.total.duration, unknown.total.bytes, known_size.total.bytes) == (
@@ -119,12 +119,12 @@ def data(tmp_path, monkeypatch):
 
 
 def invoke(tasks, models, format_="json"):
-    done = call_posir(["run", "--plan", "-t", *tasks, "-m", *models, "--format", format_])
-    assert done.exit_code == 0, done.output
+    result = call_posir(["run", "--plan", "-t", *tasks, "-m", *models, "--format", format_])
+    assert result.exit_code == 0, result.output
     return (
-        json.loads(done.stdout)
+        json.loads(result.stdout)
         if format_ == "json"
-        else list(csv.DictReader(io.StringIO(done.stdout)))
+        else list(csv.DictReader(io.StringIO(result.stdout)))
     )
 
 

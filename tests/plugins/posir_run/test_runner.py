@@ -80,9 +80,9 @@ def read_saved_scores(cache):
     """Read the saved scores by subset, in file order."""
     files = list(cache.cache_path.rglob("PosIR-English.json"))
     return {
-        item["hf_subset"]: item["main_score"]
+        row["hf_subset"]: row["main_score"]
         for file in files
-        for item in json.loads(file.read_text())["scores"]["test"]
+        for row in json.loads(file.read_text())["scores"]["test"]
     }
 
 
@@ -147,16 +147,16 @@ def test_a_run_killed_at_any_moment_resumes(workload, tmp_path, moments):
             killed += process.exitcode == -signal.SIGKILL
             with os.fdopen(reader) as lines:
                 finished = lines.read().splitlines()
-            on_disk = read_saved_scores(cache)
-            assert set(finished) <= set(on_disk)
-            assert all(on_disk[subset] == look_up_score(subset) for subset in on_disk)
+            saved_scores = read_saved_scores(cache)
+            assert set(finished) <= set(saved_scores)
+            assert all(saved_scores[subset] == look_up_score(subset) for subset in saved_scores)
         assert read_saved_scores(cache) == {domain: look_up_score(domain) for domain in DOMAINS}
         assert list(read_saved_scores(cache)) == list(workload.tasks[0].hf_subsets)
         files = [file.relative_to(cache.cache_path) for file in cache.cache_path.rglob("*.*")]
-        shown = {
+        file_names = {
             file.name for file in files if not any(part.startswith(".") for part in file.parts)
         }
-        assert shown == {"PosIR-English.json", "model_meta.json", "run_settings.jsonl"}
+        assert file_names == {"PosIR-English.json", "model_meta.json", "run_settings.jsonl"}
 
 
 def save_and_report(workload, cache, writer):

@@ -61,8 +61,8 @@ def test_a_subset_job_gives_the_scores_of_the_full_task():
 
 @pytest.mark.usefixtures("folder")
 def test_an_outcome_can_be_pickled_with_all_model_metadata():
-    _, known = pickle.loads(pickle.dumps(build_evaluator().evaluate(make_job()))).value
-    meta = mteb.get_model_meta(BM25.name).model_copy(update=known)
+    _, fields = pickle.loads(pickle.dumps(build_evaluator().evaluate(make_job()))).value
+    meta = mteb.get_model_meta(BM25.name).model_copy(update=fields)
     assert meta.to_dict() == mteb.get_model(BM25.name, device="cpu").mteb_model_meta.to_dict()
 
 
@@ -127,8 +127,8 @@ def test_workers_get_only_the_settings_of_the_run(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", ray)
     settings = Settings({}, verbose=True)
     with with_settings(protocol="posq"):
-        sent = worker.RayEngine(None, settings)._environment
+        environment = worker.RayEngine(None, settings)._environment
     monkeypatch.setenv("POSIR_WINDOW", "9")
     monkeypatch.setenv("POSIR_PROTOCOL", "posir")
-    Evaluator(settings, sent)
+    Evaluator(settings, environment)
     assert (os.environ["POSIR_PROTOCOL"], os.environ.get("POSIR_WINDOW")) == ("posq", None)
