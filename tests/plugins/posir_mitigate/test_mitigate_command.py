@@ -71,7 +71,7 @@ def test_methods_are_compared_and_results_are_reused(model, data, tmp_path, monk
         None,
         ChangeState.INCONCLUSIVE,
     )
-    # Times are encoding times.
+    # The embedding cache is off, so times include encoding.
     assert not (tmp_path / "cache").exists()
     files = {file: file.stat().st_mtime_ns for file in (tmp_path / "results").rglob("bells.json")}
     assert len(files) == 3
