@@ -322,7 +322,7 @@ def _make_missing_error(folder: str | Path) -> PosirError:
 def model_means(results: str | Path, *, ending: Names | None = None) -> Result:
     """Average the main scores of `mteb run` over models, by task.
 
-    Tables 4 and 14 of 'Built-in or learned?' contain such means over models with the same training.
+    Tables 4 and 14 of 'Built-in or learned?' average models with the same training.
 
         posir study model-means results --ending=-begin --ending=-uniform
 

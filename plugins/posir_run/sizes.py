@@ -174,8 +174,8 @@ def find_published_size(language: Language, domain: str) -> tuple[TextCounts, in
     """Return a domain's documents and queries, estimated from the published size of a language.
 
     Domains are assumed to have equal sizes (rounded so that they sum to the total) and all
-    documents to have the mean length. Languages other than English have the mean size of those
-    nine languages.
+    documents to have the mean length. For languages other than English, the mean over the nine
+    languages is used.
     """
     index = DOMAINS.index(domain)
     documents, tokens, queries = (

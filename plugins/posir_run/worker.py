@@ -96,7 +96,7 @@ class Evaluator:
     """Runs jobs in the current process."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
-        # Variables of the cluster machine must not override those of the command's machine.
+        # The environment of the command replaces the settings of a cluster machine.
         for name in VARIABLES:
             os.environ.pop(name, None)
         os.environ.update(environment)
