@@ -327,7 +327,7 @@ def ignore_rounding(differences: Floats) -> Floats:
     return np.where(np.abs(differences) < ROUNDING, 0.0, differences)
 
 
-def subtract_end(values: Floats) -> Floats:
+def compute_start_minus_end(values: Floats) -> Floats:
     """Subtract the last cosine from the first. Positive values favor the start."""
     return ignore_rounding(values[..., 0] - values[..., -1])
 
@@ -335,7 +335,7 @@ def subtract_end(values: Floats) -> Floats:
 def summarize_ends(difference: str, first: str, last: str) -> dict[str, Summary]:
     """Build summaries of the difference, the first and the last cosine, with these titles."""
     return {
-        "start_minus_end": Summary(difference, subtract_end),
+        "start_minus_end": Summary(difference, compute_start_minus_end),
         "first": Summary(first, select(0)),
         "last": Summary(last, select(-1)),
     }

@@ -33,9 +33,9 @@ from posir_probe.probe import (
     ProbePlan,
     Summary,
     compute_range,
+    compute_start_minus_end,
     ignore_rounding,
     plan_cosines,
-    subtract_end,
     summarize_ends,
 )
 from posir_probe.results import ProbeSums
@@ -121,7 +121,7 @@ def compute_gini(values: Floats) -> Floats:
 @np.errstate(invalid="ignore", divide="ignore")
 def compute_relative_drop(values: Floats) -> Floats:
     """Compute 1 - m_last / m_first. NaN unless both are positive."""
-    drops = subtract_end(values) / values[..., 0]
+    drops = compute_start_minus_end(values) / values[..., 0]
     return np.where((values[..., [0, -1]] > 0).all(axis=-1), drops, np.nan)
 
 
