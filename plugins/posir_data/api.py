@@ -131,7 +131,7 @@ def import_data(
         target,
         count_tokens=count_tokens,
         repair=repair,
-        is_merged=merge_copies,
+        merge_copies=merge_copies,
         needs_corpus=scope is None,
         max_loss=1.0 if allow_loss else MAX_LOSS,
     )
@@ -233,7 +233,7 @@ def import_passages(
     count_tokens: Callable[[str], int],
     repair: bool = False,
     max_loss: float = 1.0,
-    is_merged: bool = False,
+    merge_copies: bool = False,
     needs_corpus: bool = False,
 ) -> ImportedData:
     """Import passages as one domain, all or nothing.
@@ -244,7 +244,7 @@ def import_passages(
         count_tokens: Counts the tokens of a text.
         repair: Repair spans and offsets.
         max_loss: Maximum share of answerable questions that may be skipped.
-        is_merged: Merge copies.
+        merge_copies: Merge copies.
         needs_corpus: Reject the data if its questions recur for several documents.
 
     Raises:
@@ -280,7 +280,7 @@ def import_passages(
         )
     # The first warning is about repairs, which are reported in separate lines.
     notes = [*data.warnings[bool(imported.repaired) :]]
-    if is_merged:
+    if merge_copies:
         data, _, originals = merge_data_copies(data, Judgments.from_positions(data))
         notes += [describe_merged(originals)] if originals else []
     judgments = Judgments.from_positions(data)
@@ -289,7 +289,7 @@ def import_passages(
     copies = find_copies(data.documents, data.evidence.document_ids)
     notes += [copies.describe()] if copies else []
     write_domain(data, target.folder)
-    if is_merged:
+    if merge_copies:
         imported = imported.take(data)
     return replace(imported, notes=tuple(notes))
 

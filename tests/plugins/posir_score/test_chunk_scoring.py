@@ -160,7 +160,11 @@ def test_passages_of_one_article_are_not_independent(tmp_path: Path):
     ]
     (tmp_path / "bells.json").write_text(json.dumps({"data": articles}))
     data = read_evidence_data(open_data(tmp_path / "bells.json", language="eng-Latn"))
-    assert (len(data.documents), len({*data.owners}), len(set(data.clusters.tolist()))) == (
+    assert (
+        len(data.documents),
+        len({*data.question_documents}),
+        len(set(data.clusters.tolist())),
+    ) == (
         4,
         4,
         2,

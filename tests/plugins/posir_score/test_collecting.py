@@ -47,10 +47,14 @@ FAST = CollectionSettings(k=3, retries=1, timeout=5, backoff=0)
 
 
 def collect(
-    search: Any, folder: Path, settings: CollectionSettings = FAST, *, needs_all: bool = True
+    search: Any,
+    folder: Path,
+    settings: CollectionSettings = FAST,
+    *,
+    requires_all_queries: bool = True,
 ) -> Rankings:
     run, _ = collect_run(
-        search, "mine", DATA, AlignmentRules(needs_all), replace(settings, folder=folder)
+        search, "mine", DATA, AlignmentRules(requires_all_queries), replace(settings, folder=folder)
     )
     return {query: merge_chunks(hits) for query, hits in run.by_subset["all"].items()}
 
@@ -77,7 +81,7 @@ def test_a_hit_without_a_score_fails_its_query(tmp_path: Path):
 
     with pytest.raises(PosirError, match="query q7: hit 3, d4, has no score"):
         collect(search, tmp_path)
-    rankings = collect(search, tmp_path, needs_all=False)
+    rankings = collect(search, tmp_path, requires_all_queries=False)
     assert rankings.keys() == QUERIES.keys() - {"q7"}
     assert [*rankings["q0"]] == ["d", "d1", "d4"]
     ranked = collect(search, tmp_path / "rank", replace(FAST, order="rank"))
@@ -85,21 +89,21 @@ def test_a_hit_without_a_score_fails_its_query(tmp_path: Path):
 
 
 def test_answers_without_scores_are_asked_for_again(tmp_path: Path):
-    asked: list[str] = []
+    requested: list[str] = []
 
     def search(query: str, _k: int) -> list[tuple[str, float | None]]:
-        asked.append(query)
-        if query == QUERIES["q19"] and len(asked) <= len(QUERIES):
+        requested.append(query)
+        if query == QUERIES["q19"] and len(requested) <= len(QUERIES):
             raise TypeError("none")
         return [
             ("d", 0.9),
-            ("d1", None if query == QUERIES["q7"] and len(asked) <= len(QUERIES) else 0.5),
+            ("d1", None if query == QUERIES["q7"] and len(requested) <= len(QUERIES) else 0.5),
         ]
 
     with pytest.raises(PosirError, match="query q19"):
         collect(search, tmp_path, replace(FAST, order="rank", concurrency=1))
     rankings = collect(search, tmp_path)
-    assert sorted(asked[len(QUERIES) :]) == sorted([QUERIES["q7"], QUERIES["q19"]])
+    assert sorted(requested[len(QUERIES) :]) == sorted([QUERIES["q7"], QUERIES["q19"]])
     assert [*rankings["q7"]] == ["d", "d1"]
 
 
@@ -158,11 +162,11 @@ def test_it_works_where_an_event_loop_runs(tmp_path: Path):
 
 
 def test_a_search_that_fails_once_is_repeated(tmp_path: Path):
-    asked = set[str]()
+    requested = set[str]()
 
     def search(query: str, _k: int) -> list[str]:
-        if query not in asked:
-            asked.add(query)
+        if query not in requested:
+            requested.add(query)
             raise ConnectionError("refused")
         return ["d"]
 
@@ -170,13 +174,13 @@ def test_a_search_that_fails_once_is_repeated(tmp_path: Path):
 
 
 def fail_for(text: str, failure: Callable[[], Any]) -> Any:
-    asked = Counter[str]()
+    requested = Counter[str]()
 
     def search(query: str, _k: int) -> Any:
-        asked[query] += 1
+        requested[query] += 1
         return failure() if query == text else ["d"]
 
-    return search, asked
+    return search, requested
 
 
 def raise_error() -> None:
@@ -222,17 +226,17 @@ async def leave() -> None:
 def test_a_query_that_fails_is_asked_for_again_by_a_rerun(
     failure: Callable[[], Any], reason: str, attempts: int, tmp_path: Path
 ):
-    search, asked = fail_for("text 7", failure)
+    search, requested = fail_for("text 7", failure)
     settings = CollectionSettings(k=3, retries=1, timeout=0.7, backoff=0)
     with pytest.raises(
         PosirError,
         match=f"^mine: query q7: {re.escape(reason)}.* 19 of 20 queries are answered and saved",
     ):
         collect(search, tmp_path, settings=settings)
-    assert asked["text 7"] == attempts
-    again, asked = fail_for("", raise_error)
+    assert requested["text 7"] == attempts
+    again, requested = fail_for("", raise_error)
     assert set(collect(again, tmp_path)) == set(QUERIES)
-    assert list(asked) == ["text 7"]
+    assert list(requested) == ["text 7"]
 
 
 def test_an_interruption_says_what_is_kept(tmp_path: Path):
@@ -249,39 +253,41 @@ def test_an_interruption_says_what_is_kept(tmp_path: Path):
         collect(search, tmp_path, replace(FAST, concurrency=1))
 
 
-@pytest.mark.parametrize("needs_all", [True, False])
-def test_a_retriever_that_never_answers_is_waited_for_once(needs_all: bool, tmp_path: Path):
-    asked = list[str]()
+@pytest.mark.parametrize("requires_all_queries", [True, False])
+def test_a_retriever_that_never_answers_is_waited_for_once(
+    requires_all_queries: bool, tmp_path: Path
+):
+    requested = list[str]()
 
     def search(query: str, _k: int) -> Any:
-        asked.append(query)
+        requested.append(query)
         if hangs:
             time.sleep(30)
         return ["d"]
 
     hangs, settings = True, CollectionSettings(k=3, concurrency=2, timeout=0.2)
     with pytest.raises(PosirError, match=r"q0: no answer within 0\.2 seconds.*--timeout"):
-        collect(search, tmp_path, settings, needs_all=needs_all)
+        collect(search, tmp_path, settings, requires_all_queries=requires_all_queries)
     # On a loaded machine the second thread may not have asked when the first times out.
-    assert asked in (["text 0"], ["text 0", "text 1"], ["text 1", "text 0"])
+    assert requested in (["text 0"], ["text 0", "text 1"], ["text 1", "text 0"])
     hangs = False
     assert set(collect(search, tmp_path, settings)) == set(QUERIES)
 
 
 @pytest.mark.parametrize(
-    ("needs_all", "message", "most"),
+    ("requires_all_queries", "message", "most"),
     [
         (True, r"0 of 25 queries are answered and saved.* --missing zero", MAX_FAILURES),
         (False, r"\(20 failed\)\. No query has an answer", MAX_FAILURES_AT_START),
     ],
 )
 def test_a_retriever_that_always_fails_is_not_asked_to_the_end(
-    needs_all: bool, message: str, most: int, tmp_path: Path
+    requires_all_queries: bool, message: str, most: int, tmp_path: Path
 ):
-    asked = Counter[str]()
+    requested = Counter[str]()
 
     def search(query: str, _k: int) -> list[str]:
-        asked[query] += 1
+        requested[query] += 1
         raise ConnectionError
 
     texts = {f"q{number}": f"text {number}" for number in range(25)}
@@ -295,10 +301,10 @@ def test_a_retriever_that_always_fails_is_not_asked_to_the_end(
             search,
             "mine",
             data,
-            AlignmentRules(needs_all),
+            AlignmentRules(requires_all_queries),
             CollectionSettings(concurrency=1, retries=0, folder=tmp_path),
         )
-    assert len(asked) == most
+    assert len(requested) == most
 
 
 def test_any_number_of_queries_may_fail_if_they_score_zero(
@@ -310,7 +316,12 @@ def test_any_number_of_queries_may_fail_if_they_score_zero(
         return ["d"]
 
     assert set(
-        collect(search, tmp_path, CollectionSettings(concurrency=1, retries=0), needs_all=False)
+        collect(
+            search,
+            tmp_path,
+            CollectionSettings(concurrency=1, retries=0),
+            requires_all_queries=False,
+        )
     ) == {"q0"}
     assert "query q1: the retriever raised ConnectionError: refused; scored as 0" in caplog.text
     assert "19 of 20 queries failed" in caplog.text
@@ -325,10 +336,10 @@ def test_a_retriever_that_returns_nothing_is_refused(tmp_path: Path):
 
 
 def test_unknown_ids_stop_a_retriever_early_and_are_not_kept(tmp_path: Path):
-    asked = Counter[str]()
+    requested = Counter[str]()
 
     def search(query: str, _k: int) -> list[dict[str, str]]:
-        asked[query] += 1
+        requested[query] += 1
         return [{"id": "5e1f", "file": "d"}]
 
     settings = CollectionSettings(concurrency=1, folder=tmp_path)
@@ -338,7 +349,7 @@ def test_unknown_ids_stop_a_retriever_early_and_are_not_kept(tmp_path: Path):
         r".*--document-field",
     ):
         collect(search, tmp_path, settings)
-    assert len(asked) == FIRST_QUERIES
+    assert len(requested) == FIRST_QUERIES
     assert not list(tmp_path.iterdir())
     assert collect(search, tmp_path, replace(settings, document_field="file"))["q3"] == {"d": 1}
 
@@ -351,9 +362,9 @@ def test_a_damaged_line_costs_its_answer_alone_and_is_said(
     lines = file.read_text()[:-5].split("\n")
     lines[3] = lines[3][:20] + "\0" + lines[3][21:]
     file.write_text("\n".join(lines))
-    search, asked = fail_for("", raise_error)
+    search, requested = fail_for("", raise_error)
     assert len(collect(search, tmp_path)) == len(QUERIES)
-    assert len(asked) == 2
+    assert len(requested) == 2
     assert "2 lines are damaged" in caplog.text
 
 
@@ -395,21 +406,21 @@ def test_a_file_that_is_no_journal_is_kept(tmp_path: Path, content: str):
 def test_distances_are_refused_and_kept_until_an_order_is_given(
     number: int, documents: str, tmp_path: Path
 ):
-    asked = Counter[str]()
+    requested = Counter[str]()
 
     def search(query: str, _k: int) -> list[tuple[str, float]]:
-        asked[query] += 1
+        requested[query] += 1
         # With one id, the chunks of one document.
         return [(documents.format(hit), hit / 10) for hit in range(number)] + [("last", number)]
 
     settings = CollectionSettings(k=300, concurrency=1)
     with pytest.raises(PosirError, match="--order distance"):
         collect(search, tmp_path, settings=settings)
-    assert len(asked) == FIRST_QUERIES
+    assert len(requested) == FIRST_QUERIES
     run, _ = collect_run(
         search, "mine", DATA, RULES, replace(settings, folder=tmp_path, order="distance")
     )
-    assert set(asked.values()) == {1}
+    assert set(requested.values()) == {1}
     assert run.by_subset["all"]["q3"][-1].document == "last"
 
 

@@ -15,7 +15,7 @@ from posir_score.evidence_spans import (
     EvidenceData,
     EvidenceSpan,
     find_covered,
-    lacks_words,
+    has_uncovered_words,
     read_evidence_data,
 )
 from posir_score.hits import Hit
@@ -295,5 +295,5 @@ def test_a_span_is_divided_into_what_ranges_have_and_lack():
     assert list_covered([(8, 10), (0, 5), (30, 40), (0, 2)]) == [3, 4, 8, 9]
     assert list_covered([]) == []
     assert list_covered([(0, 25), (4, 6)]) == [*range(3, 20)]
-    assert not lacks_words(Span(0, 5), [(0, 2), (3, 5)], "ab cd")
-    assert lacks_words(Span(0, 5), [(0, 1), (3, 5)], "ab cd")
+    assert not has_uncovered_words(Span(0, 5), [(0, 2), (3, 5)], "ab cd")
+    assert has_uncovered_words(Span(0, 5), [(0, 1), (3, 5)], "ab cd")

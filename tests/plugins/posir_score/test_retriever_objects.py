@@ -201,7 +201,7 @@ def search(target: Any, k: int = 7, *, has_vectors: bool = True) -> tuple[list[s
             opened.target, opened.system, opened.name, lambda _: np.array([1.0, 2.0])
         )
     shown: list[RawHit] = []
-    found = read_hits(opened("q", k), k, order="rank", show_first=shown.append)
+    found = read_hits(opened("q", k), k, order="rank", on_first_hit=shown.append)
     return [hit.document for hit in found], f"{describe_call(opened)}; {shown[0].describe()}"
 
 
@@ -315,7 +315,7 @@ def test_how_the_first_hit_was_read_is_kept(tmp_path: Path):
     answers = QueryAnswers(journal, settings, AlignmentRules(), {"": DOCUMENTS})
     answers.ask(opened, "app-it", [PendingQuery("", "q1", "q")])
     journal.close()
-    assert answers.reading == (
+    assert answers.retriever_description == (
         "app-it: a Chroma collection, called as `query(..., n_results=k)`, k = 3; hits: rows, such "
         "as LanceDB's, id in `id`."
     )

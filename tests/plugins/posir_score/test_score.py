@@ -303,17 +303,17 @@ def test_hits_with_the_id_of_their_query_are_counted_or_left_out(tmp_path: Path)
     assert (ignored.counts.short, ignored.counts.empty) == (0, 0)
     with pytest.raises(PosirError, match="another ranking"):
         posir.score(run, data=beir, name="a", output=tmp_path / "out", ignore_identical_ids=True)
-    asked = []
+    requested = []
 
     def search(query: str, k: int) -> list[str]:
-        asked.append(k)
+        requested.append(k)
         row = int(query.split()[-1].rstrip("?"))
         return [f"n{row + place}" for place in range(k)]
 
     (retrieved,) = posir.score(
         search, data=beir, name="c", output=tmp_path / "out", ignore_identical_ids=True
     ).runs
-    assert ({*asked}, retrieved.counts.short, retrieved.counts.ignored_ids) == ({101}, 0, 4)
+    assert ({*requested}, retrieved.counts.short, retrieved.counts.ignored_ids) == ({101}, 0, 4)
 
 
 def test_a_document_without_text_is_no_obstacle(tmp_path: Path):
@@ -770,7 +770,7 @@ def test_an_index_of_documents_has_the_findings_of_its_model(tmp_path: Path):
 
 def test_a_file_in_squad_format_keeps_its_ids(tmp_path: Path):
     text = "The mill burned down in 1901. A heron nested on the crane."
-    asked = [
+    questions = [
         {
             "id": number,
             "question": question,
@@ -782,7 +782,7 @@ def test_a_file_in_squad_format_keeps_its_ids(tmp_path: Path):
         )
     ]
     file, given = tmp_path / "mills.json", {"language": "eng-Latn"}
-    file.write_text(json.dumps({"data": [{"paragraphs": [{"context": text, "qas": asked}]}]}))
+    file.write_text(json.dumps({"data": [{"paragraphs": [{"context": text, "qas": questions}]}]}))
     (document,) = (item.id for item in posir.open_data(file, **given).read_texts())  # type: ignore[arg-type, union-attr]
     (tmp_path / "a.trec").write_text(
         "".join(f"{query} Q0 {document} 1 1.0 t\n" for query in (7, 9))
