@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from posir_compare import runs, sections
-from posir_compare.comparison import ModelComparison, compare_pairs, list_columns
+from posir_compare.comparison import ModelComparison, compare_pairs, to_record
 from posir_compare.gate import Gate, Limit, check_limits, parse_limits, run_gate
 from posir_compare.pairing import build_pairs
 from posir_significance.decision import Margins
@@ -40,13 +40,14 @@ JUDGED_BRIEF = (
 )
 NOTES = (
     "State: from the interval of the change: equivalent if it lies within the margin (by default "
-    "2 points of nDCG@10, 5 of the position effect), better or worse if 0 is outside; otherwise "
+    "2 points of nDCG@10, 5 of the position effect), better or worse if it excludes 0; otherwise "
     "inconclusive.",
     "Paired by query: both models answered the same questions, and are compared question by "
     "question.",
     "Position effects are compared on the same rotated versions; within the window only if both "
     "models have the same excerpts.",
-    "Intervals: all changes of a table hold at the same time at 95%; scores as in a report.",
+    "Intervals: simultaneous 95% intervals for the changes of a table; for scores, the same "
+    "intervals as in a report.",
 )
 #: Why plain results of mteb are not compared, and what to do.
 NO_QUERIES = (
@@ -57,7 +58,7 @@ NO_QUERIES = (
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Comparison(Result):
-    """Changes of models from a baseline, by task, length and metric."""
+    """Changes from a baseline, by model, task, length and metric."""
 
     rows: Sequence[ChangeRow]
     comparison: ModelComparison
@@ -94,13 +95,13 @@ class Comparison(Result):
 
     def records(self) -> list[dict[str, Any]]:
         """Return a record for each task, model, length and metric."""
-        return [list_columns(row) for row in self.rows]
+        return [to_record(row) for row in self.rows]
 
 
-def _present(comparison: ModelComparison, *, full: bool, hint: str = "") -> Comparison:
-    """Present a comparison; the hint is printed on standard error."""
+def _build_comparison(comparison: ModelComparison, *, full: bool, hint: str = "") -> Comparison:
+    """Build the result. The hint is printed to stderr."""
     rows = sections.shorten_models(comparison.rows)
-    title = sections.title_comparison(rows)
+    title = sections.build_title(rows)
     is_judged = all(row.subject.is_judged for row in rows)
     latex = DisplaySection(tables=tuple(sections.build_latex_tables(rows)), only=Medium.LATEX)
     return Comparison(
@@ -109,7 +110,7 @@ def _present(comparison: ModelComparison, *, full: bool, hint: str = "") -> Comp
         comparison=comparison,
         values=lambda: {
             "baseline": comparison.rows[0].subject.baseline,
-            "comparisons": [list_columns(row) for row in comparison.rows],
+            "comparisons": [to_record(row) for row in comparison.rows],
             "notes": comparison.notes,
         },
         extra_sections=Deferred(
@@ -150,7 +151,7 @@ def compare(
         posir compare --results results bge-m3 all-MiniLM-L6-v2
 
     Results on the same queries are paired by query. Queries without positions are compared in
-    nDCG@10, MRR@10, Recall@10, Recall@100 and MAP@100, paired by their clusters.
+    nDCG@10, MRR@10, Recall@10, Recall@100 and MAP@100, paired by cluster.
 
     Args:
         given: Result folders, in Python also the output of `posir.read_results`; with `results`,
@@ -209,7 +210,7 @@ def compare(
                 f"the baseline is {model_runs[0].label}, the first model; choose another with "
                 "--baseline."
             )
-        return _present(comparison, full=full, hint=hint)
+        return _build_comparison(comparison, full=full, hint=hint)
 
     if not limits:
         return compare_models()
@@ -258,9 +259,9 @@ def _read_source(source: ResultSource, *, has_names: bool) -> list[StoredResult]
 def _choose_runs(
     given: Sources, results: Sources, baseline: str | None, tasks: Sequence[str]
 ) -> tuple[list[runs.ModelRun], list[str]]:
-    """Return the runs to compare, the baseline first, and the tasks of plain results of mteb.
+    """Return the runs to compare, baseline first, and the tasks with plain results of mteb.
 
-    The baseline need not be among the named models.
+    The baseline may be a model that is not named.
 
     Raises:
         PosirError: Results, models or tasks are missing, or there are fewer than two models.

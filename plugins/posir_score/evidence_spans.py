@@ -314,7 +314,7 @@ def _warn_about_copies(data: EvidenceData) -> None:
 
 
 def find_chunk_third(span: Span, chunks: Iterable[Sequence[int]]) -> str:
-    """Return the third of a chunk that contains a span, or `SPLIT` if no chunk contains all of it."""
+    """Return the third of a chunk that contains the whole span, or `SPLIT`."""
     whole = [(start, end) for start, end in chunks if start <= span.start and span.end <= end]
     if not whole:
         return SPLIT

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from posir_compare.comparison import compare_pairs, list_columns
+from posir_compare.comparison import compare_pairs, to_record
 from posir_compare.pairing import build_pairs
 from posir_compare.runs import find_by_name
 from posir_significance.messages.verdicts import format_difference
@@ -34,7 +34,7 @@ def test_every_format(folder):
     runs = [run for name in ("a", "org/b") for run in find_by_name(known, name)]
     rows = compare_pairs(build_pairs(runs, runs[0])).rows
     comparisons = json.loads(invoke(*options, "--format", "json").stdout)["comparisons"]
-    assert comparisons == json.loads(to_json([list_columns(row) for row in rows]))
+    assert comparisons == json.loads(to_json([to_record(row) for row in rows]))
     table = list(csv.DictReader(io.StringIO(invoke(*options, "--format", "csv").stdout)))
     assert [float(line["difference"]) for line in table] == [row.estimate.value for row in rows]
     assert {line["method"] for line in table} == {"paired by query"}
