@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from posir_data.texts import are_distinct, read_texts, sample_candidates
+from posir_data.texts import are_distinct_languages, read_texts, sample_candidates
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.formats.passages import describe_skipped
 from posir_tasks.datasets.opening import open_data
@@ -166,9 +166,9 @@ def test_a_column_is_named_if_it_is_not_clear(tmp_path: Path):
 
 
 def test_languages_that_the_detector_confuses_are_no_mixture():
-    assert are_distinct("en", "de")
-    assert not are_distinct("no", "da")
-    assert not are_distinct("en", "en")
+    assert are_distinct_languages("en", "de")
+    assert not are_distinct_languages("no", "da")
+    assert not are_distinct_languages("en", "en")
 
 
 def test_a_sample_is_uniform_and_reproducible():
