@@ -1,4 +1,4 @@
-"""Retrievers that answer, and all the ways in which they do not."""
+"""Tests for collecting runs from retrievers, including all kinds of failures."""
 
 import asyncio
 import itertools
@@ -59,7 +59,7 @@ def collect(
     return {query: merge_chunks(hits) for query, hits in run.by_subset["all"].items()}
 
 
-def test_answers_are_cut_at_k_and_chunks_are_no_repeated_rows(
+def test_answers_are_truncated_to_k_hits_including_chunks(
     tmp_path: Path,
 ):
     rankings = collect(lambda _query, _k: ["d4", "d1", "d2", "d3"], tmp_path / "a")
@@ -75,7 +75,7 @@ def test_answers_are_cut_at_k_and_chunks_are_no_repeated_rows(
     assert run.by_subset["all"]["q0"] == [Hit("d", 3, 1), Hit("e", 2, 2), Hit("d", 1, 3)]
 
 
-def test_a_hit_without_a_score_fails_its_query(tmp_path: Path):
+def test_a_hit_without_a_score_fails_the_query(tmp_path: Path):
     def search(query: str, _k: int) -> list[tuple[str, float | None]]:
         return [("d", 0.9), ("d1", 0.5), ("d4", None if query == QUERIES["q7"] else 0.1)]
 
@@ -88,7 +88,7 @@ def test_a_hit_without_a_score_fails_its_query(tmp_path: Path):
     assert [*ranked["q7"]] == ["d", "d1", "d4"]
 
 
-def test_answers_without_scores_are_asked_for_again(tmp_path: Path):
+def test_answers_without_scores_are_requested_again(tmp_path: Path):
     requested: list[str] = []
 
     def search(query: str, _k: int) -> list[tuple[str, float | None]]:
@@ -107,10 +107,10 @@ def test_answers_without_scores_are_asked_for_again(tmp_path: Path):
     assert [*rankings["q7"]] == ["d", "d1"]
 
 
-@pytest.mark.parametrize("bare", [["d", "d1"], [("d", None)]])
-def test_scores_of_some_queries_alone_stop_a_run(bare: Any, tmp_path: Path):
+@pytest.mark.parametrize("unscored_hits", [["d", "d1"], [("d", None)]])
+def test_a_run_stops_if_only_some_queries_have_scores(unscored_hits: Any, tmp_path: Path):
     def search(query: str, _k: int) -> Any:
-        return bare if query == QUERIES["q15"] else [("d", 0.5), ("d1", 0.1)]
+        return unscored_hits if query == QUERIES["q15"] else [("d", 0.5), ("d1", 0.1)]
 
     with pytest.raises(
         PosirError,
@@ -119,15 +119,15 @@ def test_scores_of_some_queries_alone_stop_a_run(bare: Any, tmp_path: Path):
         collect(search, tmp_path)
 
 
-def test_coroutines_are_asked_at_the_same_time(
+def test_coroutines_run_concurrently(
     tmp_path: Path,
 ):
     class Client:
-        most = active = 0
+        max_active = active = 0
 
         async def __call__(self, query: str, k: int) -> list[tuple[str, float]]:
             self.active += 1
-            self.most = max(self.most, self.active)
+            self.max_active = max(self.max_active, self.active)
             await asyncio.sleep(0.01)
             self.active -= 1
             return [(query, k)]
@@ -135,7 +135,7 @@ def test_coroutines_are_asked_at_the_same_time(
     client = Client()
     expected = {query: {text: 3.0} for query, text in QUERIES.items()}
     assert collect(client, tmp_path / "object") == expected
-    assert client.most == FAST.concurrency
+    assert client.max_active == FAST.concurrency
     assert collect(lambda query, k: client(query, k), tmp_path / "lambda") == expected
 
 
@@ -152,16 +152,16 @@ def test_functions_run_in_a_bounded_number_of_threads(tmp_path: Path):
     assert threading.get_ident() not in threads
 
 
-def test_it_works_where_an_event_loop_runs(tmp_path: Path):
+def test_collecting_works_inside_a_running_event_loop(tmp_path: Path):
     async def notebook() -> Rankings:
         return collect(lambda query, _k: [query], tmp_path)
 
-    # In a thread of its own: the browser of other tests keeps an event loop in the main thread.
+    # In a separate thread, since the browser of other tests runs an event loop in the main thread.
     with ThreadPoolExecutor(1) as thread:
         assert len(thread.submit(asyncio.run, notebook()).result()) == len(QUERIES)
 
 
-def test_a_search_that_fails_once_is_repeated(tmp_path: Path):
+def test_failed_searches_are_retried(tmp_path: Path):
     requested = set[str]()
 
     def search(query: str, _k: int) -> list[str]:
@@ -187,7 +187,7 @@ def raise_error() -> None:
     raise RuntimeError("no\nline")
 
 
-async def leave() -> None:
+async def exit_in_coroutine() -> None:
     sys.exit(4)
 
 
@@ -197,7 +197,7 @@ async def leave() -> None:
         (raise_error, "the retriever raised RuntimeError: no, in 2 attempts", 2),
         (lambda: sys.exit(3), "the retriever raised SystemExit: 3", 1),
         (lambda: (sys.exit(3) for _ in range(9)), "the retriever raised SystemExit: 3", 1),
-        (leave, "the retriever raised SystemExit: 4", 1),
+        (exit_in_coroutine, "the retriever raised SystemExit: 4", 1),
         (lambda: None.search, "the retriever raised AttributeError: ", 1),  # type: ignore[attr-defined]
         (lambda: time.sleep(30), "no answer within 0.7 seconds, in 2 attempts", 2),
         (lambda: None, "expected a list of hits, got NoneType; each must be an id", 1),
@@ -223,7 +223,7 @@ async def leave() -> None:
         ),
     ],
 )
-def test_a_query_that_fails_is_asked_for_again_by_a_rerun(
+def test_a_rerun_repeats_only_failed_queries(
     failure: Callable[[], Any], reason: str, attempts: int, tmp_path: Path
 ):
     search, requested = fail_for("text 7", failure)
@@ -239,9 +239,9 @@ def test_a_query_that_fails_is_asked_for_again_by_a_rerun(
     assert list(requested) == ["text 7"]
 
 
-def test_an_interruption_says_what_is_kept(tmp_path: Path):
+def test_an_interruption_reports_saved_answers(tmp_path: Path):
     def interrupt() -> None:
-        # Sent to the main thread, which wakes up and has time to notice.
+        # Give the main thread time to handle the signal.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         time.sleep(1)
 
@@ -254,7 +254,7 @@ def test_an_interruption_says_what_is_kept(tmp_path: Path):
 
 
 @pytest.mark.parametrize("requires_all_queries", [True, False])
-def test_a_retriever_that_never_answers_is_waited_for_once(
+def test_a_hanging_retriever_is_stopped_after_one_timeout(
     requires_all_queries: bool, tmp_path: Path
 ):
     requested = list[str]()
@@ -268,21 +268,21 @@ def test_a_retriever_that_never_answers_is_waited_for_once(
     hangs, settings = True, CollectionSettings(k=3, concurrency=2, timeout=0.2)
     with pytest.raises(PosirError, match=r"q0: no answer within 0\.2 seconds.*--timeout"):
         collect(search, tmp_path, settings, requires_all_queries=requires_all_queries)
-    # On a loaded machine the second thread may not have asked when the first times out.
+    # On a busy machine, the second thread may start only after the first times out.
     assert requested in (["text 0"], ["text 0", "text 1"], ["text 1", "text 0"])
     hangs = False
     assert set(collect(search, tmp_path, settings)) == set(QUERIES)
 
 
 @pytest.mark.parametrize(
-    ("requires_all_queries", "message", "most"),
+    ("requires_all_queries", "message", "max_searches"),
     [
         (True, r"0 of 25 queries are answered and saved.* --missing zero", MAX_FAILURES),
         (False, r"\(20 failed\)\. No query has an answer", MAX_FAILURES_AT_START),
     ],
 )
-def test_a_retriever_that_always_fails_is_not_asked_to_the_end(
-    requires_all_queries: bool, message: str, most: int, tmp_path: Path
+def test_a_failing_retriever_is_stopped_early(
+    requires_all_queries: bool, message: str, max_searches: int, tmp_path: Path
 ):
     requested = Counter[str]()
 
@@ -304,12 +304,10 @@ def test_a_retriever_that_always_fails_is_not_asked_to_the_end(
             AlignmentRules(requires_all_queries),
             CollectionSettings(concurrency=1, retries=0, folder=tmp_path),
         )
-    assert len(requested) == most
+    assert len(requested) == max_searches
 
 
-def test_any_number_of_queries_may_fail_if_they_score_zero(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_failed_queries_can_be_scored_as_zero(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     def search(query: str, _k: int) -> list[str]:
         if query != "text 0":
             raise ConnectionError("refused")
@@ -327,7 +325,7 @@ def test_any_number_of_queries_may_fail_if_they_score_zero(
     assert "19 of 20 queries failed" in caplog.text
 
 
-def test_a_retriever_that_returns_nothing_is_refused(tmp_path: Path):
+def test_a_retriever_without_hits_raises(tmp_path: Path):
     with pytest.raises(
         PosirError, match=r"mine: 20 queries returned nothing, and no query returned a document"
     ):
@@ -335,7 +333,7 @@ def test_a_retriever_that_returns_nothing_is_refused(tmp_path: Path):
     assert not list(tmp_path.iterdir())
 
 
-def test_unknown_ids_stop_a_retriever_early_and_are_not_kept(tmp_path: Path):
+def test_unknown_ids_stop_the_run_early_and_are_not_saved(tmp_path: Path):
     requested = Counter[str]()
 
     def search(query: str, _k: int) -> list[dict[str, str]]:
@@ -354,7 +352,7 @@ def test_unknown_ids_stop_a_retriever_early_and_are_not_kept(tmp_path: Path):
     assert collect(search, tmp_path, replace(settings, document_field="file"))["q3"] == {"d": 1}
 
 
-def test_a_damaged_line_costs_its_answer_alone_and_is_said(
+def test_damaged_journal_lines_are_skipped_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     collect(lambda _query, _k: ["d"], tmp_path)
@@ -368,7 +366,7 @@ def test_a_damaged_line_costs_its_answer_alone_and_is_said(
     assert "2 lines are damaged" in caplog.text
 
 
-def test_one_process_writes_to_a_journal_at_a_time(tmp_path: Path):
+def test_a_journal_is_locked_for_other_processes(tmp_path: Path):
     with closing(Journal(tmp_path / "a.jsonl")) as journal:
         for query in ("q", "r"):
             journal.add(
@@ -392,7 +390,7 @@ def test_one_process_writes_to_a_journal_at_a_time(tmp_path: Path):
 @pytest.mark.parametrize(
     "content", ["my notes\n", '{"a": 1}\n', "[]\n", '{"schema_version": "x"}\n', "\0"]
 )
-def test_a_file_that_is_no_journal_is_kept(tmp_path: Path, content: str):
+def test_other_files_are_not_overwritten_by_a_journal(tmp_path: Path, content: str):
     (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(PosirError, match=r"a\.jsonl: is not a journal"):
         Journal(tmp_path / "a.jsonl")
@@ -403,14 +401,14 @@ def test_a_file_that_is_no_journal_is_kept(tmp_path: Path, content: str):
 
 
 @pytest.mark.parametrize(("number", "documents"), [(2, "d{}"), (12, "d{}"), (12, "d")])
-def test_distances_are_refused_and_kept_until_an_order_is_given(
+def test_distances_raise_until_an_order_is_given_and_answers_are_reused(
     number: int, documents: str, tmp_path: Path
 ):
     requested = Counter[str]()
 
     def search(query: str, _k: int) -> list[tuple[str, float]]:
         requested[query] += 1
-        # With one id, the chunks of one document.
+        # Hits with one id are chunks of one document.
         return [(documents.format(hit), hit / 10) for hit in range(number)] + [("last", number)]
 
     settings = CollectionSettings(k=300, concurrency=1)
@@ -424,7 +422,7 @@ def test_distances_are_refused_and_kept_until_an_order_is_given(
     assert run.by_subset["all"]["q3"][-1].document == "last"
 
 
-def test_scores_of_an_earlier_stage_contradict_the_order(tmp_path: Path):
+def test_scores_that_contradict_the_order_of_hits_raise(tmp_path: Path):
     def search(_query: str, _k: int) -> list[tuple[str, float]]:
         return [("a", 0.9), ("b", 0.5), ("c", 12.0), ("d", 11.0)]
 
@@ -438,14 +436,14 @@ def test_scores_of_an_earlier_stage_contradict_the_order(tmp_path: Path):
     ]
 
 
-def test_an_endless_iterator_is_read_up_to_k(tmp_path: Path):
+def test_endless_iterators_are_read_up_to_k(tmp_path: Path):
     rankings = collect(lambda _query, _k: (f"d{number}" for number in itertools.count()), tmp_path)
     assert rankings["q0"] == {"d0": 3, "d1": 2, "d2": 1}
     with pytest.raises(AnswerError, match="more than"):
         read_hits({str(number): 1.0 for number in range(MAX_HITS + 1)}, 3)
 
 
-def test_several_subsets_need_a_retriever_that_tells_them_apart(tmp_path: Path):
+def test_several_subsets_need_a_subset_parameter(tmp_path: Path):
     data = [
         SubsetQueries(name, Judgments({"q": name}, {"q": {"d": 1}}), CORPUS, 1) for name in "ab"
     ]
@@ -467,7 +465,7 @@ VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text
         st.dictionaries(VALUES, VALUES),
     )
 )
-def test_any_answer_is_a_ranking_or_refused_in_a_sentence(answer: object):
+def test_any_answer_is_parsed_or_raises(answer: object):
     try:
         hits = sort_hits(read_hits(answer, 5), None)
     except AnswerError:
