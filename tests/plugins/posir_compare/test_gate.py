@@ -226,7 +226,7 @@ def test_incomplete_comparisons_are_inconclusive(folder, tmp_path):
         ((tmp_path / "known", tmp_path / "other"), "skipped subsets whose data differ (queries"),
         ((folder / "base", tmp_path / "nowhere"), "no such folder"),
         (("--results", folder / "base", "org/a", "org/z"), "no results of a model 'org/z'"),
-        ((tmp_path / "both", folder / "same"), "has no results of it"),
+        ((tmp_path / "both", folder / "same"), "has no results on this task"),
         (
             (folder / "base", folder / "same", folder / "worse"),
             "one model against one baseline; found: ",
