@@ -122,9 +122,7 @@ def compare_pairs(
 
 
 def _select_lengths(rows: Sequence[ChangeRow], lengths: Collection[str]) -> list[ChangeRow]:
-    """Select the rows of the given lengths, by default all rows; raise PosirError for a length
-    without rows.
-    """
+    """Select rows by length, by default all rows; raise PosirError for a length without rows."""
     available = {row.subject.length.casefold(): row.subject.length for row in rows}
     names = {name.casefold(): name for name in lengths}
     for key in names.keys() - available:
@@ -212,7 +210,7 @@ def compare_pair(
     second = analyze(common.b)
     axes = common.a.profile.axes
     titles = dict(zip(axes.lengths, axes.length_titles, strict=True))
-    # If there is only one length bucket, it has no group of its own.
+    # Data with a single length bucket has no groups by length.
     groups = {
         name: (a, b)
         for name, a, b in zip((ALL, *axes.lengths), first.groups, second.groups, strict=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -109,9 +109,10 @@ def build_sections(
             yield from _describe_task(task, is_only=len(tasks) == 1)
     else:
         yield from to_paragraphs(describe_counts(rows))
+    names = dict(zip(list_models(comparison.rows), list_models(rows), strict=True))
     steps = []
     if 0 < len(comparison.common) <= MAX_SENTENCES:
-        charts = list(_draw_position_charts(comparison, list_models(rows)))
+        charts = list(_draw_position_charts(comparison, names))
         yield DisplaySection(strips=tuple(charts))
         for chart in charts:
             if chart.code:
@@ -122,7 +123,7 @@ def build_sections(
     for task in overall:
         yield DisplaySection(tables=(_tabulate_task(task),))
     yield from steps
-    yield from _overlay_models(comparison, list_models(rows))
+    yield from _overlay_models(comparison, names)
     if is_brief:
         for task in tasks:
             yield from _tabulate_lengths(task)
@@ -189,13 +190,12 @@ def _tabulate_lengths(task: ChangeRows) -> Iterator[DisplaySection]:
 
 
 def _draw_position_charts(
-    comparison: ModelComparison, models: Sequence[str]
+    comparison: ModelComparison, names: Mapping[str, str]
 ) -> Iterator[PositionChart]:
     """Yield a chart for the baseline and each model on each task, with next steps for the models.
 
-    `models` are the short names of the baseline and the models.
+    `names` maps labels to short names.
     """
-    short = dict(zip(list_models(comparison.rows), models, strict=True))
     has_several_tasks = len({pair.task for pair, _ in comparison.common}) > 1
     drawn_runs = set()
     for pair, common in comparison.common:
@@ -203,7 +203,7 @@ def _draw_position_charts(
             if (run.label, pair.task) in drawn_runs:
                 continue
             drawn_runs.add((run.label, pair.task))
-            name = short.get(run.label, run.label)
+            name = names.get(run.label, run.label)
             if has_several_tasks:
                 name = f"{name}, {pair.task}"
             group = analyze(values).overall
@@ -216,12 +216,13 @@ def _draw_position_charts(
             yield chart
 
 
-def _overlay_models(comparison: ModelComparison, models: Sequence[str]) -> Iterator[DisplaySection]:
-    short = dict(zip(list_models(comparison.rows), models, strict=True))
+def _overlay_models(
+    comparison: ModelComparison, names: Mapping[str, str]
+) -> Iterator[DisplaySection]:
     by_task = defaultdict[str, dict[str, ResultValues]](dict)
     for pair, common in comparison.common:
         for run, values in ((pair.a, common.a), (pair.b, common.b)):
-            by_task[pair.task].setdefault(short.get(run.label, run.label), values)
+            by_task[pair.task].setdefault(names.get(run.label, run.label), values)
     for task, results in by_task.items():
         yield from build_overlay(task, results)
 

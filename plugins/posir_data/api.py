@@ -172,11 +172,7 @@ def list_formats() -> Result:
 
 
 def read_declared_language(sources: Iterable[Path]) -> str:
-    """Return the language that all sources declare.
-
-    Raises:
-        PosirError: Sources declare no language or several.
-    """
+    """Return the language that all sources declare; raise PosirError for none or several."""
     datasets = [open_data(source) for source in sources]
     declared = {dataset.find_declared_language() for dataset in datasets}
     if len(declared) == 1 and "" not in declared:
@@ -267,7 +263,7 @@ def import_passages(
         lines = [problem, *causes, describe_skipped(texts), advice]
         raise DataError("\n".join(filter(None, lines)))
     if len(lost) > max_loss * total:
-        share = f"{len(lost):,} of {pluralize(total, 'question')} would be left out"
+        share = f"{len(lost):,} of {pluralize(total, 'question')} would be skipped"
         remedy = "Correct them, or skip them with --allow-loss."
         raise DataError(
             "\n".join([f"{share}; nothing was written.", *_list_causes(lost, total), remedy])
@@ -302,9 +298,9 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     queries = {place.query for place in imported.places.values()}
     if queries:
         yield (
-            f"several places of evidence: {pluralize(len(queries), 'question')} with "
-            f"{len(imported.places):,} places, in {PLACES_FILE}; reported separately from "
-            "questions with one place"
+            f"several evidence spans: {pluralize(len(queries), 'question')} with "
+            f"{len(imported.places):,} spans, in {PLACES_FILE}; reported separately from "
+            "questions with one span"
         )
     if imported.titles:
         articles = pluralize(len({*imported.titles.values()}), "article")
@@ -321,7 +317,7 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
         yield f"without an answer: {pluralize(len(unanswered), 'question')}, not imported"
     if excluded_by_rules:
         count = len(excluded_by_rules)
-        yield f"left out by the data's own rules: {pluralize(count, 'question')}:"
+        yield f"excluded by the rules of the data: {pluralize(count, 'question')}:"
         yield from _list_causes(excluded_by_rules, count + total)
     if lost:
         yield f"skipped: {len(lost):,} of {pluralize(total, 'question')}:"
@@ -488,8 +484,6 @@ def _format_problems(
     languages = pluralize(len({subset.language for subset in problems}), "language")
     cross_lingual = [key for key in problems if key.language != key.corpus_language]
     domains = pluralize(len(problems) - len(cross_lingual), "domain")
-    against_english = (
-        f" and {len(cross_lingual)} against the English corpus" if cross_lingual else ""
-    )
+    suffix = f" and {len(cross_lingual)} against the English corpus" if cross_lingual else ""
     outcome = pluralize(count, "problem") if count else "no problem"
-    yield f"{root}: {languages}, {domains}{against_english} checked: {outcome}"
+    yield f"{root}: {languages}, {domains}{suffix} checked: {outcome}"

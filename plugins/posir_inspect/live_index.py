@@ -544,7 +544,7 @@ def inspect_index(
     name = name_retriever(search)
     search = add_embedder(search, options.embedder, options.reads)
     rules = AlignmentRules(
-        requires_all_queries=False, separator=options.separator, document_names=DocumentNames()
+        requires_all=False, separator=options.separator, document_names=DocumentNames()
     )
     texts = read_index(dataset, options, open_writer)
     all_questions = plan_questions(texts.questions, texts.wordings)

@@ -161,7 +161,7 @@ class AlignmentRules:
     document ids may contain the separator. A document gets the rank of its best chunk (max-chunk).
     """
 
-    requires_all_queries: bool = True
+    requires_all: bool = True
     """If true, a run that lacks judged queries is an error. Otherwise, these queries score 0, as
     with `trec_eval -c`.
     """
@@ -317,7 +317,7 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
     """
     missing_subsets = [subset.name for subset in subsets if subset.name not in run.by_subset]
     has_subsets = ANY_SUBSET not in run.by_subset
-    if rules.requires_all_queries and has_subsets and 0 < len(missing_subsets) < len(subsets):
+    if rules.requires_all and has_subsets and 0 < len(missing_subsets) < len(subsets):
         subsets = [subset for subset in subsets if subset.name in run.by_subset]
         logger.warning(
             "%s: %s scored, not in the run: %s. --missing zero scores missing subsets as 0.",
@@ -364,7 +364,7 @@ def _raise_if_mismatched(
     if total.unknown_documents >= len(documents):
         corpora = chain(*(subset.documents for subset in subsets))
         raise PosirError(describe_unknown_documents(run.name, documents, corpora))
-    if total.missing and rules.requires_all_queries:
+    if total.missing and rules.requires_all:
         missing = _quote(query for name, query in queries if query not in aligned.rankings[name])
         queries_are = pluralize(total.missing, "judged query is", "judged queries are")
         raise PosirError(

@@ -25,14 +25,7 @@ from posir_score.retriever_objects import (
 from posir_score.run_files import SUPPORTED_FORMATS, is_table, read_rankings, read_run
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
-from posir_tasks.base.public import (
-    Names,
-    Option,
-    OptionalPositive,
-    Positive,
-    public,
-    to_list,
-)
+from posir_tasks.base.public import Names, Option, OptionalPositive, Positive, public, to_list
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.formats.passages import Scope
 from posir_tasks.datasets.dataset import Dataset
@@ -302,7 +295,7 @@ def score(
 
     scored_data = open_scored_data(open_scored(), clusters, merge_copies=merge_copies)
     rules = AlignmentRules(
-        requires_all_queries=missing == "error",
+        requires_all=missing == "error",
         separator=chunk_separator,
         find_document=find_document,
         ignore_identical_ids=ignore_identical_ids or scored_data.rules.ignore_identical_ids,

@@ -276,7 +276,7 @@ class QueryAnswers:
             return True
         if not self.has_corpus_documents and len(self.unknown_hits) >= FIRST_QUERIES:
             return True
-        if self.rules.requires_all_queries:
+        if self.rules.requires_all:
             return len(self.failure_reasons) >= MAX_FAILURES
         return len(self.failure_reasons) >= MAX_FAILURES_AT_START and not self.journal.answers
 
@@ -319,7 +319,7 @@ class QueryAnswers:
     ) -> None:
         query_iterator = iter(queries)
         # Answers from an interrupted run do not show that the retriever works now.
-        old_answers = len(self.journal.answers) if self.rules.requires_all_queries else 0
+        old_answers = len(self.journal.answers) if self.rules.requires_all else 0
 
         async def work(worker: _QueryWorker) -> None:
             for query in query_iterator:
@@ -379,10 +379,10 @@ class QueryAnswers:
         if guess := self.order.describe_guess():
             logger.warning("%s: %s", name, guess)
         failures = len(self.failure_reasons)
-        if failures and (self.rules.requires_all_queries or not answers):
+        if failures and (self.rules.requires_all or not answers):
             query, reason = next(iter(self.failure_reasons.items()))
             first = f"{name}: query {sanitize(query.id)}: {reason} ({failures:,} failed)."
-            if not self.rules.requires_all_queries:
+            if not self.rules.requires_all:
                 raise PosirError(f"{first} No query has an answer. Fix the retriever.")
             raise PosirError(
                 f"{first} {progress}; run the same command to continue. --missing zero scores "

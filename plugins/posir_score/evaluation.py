@@ -21,13 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from posir_score.alignment import (
-    DEPTH,
-    AlignedRun,
-    AlignmentRules,
-    RunCounts,
-    align_run,
-)
+from posir_score.alignment import DEPTH, AlignedRun, AlignmentRules, RunCounts, align_run
 from posir_score.retrieved_chunks import EvidenceScores, ReadChunks, RetrievedChunks, score_chunks
 from posir_score.run_files import Run
 from posir_score.scored_data import ScoredData, ScoredSubset
@@ -37,31 +31,17 @@ from posir_tasks.base.private_names import NEWEST_TESTED, installed_mteb
 from posir_tasks.base.progress import track
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import sanitize
-from posir_tasks.data.data import (
-    cluster_queries,
-    digest_texts,
-)
+from posir_tasks.data.data import cluster_queries, digest_texts
 from posir_tasks.data.judgment_audit import JudgmentAudit
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.models.references import RUN, to_file_name
 from posir_tasks.mteb.result_saving import back_up_result
 from posir_tasks.results import META_FILE, NAN_PREFIX
-from posir_tasks.search.scoring import (
-    Rows,
-    SearchedSubset,
-    SplitData,
-    divide_split,
-    select_texts,
-)
+from posir_tasks.search.scoring import Rows, SearchedSubset, SplitData, divide_split, select_texts
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.judgments import JudgedScores
-from posir_tasks.values.ranks import (
-    RankedQueries,
-    Results,
-    rank_results,
-    score_each_query,
-)
+from posir_tasks.values.ranks import RankedQueries, Results, rank_results, score_each_query
 from posir_tasks.values.read_part import UNKNOWN, Part, ReadKind, ReadPart
 from posir_tasks.values.result_schema import (
     DIGEST_KEY,
@@ -394,14 +374,7 @@ def _rank_rotated(
     )
     ordinary_ranks = dict(zip(positives, ranked.ranks.tolist(), strict=True))
     test = RotationTest(
-        run.embedder,
-        request,
-        results,
-        ordinary_ranks,
-        sample_size,
-        subsets,
-        language,
-        is_run=True,
+        run.embedder, request, results, ordinary_ranks, sample_size, subsets, language, is_run=True
     )
     return test.rank(*ranking)
 

@@ -21,9 +21,7 @@ MAX_HITS = 100_000
 #: Maximum number of digits in a rank.
 MAX_RANK_DIGITS = 18
 #: Advice if hits lack a score or distance.
-MISSING_SCORE_ADVICE = (
-    "Give each hit one, or give --order rank (the ranks or the order of the hits)"
-)
+SCORE_ADVICE = "Give each hit one, or give --order rank (the ranks or the order of the hits)"
 #: The best hit has the highest score (as in trec_eval), the lowest distance, or the lowest rank.
 #: Without ranks, `rank` means the order of the rows or hits.
 Order: TypeAlias = Literal["score", "distance", "rank"]
@@ -34,17 +32,9 @@ FieldNames: TypeAlias = tuple[str, ...]
 
 #: Fields of document ids in ranx, BEIR, TREC and PyTerrier (`docno` is the id, `docid` an index
 #: number), then LlamaIndex, Haystack and LangChain.
-DOCUMENT_FIELDS = (
-    "document_id",
-    "document-id",
-    "doc_id",
-    "docno",
-    "docid",
-    "corpus-id",
-    "corpus_id",
-)
+DOC_FIELDS = ("document_id", "document-id", "doc_id", "docno", "docid", "corpus-id", "corpus_id")
 PARENT_FIELDS = (
-    *DOCUMENT_FIELDS,
+    *DOC_FIELDS,
     "ref_doc_id",
     "source_id",
     "parent_id",
@@ -157,9 +147,7 @@ VESPA_ID = re.compile(r"id:[^:]*:[^:]*:[^:]*:(.+)", re.DOTALL)
 TUPLE_SCORE = ""
 #: Data frame methods that return rows.
 ROW_METHODS = ("to_dicts", "to_pylist", "to_list")
-SUPPORTED_HITS = (
-    "an id, (id, score), or a hit of LangChain, LlamaIndex, Haystack or a vector database"
-)
+HIT_TYPES = "an id, (id, score), or a hit of LangChain, LlamaIndex, Haystack or a vector database"
 
 
 class Hit(NamedTuple):
@@ -385,7 +373,7 @@ def _list_items(answer: Any, k: int) -> list[Any]:
     """List the first k items, or all items of a mapping, which is unordered."""
     if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
         raise AnswerError(
-            f"expected a list of hits, got {type(answer).__name__}; each must be {SUPPORTED_HITS}"
+            f"expected a list of hits, got {type(answer).__name__}; each must be {HIT_TYPES}"
         )
     if isinstance(answer, Mapping):
         if len(answer) > MAX_HITS:
@@ -446,7 +434,7 @@ def _fill_hits(
         field_name = f" in `{fields[required_kind]}`" if fields[required_kind] else ""
         count = f"; {len(unscored):,} of {len(hits):,} lack one" if len(unscored) > 1 else ""
         raise AnswerError(
-            f"{unscored[0]}, has no {required_kind}{field_name}{count}. {MISSING_SCORE_ADVICE}"
+            f"{unscored[0]}, has no {required_kind}{field_name}{count}. {SCORE_ADVICE}"
         )
     return hits
 
@@ -501,7 +489,7 @@ def _read_item(
         field, value = _find_document(fields, layout, number, document_field)
     document = read_id(value)
     if document is None or len(extras) > 4:
-        raise AnswerError(f"hit {number} is {_abbreviate(item)}; it must be {SUPPORTED_HITS}")
+        raise AnswerError(f"hit {number} is {_abbreviate(item)}; it must be {HIT_TYPES}")
     score, *content = (*extras, None, None, None, None)[:4]
     names: FieldNames = ()
     if not is_id:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 
-from posir_score.hits import MISSING_SCORE_ADVICE, Hit, Order, OrderChoice
+from posir_score.hits import SCORE_ADVICE, Hit, Order, OrderChoice
 from posir_tasks.base.wording import pluralize, sanitize
 
 #: Scores without ranks count as distances if they rise in at least this share of queries and the
@@ -102,7 +102,7 @@ class OrderCheck:
             hits = pluralize(self.unscored_hits, "hit has", "hits have")
             return (
                 f"{hits} no {value}, first {self.first_unscored}, and {self.scored_hits:,} have "
-                f"one. {MISSING_SCORE_ADVICE}."
+                f"one. {SCORE_ADVICE}."
             )
         if self.unscored_hits and self.order is not None:
             return (
@@ -113,7 +113,7 @@ class OrderCheck:
             return (
                 f"{pluralize(self.distance_hits, 'hit has', 'hits have')} a distance and "
                 f"{self.scored_hits - self.distance_hits:,} a score, which cannot be compared. "
-                f"{MISSING_SCORE_ADVICE}."
+                f"{SCORE_ADVICE}."
             )
         if self.contradictions:
             queries = pluralize(self.queries, "query", "queries")

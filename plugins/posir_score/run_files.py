@@ -21,7 +21,7 @@ from posir_score.columns import RunColumns
 from posir_score.hits import (
     COLUMN_NAMES,
     DISTANCE_FIELDS,
-    DOCUMENT_FIELDS,
+    DOC_FIELDS,
     HIT_LIST_PATHS,
     ID_FIELDS_BY_TEXT_FIELD,
     MAX_HITS,
@@ -63,7 +63,7 @@ Rows: TypeAlias = Iterable[tuple[str, Any]]
 #: Field or column names by kind of value, in order of preference.
 FIELDS_BY_KIND = {
     "query": ("query_id", "query-id", "q_id", "qid", "query", "topic", "user_input", "input"),
-    "document": (*DOCUMENT_FIELDS, "document", "doc", "id"),
+    "document": (*DOC_FIELDS, "document", "doc", "id"),
     "score": SCORE_FIELDS,
     "rank": ("rank",),
     "distance": DISTANCE_FIELDS,

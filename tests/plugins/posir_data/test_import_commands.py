@@ -92,7 +92,7 @@ def test_repaired_and_skipped_questions_are_listed_with_examples(tmp_path):
     file = tmp_path / "a.json"
     file.write_text(json.dumps({"data": [{"paragraphs": [{"context": TEXT, "qas": questions}]}]}))
     no_repair = {"no-repair": True}
-    with pytest.raises(DataError, match="8 of 9 questions would be left out"):
+    with pytest.raises(DataError, match="8 of 9 questions would be skipped"):
         posir("import", file, output=tmp_path / "as is", **no_repair)
     assert not (tmp_path / "as is").exists()
     printed = posir("import", file, output=tmp_path / "as is", **no_repair, **{"allow-loss": True})
@@ -155,12 +155,12 @@ def test_queries_of_another_split_do_not_count_as_skipped(tmp_path, unknown):
     judged = [(f"q{number}", "gone" if unknown and number else "d", 1) for number in range(3)]
     folder = write_beir_folder(tmp_path / "beir", [{"_id": "d", "text": TEXT}], queries, judged)
     if unknown:
-        with pytest.raises(DataError, match="2 of 3 questions would be left out"):
+        with pytest.raises(DataError, match="2 of 3 questions would be skipped"):
             posir("import", folder, output=tmp_path / "out")
         return
     printed = posir("import", folder, output=tmp_path / "out").splitlines()
     assert printed[0].endswith(": 1 document, 3 questions")
-    assert printed[1] == "left out by the data's own rules: 7 questions:"
+    assert printed[1] == "excluded by the rules of the data: 7 questions:"
     assert printed[2].startswith(f"  7 of 10: {Cause.NOT_RELEVANT}; first: ")
 
 

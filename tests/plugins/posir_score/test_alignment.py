@@ -41,7 +41,7 @@ def build_run(rankings: Rankings, duplicates: int = 0) -> Run:
 
 
 DATA = [build_subset(q1={"d1": 1}, q2={"d2": 1})]
-MISSING_AS_ZERO = AlignmentRules(requires_all_queries=False)
+MISSING_AS_ZERO = AlignmentRules(requires_all=False)
 
 
 @given(corpus=st.frozensets(NAMES, min_size=1), number=st.integers(0, 99), data=st.data())

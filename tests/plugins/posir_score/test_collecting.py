@@ -51,10 +51,10 @@ def collect(
     folder: Path,
     settings: CollectionSettings = FAST,
     *,
-    requires_all_queries: bool = True,
+    requires_all: bool = True,
 ) -> Rankings:
     run, _ = collect_run(
-        search, "mine", DATA, AlignmentRules(requires_all_queries), replace(settings, folder=folder)
+        search, "mine", DATA, AlignmentRules(requires_all), replace(settings, folder=folder)
     )
     return {query: merge_chunks(hits) for query, hits in run.by_subset["all"].items()}
 
@@ -81,7 +81,7 @@ def test_a_hit_without_a_score_fails_the_query(tmp_path: Path):
 
     with pytest.raises(PosirError, match="query q7: hit 3, d4, has no score"):
         collect(search, tmp_path)
-    rankings = collect(search, tmp_path, requires_all_queries=False)
+    rankings = collect(search, tmp_path, requires_all=False)
     assert rankings.keys() == QUERIES.keys() - {"q7"}
     assert [*rankings["q0"]] == ["d", "d1", "d4"]
     ranked = collect(search, tmp_path / "rank", replace(FAST, order="rank"))
@@ -253,10 +253,8 @@ def test_an_interruption_reports_saved_answers(tmp_path: Path):
         collect(search, tmp_path, replace(FAST, concurrency=1))
 
 
-@pytest.mark.parametrize("requires_all_queries", [True, False])
-def test_a_hanging_retriever_is_stopped_after_one_timeout(
-    requires_all_queries: bool, tmp_path: Path
-):
+@pytest.mark.parametrize("requires_all", [True, False])
+def test_a_hanging_retriever_is_stopped_after_one_timeout(requires_all: bool, tmp_path: Path):
     requested = list[str]()
 
     def search(query: str, _k: int) -> Any:
@@ -267,7 +265,7 @@ def test_a_hanging_retriever_is_stopped_after_one_timeout(
 
     hangs, settings = True, CollectionSettings(k=3, concurrency=2, timeout=0.2)
     with pytest.raises(PosirError, match=r"q0: no answer within 0\.2 seconds.*--timeout"):
-        collect(search, tmp_path, settings, requires_all_queries=requires_all_queries)
+        collect(search, tmp_path, settings, requires_all=requires_all)
     # On a busy machine, the second thread may start only after the first times out.
     assert requested in (["text 0"], ["text 0", "text 1"], ["text 1", "text 0"])
     hangs = False
@@ -275,14 +273,14 @@ def test_a_hanging_retriever_is_stopped_after_one_timeout(
 
 
 @pytest.mark.parametrize(
-    ("requires_all_queries", "message", "max_searches"),
+    ("requires_all", "message", "max_searches"),
     [
         (True, r"0 of 25 queries are answered and saved.* --missing zero", MAX_FAILURES),
         (False, r"\(20 failed\)\. No query has an answer", MAX_FAILURES_AT_START),
     ],
 )
 def test_a_failing_retriever_is_stopped_early(
-    requires_all_queries: bool, message: str, max_searches: int, tmp_path: Path
+    requires_all: bool, message: str, max_searches: int, tmp_path: Path
 ):
     requested = Counter[str]()
 
@@ -301,7 +299,7 @@ def test_a_failing_retriever_is_stopped_early(
             search,
             "mine",
             data,
-            AlignmentRules(requires_all_queries),
+            AlignmentRules(requires_all),
             CollectionSettings(concurrency=1, retries=0, folder=tmp_path),
         )
     assert len(requested) == max_searches
@@ -318,7 +316,7 @@ def test_failed_queries_can_be_scored_as_zero(tmp_path: Path, caplog: pytest.Log
             search,
             tmp_path,
             CollectionSettings(concurrency=1, retries=0),
-            requires_all_queries=False,
+            requires_all=False,
         )
     ) == {"q0"}
     assert "query q1: the retriever raised ConnectionError: refused; scored as 0" in caplog.text

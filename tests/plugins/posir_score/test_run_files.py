@@ -170,7 +170,7 @@ def test_regular_lines_are_aligned_like_rows(rows: list[tuple[str, ...]]):
     grades: dict[str, dict[str, float]] = {"p": {"d": 1}, "q": {"e": 1, "f": 2}, "r": {"r": 0}}
     subset = SubsetQueries("", Judgments({}, grades), documents, 0)
     for depth in (2, 100):
-        rules = AlignmentRules(requires_all_queries=False, depth=depth)
+        rules = AlignmentRules(requires_all=False, depth=depth)
         aligned = []
         for hits in columns.sort("score"), None:
             by_query = hits or {query: [*row] for query, row in columns.sort("score").items()}
