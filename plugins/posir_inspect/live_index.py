@@ -313,7 +313,7 @@ def judge_answers(
     problems = []
     if len(numbers) == 1 and 1 < max(numbers) < min(settings.k, len(texts.ids)):
         problems.append(describe_fixed_k(max(numbers), settings.k))
-    if rules.document_names and rules.document_names.matched:
+    if rules.document_names and rules.document_names.matches:
         problems.append(rules.document_names.describe())
     problems += _describe_cases(f"hits are not documents of {texts.name}", unknown_hits)
     problems += _describe_cases("retrieved chunks are not in their document", misplaced_chunks)

@@ -200,17 +200,17 @@ class AlignmentRules:
 
     def resolve_hits(self, hits: Iterable[Hit], corpus: Collection[str]) -> list[Hit]:
         """Replace chunk ids by document ids."""
-        resolved = []
+        resolved_hits = []
         for hit in hits:
             if hit.document in corpus and self.find_document is None:
-                resolved.append(hit)
+                resolved_hits.append(hit)
                 continue
             document = self.resolve(hit.document, corpus)
             if document != hit.document:
                 chunk = self._translate(hit.document, corpus)
                 hit = hit._replace(document=document, chunk="" if chunk == document else chunk)
-            resolved.append(hit)
-        return resolved
+            resolved_hits.append(hit)
+        return resolved_hits
 
     def _translate(self, name: str, corpus: Collection[str]) -> str:
         return (
@@ -366,9 +366,9 @@ def _raise_if_mismatched(
         raise PosirError(describe_unknown_documents(run.name, documents, corpora))
     if total.missing and rules.requires_all:
         missing = _quote(query for name, query in queries if query not in aligned.rankings[name])
-        queries_are = pluralize(total.missing, "judged query is", "judged queries are")
+        subject = pluralize(total.missing, "judged query is", "judged queries are")
         raise PosirError(
-            f"{run.name}: {queries_are} not in the run, first {missing}. --missing zero scores "
+            f"{run.name}: {subject} not in the run, first {missing}. --missing zero scores "
             "these queries as 0."
         )
 
@@ -460,23 +460,23 @@ def _align_query(
     hits = rules.resolve_hits(run_hits, subset.ids)
     if rules.ignore_identical_ids:
         hits = [hit for hit in hits if hit.document != query]
-    ignored = len(run_hits) - len(hits)
-    skipped = int(rules.skip_first_result and len(hits) > 0)
-    hits = hits[skipped:]
+    ignored_count = len(run_hits) - len(hits)
+    skipped_count = int(rules.skip_first_result and len(hits) > 0)
+    hits = hits[skipped_count:]
     counts["chunks"] += sum(bool(hit.chunk) for hit in hits)
     if subset.copies:
         hits = subset.merge_copies(hits)
     scores = merge_chunks(hits)
     best = nlargest(rules.depth, scores.items(), key=lambda item: (item[1], item[0]))
     ranking = to_float32_safe_scores(best)
-    unknown = [name for name in ranking if subset.has_corpus and name not in subset.documents]
-    counts["unknown_documents"] += len(unknown)
-    counts["own_texts"] += unknown.count(subset.judgments.queries.get(query, ""))
+    unknown_names = [name for name in ranking if subset.has_corpus and name not in subset.documents]
+    counts["unknown_documents"] += len(unknown_names)
+    counts["own_texts"] += unknown_names.count(subset.judgments.queries.get(query, ""))
     counts["empty"] += not run_hits
-    counts["ignored_ids"] += ignored
-    counts["skipped_first"] += skipped
+    counts["ignored_ids"] += ignored_count
+    counts["skipped_first"] += skipped_count
     counts["tied"] += has_decisive_tie(scores, subset.judgments.grades[query])
-    _count_ranking(counts, query, ranking, subset, full_depth - ignored - skipped)
+    _count_ranking(counts, query, ranking, subset, full_depth - ignored_count - skipped_count)
     return hits, ranking
 
 

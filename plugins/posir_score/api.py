@@ -359,7 +359,7 @@ def _score_runs(
             run, journal = collect_run(search, name, data.subsets, run_rules, run_settings)
         prepared_runs.append(prepare_run(run, data, run_rules, prepared_runs, version, read_by))
         journals.append(journal)
-        if run_rules.document_names and run_rules.document_names.matched:
+        if run_rules.document_names and run_rules.document_names.matches:
             logger.warning("%s: %s", run.name, run_rules.document_names.describe())
     # All names are checked before anything is saved.
     flags = [

@@ -113,7 +113,7 @@ class ScoredChunkers(Result):
     """If true, only the question's own document is searched."""
     places: Sequence[PositionRecall]
     changes: Sequence[ChangeRow]
-    """Changes in recall and IoU from the best splitter to each other splitter."""
+    """Changes in recall and IoU from the best splitter to every other splitter."""
     remarks: tuple[str, ...]
     """Sentences about chunks that are not found in their text or repeat a passage."""
 

@@ -173,8 +173,8 @@ class Journal:
             except (GateError, ValidationError, KeyError):
                 damaged_lines += 1
         if damaged_lines:
-            lines_are = pluralize(damaged_lines, "line is", "lines are")
-            logger.warning("%s: %s damaged; these queries are repeated", self.file, lines_are)
+            subject = pluralize(damaged_lines, "line is", "lines are")
+            logger.warning("%s: %s damaged; these queries are repeated", self.file, subject)
 
     def _to_lines(self, answer: RetrieverAnswer) -> Iterator[str]:
         """Yield the lines of an answer. The text of each chunk is written once."""
@@ -321,7 +321,7 @@ class QueryAnswers:
         # Answers from an interrupted run do not show that the retriever works now.
         old_answers = len(self.journal.answers) if self.rules.requires_all else 0
 
-        async def work(worker: _QueryWorker) -> None:
+        async def run_worker(worker: _QueryWorker) -> None:
             for query in query_iterator:
                 if self.should_stop:
                     break
@@ -341,7 +341,7 @@ class QueryAnswers:
         try:
             async with asyncio.timeout(self.settings.max_time), asyncio.TaskGroup() as group:
                 for worker in workers:
-                    group.create_task(work(worker))
+                    group.create_task(run_worker(worker))
         except TimeoutError:
             logger.warning(
                 "time is up: %s answered",
@@ -470,7 +470,7 @@ class _SearchThread:
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-        threading.Thread(target=self._work, daemon=True).start()
+        threading.Thread(target=self._run_calls, daemon=True).start()
 
     def submit(self, function: Callable[[], Any]) -> Future[Any]:
         future: Future[Any] = Future()
@@ -480,7 +480,7 @@ class _SearchThread:
     def stop(self) -> None:
         self._calls.put(None)
 
-    def _work(self) -> None:
+    def _run_calls(self) -> None:
         while (call := self._calls.get()) is not None:
             future, function = call
             if future.set_running_or_notify_cancel():

@@ -85,7 +85,7 @@ class DocumentNames:
     suffix and the most shared folders.
     """
 
-    matched: dict[str, str] = field(default_factory=dict)
+    matches: dict[str, str] = field(default_factory=dict)
     """Document id by file name in a hit, without chunk number."""
     _names: dict[str, FileName] = field(default_factory=dict)
     """First matching file name by document id."""
@@ -108,17 +108,17 @@ class DocumentNames:
 
     def describe(self) -> str:
         """Describe the number of matches and the first match; empty if there are none."""
-        if not self.matched:
+        if not self.matches:
             return ""
-        name, document = next(iter(self.matched.items()))
-        documents = pluralize(len(self.matched), "document")
+        name, document = next(iter(self.matches.items()))
+        documents = pluralize(len(self.matches), "document")
         return (
             f"{documents} of the index matched by file name, first: {sanitize(name)} to "
             f"{sanitize(document)}."
         )
 
     def _find(self, name: str, corpus: Collection[str]) -> str | None:
-        match = self.matched.get(name)
+        match = self.matches.get(name)
         if match is not None and match in corpus:
             return match
         file_name = FileName.parse(name)
@@ -130,14 +130,14 @@ class DocumentNames:
         # One path must end with the other.
         shared_folders = first.count_shared_folders(file_name)
         if shared_folders < min(len(first.folders), len(file_name.folders)):
-            other = next(key for key, value in self.matched.items() if value == document)
+            other = next(key for key, value in self.matches.items() if value == document)
             raise PosirError(
                 f"The ids {sanitize(other)} and {sanitize(name)} of the index both match "
                 f"document {sanitize(document)} of the data by file name. Give the field that "
                 "contains the data's id as --document-field, or the texts of the whole index as "
                 "data."
             )
-        self.matched[name] = document
+        self.matches[name] = document
         return document
 
     def _index(self, corpus: Collection[str]) -> Index:

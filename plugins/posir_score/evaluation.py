@@ -149,9 +149,9 @@ class PreparedRun:
         documents: Rows,
     ) -> ReadEvidence:
         """Locate each query's evidence relative to the text that the system reads."""
-        complete = evidence.complete(select_texts(documents))
+        complete_evidence = evidence.complete(select_texts(documents))
         if self.read_chunks is not None:
-            return self.read_chunks.locate(complete, subset, languages)
+            return self.read_chunks.locate(complete_evidence, subset, languages)
         read_evidence = None
         if self.embedder is not None:
             from posir_tasks.models.embeddings.encoding import DEFAULT_CONTEXT
@@ -161,7 +161,7 @@ class PreparedRun:
             read_evidence = count_read_evidence(
                 self.embedder, self.read_part, queries, task, evidence, documents
             )
-        return read_evidence or ReadEvidence.estimate(self.read_part, complete, languages)
+        return read_evidence or ReadEvidence.estimate(self.read_part, complete_evidence, languages)
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class RunScores:
 
     def to_json(self) -> dict[str, Any]:
         """Convert the scores and counts to a row."""
-        nested = ("counts", "folder", "evidence", "audit", "main_score", "retriever_description")
+        nested = "counts folder evidence audit main_score retriever_description".split()
         row = {name: value for name, value in vars(self).items() if name not in nested}
         row |= vars(self.counts)
         return row | self.evidence.to_json() if self.evidence else row
@@ -339,8 +339,8 @@ def _score_subset(
         return scores
     scores |= {name: sum(values) / len(values) for name, values in by_query.items()}
     clusters = cluster_queries(judgments, data.clusters)
-    judged = JudgedScores.from_queries(by_query, clusters, data.clusters, judgments.digest())
-    scores[JUDGMENTS_KEY] = judged.to_json()
+    judged_scores = JudgedScores.from_queries(by_query, clusters, data.clusters, judgments.digest())
+    scores[JUDGMENTS_KEY] = judged_scores.to_json()
     return {name: value for name, value in scores.items() if not name.startswith(NAN_PREFIX)}
 
 

@@ -129,9 +129,9 @@ def score_retrieved(
     missing = 0
     chunks = group_spans(retrieved)
     for document, spans in group_spans(evidence).items():
-        whole = Span(0, max(span.end for span in spans))
-        is_retrieved = find_covered(whole, chunks.get(document, ()))
-        covered += int((find_covered(whole, spans) & is_retrieved).sum())
+        extent = Span(0, max(span.end for span in spans))
+        is_retrieved = find_covered(extent, chunks.get(document, ()))
+        covered += int((find_covered(extent, spans) & is_retrieved).sum())
         missing += sum(int((~is_retrieved[slice(*span)]).sum()) for span in spans)
     length = sum(chunk.length for chunk in retrieved)
     total = sum(span.length for span in evidence)
@@ -156,9 +156,9 @@ def compute_precision_omega(
             for chunk in chunks.get(document, ())
             if any(chunk.start <= span.end and span.start <= chunk.end for span in spans)
         ]
-        whole = Span(0, max(span.end for span in (*relevant, *spans)))
-        is_evidence = find_covered(whole, spans)
-        is_retrieved = find_covered(whole, relevant)
+        extent = Span(0, max(span.end for span in (*relevant, *spans)))
+        is_evidence = find_covered(extent, spans)
+        is_retrieved = find_covered(extent, relevant)
         covered += int((is_evidence & is_retrieved).sum())
         total += int((is_evidence | is_retrieved).sum())
     return covered / total
@@ -315,11 +315,11 @@ def _warn_about_copies(data: EvidenceData) -> None:
 
 def find_chunk_third(span: Span, chunks: Iterable[Sequence[int]]) -> str:
     """Return the third of a chunk that contains the whole span, or `SPLIT`."""
-    whole = [(start, end) for start, end in chunks if start <= span.start and span.end <= end]
-    if not whole:
+    matches = [(start, end) for start, end in chunks if start <= span.start and span.end <= end]
+    if not matches:
         return SPLIT
     # If chunks overlap, use the chunk whose middle is closest to the middle of the span.
-    start, end = min(whole, key=lambda chunk: abs(sum(chunk) / 2 - span.middle))
+    start, end = min(matches, key=lambda chunk: abs(sum(chunk) / 2 - span.middle))
     return THIRDS[find_third(Span(span.start - start, span.end - start), end - start)]
 
 

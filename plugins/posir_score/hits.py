@@ -43,7 +43,7 @@ PARENT_FIELDS = (
     "source",
     "doc",
 )
-#: Ids of chunks, or of documents that are indexed whole.
+#: Ids of chunks, or of documents that are indexed as a whole.
 ID_FIELDS = ("id", "_id", "uuid")
 SCORE_FIELDS = (
     "_relevance_score",
@@ -467,12 +467,12 @@ def _read_item(
         AnswerError: The hit has no valid id.
     """
     fields = item
-    extras: list[Any] = []
+    other_items: list[Any] = []
     if isinstance(item, tuple | list) and item and not hasattr(item, "_fields"):
-        fields, *extras = item
-    if len(extras) == 3 and isinstance(extras[1], Integral):
+        fields, *other_items = item
+    if len(other_items) == 3 and isinstance(other_items[1], Integral):
         # Offsets without a text.
-        extras.insert(1, None)
+        other_items.insert(1, None)
     if hasattr(fields, "_asdict"):
         fields = fields._asdict()
     elif hasattr(fields, "keys") and not isinstance(fields, Mapping):
@@ -488,9 +488,9 @@ def _read_item(
     if not is_id:
         field, value = _find_document(fields, layout, number, document_field)
     document = read_id(value)
-    if document is None or len(extras) > 4:
+    if document is None or len(other_items) > 4:
         raise AnswerError(f"hit {number} is {_abbreviate(item)}; it must be {HIT_TYPES}")
-    score, *content = (*extras, None, None, None, None)[:4]
+    score, *content = (*other_items, None, None, None, None)[:4]
     names: FieldNames = ()
     if not is_id:
         names = (*layout.score, *layout.distance, RANK_FIELD)

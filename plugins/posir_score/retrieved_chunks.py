@@ -149,8 +149,8 @@ class RetrievedChunks:
             for hit in run.hits[subset].get(query, ()):
                 document = f"{subset}/{hit.document}"
                 document = document if document in data.documents else OTHER_DOCUMENTS
-                digits = TRAILING_NUMBER.search(hit.chunk.removeprefix(hit.document))
-                number = int(digits[0]) if digits else None
+                number_match = TRAILING_NUMBER.search(hit.chunk.removeprefix(hit.document))
+                number = int(number_match[0]) if number_match else None
                 chunks.append(ChunkKey(document, hit.text, hit.start, hit.end, number))
             by_query[subset, query] = chunks
         spans = _locate_chunks({key for keys in by_query.values() for key in keys}, data.documents)
@@ -274,10 +274,10 @@ class ReadChunks:
         tokens = counter.find_tokens([text for _, _, text in located_chunks])
         counts = [*map(len, tokens), *counter.count_all([*chunks.other_texts])]
         lengths = sorted(count + extra_tokens for count in counts)
-        measured = cls(chunks, read, lengths, tokenizer is not None)
+        read_chunks = cls(chunks, read, lengths, tokenizer is not None)
         limit = read.tokens
         if limit is None or read.known_by is None:
-            return measured
+            return read_chunks
         uncovered_spans = sum(
             has_uncovered_words(
                 span.span, chunks.list_spans(span.document), chunks.data.documents[span.document]
@@ -286,12 +286,12 @@ class ReadChunks:
             for span in evidence
         )
         untruncated = replace(
-            measured, read=ReadPart.all(read.known_by), uncovered_spans=uncovered_spans
+            read_chunks, read=ReadPart.all(read.known_by), uncovered_spans=uncovered_spans
         )
         if not untruncated.may_have_selection_bias and max(lengths, default=0) <= limit:
             return untruncated
         if read.part is not Part.FIRST:
-            return replace(measured, read=UNKNOWN)
+            return replace(read_chunks, read=UNKNOWN)
         read_spans = defaultdict(list)
         truncated_spans = defaultdict(list)
         for (document, span, text), offsets in zip(located_chunks, tokens, strict=True):
@@ -477,16 +477,16 @@ def score_chunks(name: str, read_chunks: ReadChunks) -> EvidenceScores:
     thirds = []
     for key, (_, evidence) in zip(data.ids, data.questions, strict=True):
         hits = chunks.by_query[key]
-        located = [LocatedChunk(hit.document, chunks.spans[hit], hit.length) for hit in hits]
-        scores.append([score_retrieved(evidence, located[:depth]) for depth in depths])
-        lost = Counter[Loss]()
+        located_chunks = [LocatedChunk(hit.document, chunks.spans[hit], hit.length) for hit in hits]
+        scores.append([score_retrieved(evidence, located_chunks[:depth]) for depth in depths])
+        question_losses = Counter[Loss]()
         for span in evidence:
             missing = count_losses(span, hits[:main_depth], read_chunks)
-            lost.update(missing)
+            question_losses.update(missing)
             recalls.append(1 - missing.total() / span.length)
             thirds.append(chunks.find_third(span))
         total = sum(span.length for span in evidence)
-        losses.append([lost[loss] / total for loss in Loss])
+        losses.append([question_losses[loss] / total for loss in Loss])
     shares = dict(zip(Loss, np.array(losses).T, strict=True))
     if read_chunks.read.kind is ReadKind.UNKNOWN:
         del shares[Loss.NOT_READ]

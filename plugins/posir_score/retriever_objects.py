@@ -193,7 +193,7 @@ def search_pipeline(pipeline: Any, query: RetrieverQuery) -> Any:
     return pipeline.run(inputs, include_outputs_from={name})[name]
 
 
-#: The first system whose marker the object has is used.
+#: An object belongs to the first system whose marker it has.
 SYSTEMS = (
     System(
         "a LlamaIndex index",
@@ -332,9 +332,9 @@ def name_retriever(search: Function) -> str:
     """Name a retriever after its module and its function or class, without enclosing functions."""
     if isinstance(search, SystemRetriever):
         return search.name
-    named = search if hasattr(search, "__qualname__") else type(search)
-    name = named.__qualname__.rpartition("<locals>.")[2].replace("<lambda>", "lambda")
-    return f"{named.__module__}-{name}".removeprefix("__main__-")
+    target = search if hasattr(search, "__qualname__") else type(search)
+    name = target.__qualname__.rpartition("<locals>.")[2].replace("<lambda>", "lambda")
+    return f"{target.__module__}-{name}".removeprefix("__main__-")
 
 
 def describe_call(retriever: Any) -> str:

@@ -146,8 +146,8 @@ class RankingBuilder:
     def add_row(self, location: str, record: object) -> None:
         """Add a row with one document, or with all hits of a query as lists."""
         fields = record if isinstance(record, Mapping) else {}
-        lists = sorted(LIST_FIELDS & fields.keys())
-        for name in lists:
+        list_fields = sorted(LIST_FIELDS & fields.keys())
+        for name in list_fields:
             if isinstance(fields[name], str):
                 rule = (
                     "must be a list; text tables cannot contain lists, so save the run as JSON "
@@ -158,7 +158,7 @@ class RankingBuilder:
         values = {}
         for kind, names in FIELDS_BY_KIND.items():
             values[kind] = next((fields[name] for name in names if name in fields), None)
-        if lists:
+        if list_fields:
             self.add_answer(location, values["query"], fields)
             return
         for name in SCORE_FIELDS:
@@ -578,9 +578,9 @@ def _check_columns(file: Path, headings: Collection[str]) -> None:
         required.append("score")
     for kind in required:
         if kind not in fields:
-            like = ", as in the table of queries" if has_lists else ""
+            example = ", as in the table of queries" if has_lists else ""
             raise DataError(
                 f"{file}: has no {kind} column; its columns are "
                 f"{sanitize(', '.join(headings), 300) or 'none'}. Name one "
-                f"{' or '.join(FIELDS_BY_KIND[kind][:3])}{like}."
+                f"{' or '.join(FIELDS_BY_KIND[kind][:3])}{example}."
             )

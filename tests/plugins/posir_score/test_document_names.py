@@ -56,7 +56,7 @@ def test_ambiguous_names_raise(name: str):
 def test_ids_of_the_data_are_not_matched_by_file_name():
     names = DocumentNames()
     assert names.translate("intro.txt", (*CORPUS, "intro.txt"), "#") == "intro.txt"
-    assert (names.matched, names.describe()) == ({}, "")
+    assert (names.matches, names.describe()) == ({}, "")
 
 
 def test_two_files_that_match_one_document_raise():
@@ -72,7 +72,7 @@ def test_matches_are_counted():
     names = DocumentNames()
     for name in ("/a/guide.md#1", "/a/guide.md#2", "x/42"):
         names.translate(name, CORPUS, "#")
-    assert names.matched == {"/a/guide.md": "guide.md", "x/42": "42"}
+    assert names.matches == {"/a/guide.md": "guide.md", "x/42": "42"}
     assert "2 documents" in names.describe()
 
 
