@@ -274,28 +274,29 @@ def _choose_runs(
             "FOLDER MODEL ...`."
         )
     by_source = [_read_source(source, has_names=results is not None) for source in sources]
-    available = runs.collect_runs([list(filter(is_comparable, source)) for source in by_source])
-    selected = [run for name in names for run in runs.find_by_name(available, name)]
-    selected = selected or list(available)
+    all_runs = runs.collect_runs([list(filter(is_comparable, source)) for source in by_source])
+    selected_runs = [run for name in names for run in runs.find_by_name(all_runs, name)]
+    selected_runs = selected_runs or list(all_runs)
     if baseline is not None:
-        first = runs.choose_baseline(available, baseline)
-        selected = [first, *(run for run in selected if run is not first)]
-    if len(selected) < 2:
-        labels = ", ".join(run.label for run in selected)
+        first = runs.choose_baseline(all_runs, baseline)
+        selected_runs = [first, *(run for run in selected_runs if run is not first)]
+    if len(selected_runs) < 2:
+        labels = ", ".join(run.label for run in selected_runs)
         raise PosirError(
             f"A comparison needs two models; found: {labels}. Name another one or give another "
             "folder."
         )
-    task_names = sorted({task for run in selected for task in run.tasks})
+    task_names = sorted({task for run in selected_runs for task in run.tasks})
     for task in tasks:
         if task not in task_names:
             raise PosirError(
                 f"--task {task}: no results of this task. Choose from {', '.join(task_names)}."
             )
     if tasks:
-        selected = [
+        selected_runs = [
             replace(run, results=tuple(result for result in run.results if result.task in tasks))
-            for run in selected
+            for run in selected_runs
         ]
     all_results = chain.from_iterable(by_source)
-    return selected, sorted({result.task for result in all_results if not is_comparable(result)})
+    plain_tasks = {result.task for result in all_results if not is_comparable(result)}
+    return selected_runs, sorted(plain_tasks)

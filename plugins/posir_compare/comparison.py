@@ -216,8 +216,8 @@ def compare_pair(
         for name, a, b in zip((ALL, *axes.lengths), first.groups, second.groups, strict=False)
         if a.queries
     }
-    selected = {name.casefold() for name in lengths or groups} - {ALL}
-    count = sum(name.casefold() in selected for name in groups)
+    selected_lengths = {name.casefold() for name in lengths or groups} - {ALL}
+    count = sum(name.casefold() in selected_lengths for name in groups)
     total_levels = (CHANGE_LEVEL, LEVEL, LEVEL)
     change_level = 1 - (1 - CHANGE_LEVEL) / max(count, 1)
     length_levels = (change_level, compute_length_level(first), compute_length_level(second))
@@ -226,7 +226,7 @@ def compare_pair(
         model=pair.b.label,
         task=pair.task,
         subsets=len(common.subsets),
-        reads=(pair.a.find_read(pair.task), pair.b.find_read(pair.task)),
+        reads=(pair.a.find_read_part(pair.task), pair.b.find_read_part(pair.task)),
         method="paired by query" if common.are_paired else "unpaired",
     )
     rows = list[ChangeRow]()

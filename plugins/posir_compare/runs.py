@@ -45,7 +45,7 @@ class ModelRun:
             if result.task == task and isinstance(result, JudgedResult)
         }
 
-    def find_read(self, task: str) -> ReadPart:
+    def find_read_part(self, task: str) -> ReadPart:
         """Return the window of the model, pooled over the subsets of a task."""
         windows = [result.values.read for result in self.get_position_results(task).values()]
         return pool(windows) if windows else UNKNOWN
@@ -57,10 +57,10 @@ class ModelRun:
 
 def collect_runs(sources: Sequence[Sequence[StoredResult]]) -> list[ModelRun]:
     """Group results into runs, ordered by source, then by model name."""
-    unified = iter(unify_names([result for source in sources for result in source]))
+    unified_results = iter(unify_names([result for source in sources for result in source]))
     runs: dict[Path, tuple[StoredResult, ...]] = {}
     for source in sources:
-        results = [next(unified) for _ in source]
+        results = [next(unified_results) for _ in source]
         results.sort(key=lambda result: (result.model, str(result.file.parent)))
         for parent, group in groupby(results, key=lambda result: result.file.parent):
             # Ignore folders that were already read.

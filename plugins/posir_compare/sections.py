@@ -75,11 +75,11 @@ def list_models(rows: ChangeRows) -> list[str]:
 def shorten_models(rows: ChangeRows) -> list[ChangeRow]:
     """Shorten the names of models for narrow tables."""
     models = list_models(rows)
-    short = dict(zip(models, shorten_names(models, width=28), strict=True))
+    names = dict(zip(models, shorten_names(models, width=28), strict=True))
     short_rows = []
     for row in rows:
         subject = row.subject
-        subject = replace(subject, baseline=short[subject.baseline], model=short[subject.model])
+        subject = replace(subject, baseline=names[subject.baseline], model=names[subject.model])
         short_rows.append(replace(row, subject=subject))
     return short_rows
 
@@ -144,12 +144,12 @@ def _describe_task(rows: ChangeRows, *, is_only: bool) -> Iterator[DisplaySectio
         sentences.insert(0, describe_windows(first))
     else:
         title = title_models(rows, first.subject.baseline, len(models))
-    lead = DisplaySection(f"{title}.", tuple(filter(None, sentences)))
+    section = DisplaySection(f"{title}.", tuple(filter(None, sentences)))
     if not is_only:
-        yield replace(lead, title=f"{first.subject.task}: {title}.")
+        yield replace(section, title=f"{first.subject.task}: {title}.")
         return
-    yield replace(lead, only=Medium.TEXT)
-    for paragraph in to_paragraphs(lead.sentences):
+    yield replace(section, only=Medium.TEXT)
+    for paragraph in to_paragraphs(section.sentences):
         yield replace(paragraph, only=Medium.PAGE)
 
 

@@ -174,9 +174,9 @@ def list_formats() -> Result:
 def read_declared_language(sources: Iterable[Path]) -> str:
     """Return the language that all sources declare; raise PosirError for none or several."""
     datasets = [open_data(source) for source in sources]
-    declared = {dataset.find_declared_language() for dataset in datasets}
-    if len(declared) == 1 and "" not in declared:
-        return declared.pop()
+    declared_languages = {dataset.find_declared_language() for dataset in datasets}
+    if len(declared_languages) == 1 and "" not in declared_languages:
+        return declared_languages.pop()
     codes = {subset.query_language for dataset in datasets for subset in dataset.subsets}
     codes.discard(UNKNOWN)
     hint = f"; the texts may be {' or '.join(sorted(codes))}" if codes else ""
@@ -401,14 +401,14 @@ def validate(data: str | Path, *, strict: bool = False) -> Result:
     root, subsets = layout
     problems = {}
     warnings = [*find_warnings(subsets)]
-    reported = set()
+    seen = set()
     rows = []
     for subset in progress(subsets, "Checking"):
         subset_problems, subset_warnings = inspect_domain(LocalRepository(root), subset)
         warnings += subset_warnings
         # Report a problem of several subsets only once, with the first subset.
-        problems[subset] = [problem for problem in subset_problems if problem not in reported]
-        reported.update(subset_problems)
+        problems[subset] = [problem for problem in subset_problems if problem not in seen]
+        seen.update(subset_problems)
         rows += [asdict(subset) | asdict(problem) for problem in problems[subset]]
     # Only valid data can be audited.
     audit = JudgmentAudit() if rows else audit_judgments(open_data(path))

@@ -190,7 +190,7 @@ class RunScores:
 
     def to_json(self) -> dict[str, Any]:
         """Convert the scores and counts to a row."""
-        nested = "counts folder evidence audit main_score retriever_description".split()
+        nested = ["counts", "folder", "evidence", "audit", "main_score", "retriever_description"]
         row = {name: value for name, value in vars(self).items() if name not in nested}
         row |= vars(self.counts)
         return row | self.evidence.to_json() if self.evidence else row

@@ -127,10 +127,10 @@ def describe_spread(total: Statistics) -> str:
         return f"The most frequent position is {axes.positions[largest]}, {share}%"
     thirds = assign_thirds(len(counts))
     shares = np.bincount(thirds, counts, 3) / counts.sum()
-    uneven = np.abs(shares - np.bincount(thirds, minlength=3) / len(counts)).max() > MAX_DEVIATION
+    deviation = np.abs(shares - np.bincount(thirds, minlength=3) / len(counts)).max()
     first, middle, last = map(format_percent, shares)
     return (
-        f"Evidence is {'not ' if uneven else ''}spread evenly: {first}% in the first third of "
+        f"Evidence is {'not ' if deviation > MAX_DEVIATION else ''}spread evenly: {first}% in the first third of "
         f"documents, {middle}% in the middle, {last}% in the last"
     )
 
