@@ -128,9 +128,10 @@ def describe_spread(total: Statistics) -> str:
     thirds = assign_thirds(len(counts))
     shares = np.bincount(thirds, counts, 3) / counts.sum()
     deviation = np.abs(shares - np.bincount(thirds, minlength=3) / len(counts)).max()
+    negation = "not " if deviation > MAX_DEVIATION else ""
     first, middle, last = map(format_percent, shares)
     return (
-        f"Evidence is {'not ' if deviation > MAX_DEVIATION else ''}spread evenly: {first}% in the first third of "
+        f"Evidence is {negation}spread evenly: {first}% in the first third of "
         f"documents, {middle}% in the middle, {last}% in the last"
     )
 
