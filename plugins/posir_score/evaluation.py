@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from itertools import islice
@@ -31,7 +31,7 @@ from posir_tasks.base.private_names import NEWEST_TESTED, installed_mteb
 from posir_tasks.base.progress import track
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import sanitize
-from posir_tasks.data.data import cluster_queries, digest_texts
+from posir_tasks.data.data import PositionData, cluster_queries, digest_texts
 from posir_tasks.data.judgment_audit import JudgmentAudit
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.models.references import RUN, to_file_name
@@ -61,10 +61,11 @@ from posir_tasks.values.rotation_ranks import (
     build_untested,
     read_sample_size,
 )
-from posir_tasks.values.tokens_read import CorpusRead, count_tokens_read, resolve_window
+from posir_tasks.values.tokens_read import CorpusRead, TokensRead, count_tokens_read, resolve_window
 
 if TYPE_CHECKING:
     import datasets
+    import polars as pl
     from mteb.models.models_protocols import MTEBModels
 
 
@@ -243,7 +244,8 @@ def prepare_run(
     )
     if isinstance(read_by, ReadPart):
         read_parts = [
-            resolve_window(read_by, subset.data.corpus, subset.languages) for subset in data.subsets
+            resolve_window(read_by, subset.data.documents, subset.languages)
+            for subset in data.subsets
         ]
         read_by = reduce(add, read_parts)
     prepared = PreparedRun(run, aligned, revision, read_by, chunks)
@@ -307,32 +309,21 @@ def _score_subset(
     """Build the entry of a subset: means over judged queries and, if evidence positions are known,
     scores by position.
     """
-    split = divide_split(subset.data.drop_unpositioned())
-    rankings = run.aligned.rankings[subset.name]
-    evidence = split["evidence"]
     judgments = subset.judgments
-    digests = {"corpus": digest_texts(split["corpus"]), "queries": judgments.digest()}
-    scores: Entry = {
-        RUN_KEY: {"schema": SCHEMA, REVISION_KEY: split["revision"], DIGEST_KEY: digests}
-    }
-    languages = subset.languages
-    count_tokens = partial(count_tokens_read, data.scorer.scheme, languages, *run.counter)
-    if len(evidence) or len(split["places"].evidence):
-        results = {}
-        for name in split["queries"]["id"]:
-            results[name] = dict(islice(rankings.get(name, {}).items(), data.scorer.top_k))
-        find_read = partial(run.find_read, subset.name, languages)
-        ranked = rank_results(results, evidence.positives())
-        rotate = partial(
-            _rank_rotated, run, languages[-1], split, results, ranked, len(data.subsets)
-        )
-        subset_search = SearchedSubset(
-            subset.name, split, results, ranked, find_read, count_tokens, rotate=rotate
-        )
-        scores = data.scorer.score(subset_search)
+    positioned_data = subset.data.drop_unpositioned()
+    count_tokens = partial(count_tokens_read, data.scorer.scheme, subset.languages, *run.counter)
+    if len(positioned_data.evidence):
+        scores = _score_positions(run, data, subset, positioned_data, count_tokens)
     else:
-        tokens = count_tokens(split["corpus"], run.read_part) if subset.has_corpus else None
-        scores |= CorpusRead(run.read_part, tokens).to_json()
+        documents = positioned_data.documents
+        digests = {"corpus": digest_texts(documents), "queries": judgments.digest()}
+        tokens = count_tokens(documents, run.read_part) if subset.has_corpus else None
+        scores = CorpusRead(run.read_part, tokens).to_json()
+        scores[RUN_KEY] = {
+            "schema": SCHEMA,
+            REVISION_KEY: positioned_data.revision,
+            DIGEST_KEY: digests,
+        }
     counts = run.aligned.counts[subset.name]
     scores[RUN_KEY][SEARCH_KEY] = asdict(counts) | {RANKINGS_DIGEST: run.digest}
     if data.judgments_match_evidence:
@@ -342,6 +333,29 @@ def _score_subset(
     judged_scores = JudgedScores.from_queries(by_query, clusters, data.clusters, judgments.digest())
     scores[JUDGMENTS_KEY] = judged_scores.to_json()
     return {name: value for name, value in scores.items() if not name.startswith(NAN_PREFIX)}
+
+
+def _score_positions(
+    run: PreparedRun,
+    data: ScoredData,
+    subset: ScoredSubset,
+    positioned_data: PositionData,
+    count_tokens: Callable[[pl.DataFrame, ReadPart], TokensRead | None],
+) -> Entry:
+    """Build the entry for queries with evidence positions."""
+    split = divide_split(positioned_data)
+    rankings = run.aligned.rankings[subset.name]
+    results = {}
+    for name in split["queries"]["id"]:
+        results[name] = dict(islice(rankings.get(name, {}).items(), data.scorer.top_k))
+    languages = subset.languages
+    find_read = partial(run.find_read, subset.name, languages)
+    ranked = rank_results(results, split["evidence"].positives())
+    rotate = partial(_rank_rotated, run, languages[-1], split, results, ranked, len(data.subsets))
+    subset_search = SearchedSubset(
+        subset.name, split, results, ranked, find_read, count_tokens, rotate=rotate
+    )
+    return data.scorer.score(subset_search)
 
 
 def _rank_rotated(
