@@ -51,9 +51,7 @@ from posir_tasks.values.judgments import DOCUMENT, JudgedScores
 from posir_tasks.values.means import ALPHA, LEVEL, MeanEstimate
 from posir_tasks.values.scores import ALL
 
-LIMIT_PATTERN = re.compile(
-    r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+(\.\d*)?|\.\d+))\s*"
-)
+LIMIT_RE = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+(\.\d*)?|\.\d+))\s*")
 EXAMPLE = "'ndcg_at_10 < -1' or 'position_effect > 5'"
 #: Metrics that a limit can name, by key.
 LIMITED_METRICS = {metric.key: metric for metric in (*POSITION_METRICS, *JUDGED_METRICS)}
@@ -269,7 +267,7 @@ def build_gate(
 
 def parse_limit(text: str) -> Limit:
     """Parse a limit: a metric, `<` or `>`, and a number in points."""
-    match = LIMIT_PATTERN.fullmatch(text)
+    match = LIMIT_RE.fullmatch(text)
     keys = ", ".join(LIMITED_METRICS)
     if match is None:
         raise PosirError(

@@ -37,6 +37,8 @@ from posir_tasks.values.means import ALPHA
 from posir_tasks.values.scores import ALL, ResultValues
 
 ChangeRows = Sequence[ChangeRow]
+#: Short names by label of the run.
+Names = Mapping[str, str]
 #: Maximum number of pairs that get a sentence each.
 MAX_SENTENCES = 6
 SCORES_TITLE = "Scores of both models"
@@ -189,13 +191,8 @@ def _tabulate_lengths(task: ChangeRows) -> Iterator[DisplaySection]:
         yield DisplaySection(tables=(tabulate_changes(rows, title, by_length=True),))
 
 
-def _draw_position_charts(
-    comparison: ModelComparison, names: Mapping[str, str]
-) -> Iterator[PositionChart]:
-    """Yield a chart for the baseline and each model on each task, with next steps for the models.
-
-    `names` maps labels to short names.
-    """
+def _draw_position_charts(comparison: ModelComparison, names: Names) -> Iterator[PositionChart]:
+    """Yield a chart for each run on each task, with next steps for the models."""
     has_several_tasks = len({pair.task for pair, _ in comparison.common}) > 1
     drawn_runs = set()
     for pair, common in comparison.common:
@@ -216,9 +213,7 @@ def _draw_position_charts(
             yield chart
 
 
-def _overlay_models(
-    comparison: ModelComparison, names: Mapping[str, str]
-) -> Iterator[DisplaySection]:
+def _overlay_models(comparison: ModelComparison, names: Names) -> Iterator[DisplaySection]:
     by_task = defaultdict[str, dict[str, ResultValues]](dict)
     for pair, common in comparison.common:
         for run, values in ((pair.a, common.a), (pair.b, common.b)):

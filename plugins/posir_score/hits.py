@@ -274,9 +274,7 @@ def read_rows(value: Any) -> Any:
 
 
 def list_hits(answer: Any) -> list[Any] | None:
-    """List the hits of an answer with a hit list field or with columns. Return None for other
-    answers.
-    """
+    """List the hits of an answer with a hit list or with columns; None for other answers."""
     if isinstance(answer, list):
         # Milvus returns a list with attributes that look like columns.
         return None

@@ -303,11 +303,9 @@ class ReadChunks:
                 end = span.start + round(share * (span.end - span.start))
                 truncated_spans[document].append(Span(end, span.end))
             read_spans[document].append(Span(span.start, end))
+        part = ReadPart(ReadKind.PART, Part.CHUNKS, limit, known_by=read.known_by)
         return replace(
-            untruncated,
-            read=ReadPart(ReadKind.PART, Part.CHUNKS, limit, known_by=read.known_by),
-            read_spans=read_spans,
-            truncated_spans=truncated_spans,
+            untruncated, read=part, read_spans=read_spans, truncated_spans=truncated_spans
         )
 
     def find_unread(self, document: str, span: Span) -> Booleans:

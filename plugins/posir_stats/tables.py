@@ -127,12 +127,12 @@ def describe_spread(total: Statistics) -> str:
         return f"The most frequent position is {axes.positions[largest]}, {share}%"
     thirds = assign_thirds(len(counts))
     shares = np.bincount(thirds, counts, 3) / counts.sum()
-    deviation = np.abs(shares - np.bincount(thirds, minlength=3) / len(counts)).max()
-    negation = "not " if deviation > MAX_DEVIATION else ""
+    even_shares = np.bincount(thirds, minlength=3) / len(counts)
+    is_uneven = np.abs(shares - even_shares).max() > MAX_DEVIATION
     first, middle, last = map(format_percent, shares)
     return (
-        f"Evidence is {negation}spread evenly: {first}% in the first third of "
-        f"documents, {middle}% in the middle, {last}% in the last"
+        f"Evidence is {'not ' if is_uneven else ''}spread evenly: {first}% in the first "
+        f"third of documents, {middle}% in the middle, {last}% in the last"
     )
 
 
