@@ -211,5 +211,5 @@ def test_time_is_of_encoding_and_searching(tmp_path, phases, seconds):
     file = tmp_path / "result.json"
     named = [{"name": name, "start": start, "end": end} for name, start, end in phases]
     file.write_text(json.dumps({"evaluation_phases": named}))
-    run = SimpleNamespace(by_subset=lambda task: {task: SimpleNamespace(file=file)})
+    run = SimpleNamespace(get_position_results=lambda task: {task: SimpleNamespace(file=file)})
     assert measure_seconds(run, "PosIR-Mini") == seconds
