@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posir_compare.comparison import FORMATS
+from posir_compare.comparison import SCORE_FORMATS
 from posir_significance.findings import Metric
 from posir_significance.messages.comparisons import format_change, group_by_state
 from posir_significance.messages.verdicts import label_state
@@ -232,7 +232,7 @@ def build_table(trials: Sequence[Trial]) -> Table:
     for trial in trials:
         cells = [trial.method]
         for metric in METRIC_TITLES:
-            cells.append(format_estimate(trial.find_estimate(metric), FORMATS[metric]))
+            cells.append(format_estimate(trial.find_estimate(metric), SCORE_FORMATS[metric]))
             change = trial.changes.get(metric)
             cells.append(format_change(change) if change else MISSING)
         cells += [

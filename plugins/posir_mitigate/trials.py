@@ -227,7 +227,7 @@ def compare_trials(
     trials = [Trial("plain", findings, 1.0, plain_seconds, 1.0)]
     for method, (pair, common) in zip(mitigated_models, comparison.common, strict=True):
         seconds = measure_seconds(pair.b, task)
-        results = pair.b.by_subset(task).values()
+        results = pair.b.get_position_results(task).values()
         rows = [row for row in comparison.rows if row.subject.model == pair.b.label]
         trial = Trial(
             method=str(method),
@@ -245,7 +245,7 @@ def compare_trials(
 
 def measure_seconds(run: ModelRun, task: str) -> float:
     """Return the total seconds of encoding and search phases, counting overlaps once."""
-    file = next(iter(run.by_subset(task).values())).file
+    file = next(iter(run.get_position_results(task).values())).file
     phases = read_json(file, nan_prefix=NAN_PREFIX).get("evaluation_phases") or []
     seconds = 0.0
     end = float("-inf")

@@ -209,5 +209,5 @@ def test_time_includes_encoding_and_searching(tmp_path, phases, seconds):
     file = tmp_path / "result.json"
     phase_records = [{"name": name, "start": start, "end": end} for name, start, end in phases]
     file.write_text(json.dumps({"evaluation_phases": phase_records}))
-    run = SimpleNamespace(by_subset=lambda task: {task: SimpleNamespace(file=file)})
+    run = SimpleNamespace(get_position_results=lambda task: {task: SimpleNamespace(file=file)})
     assert measure_seconds(run, "PosIR-Mini") == seconds
