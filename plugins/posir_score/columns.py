@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -20,7 +20,6 @@ COLUMN_TYPES: dict[str, type[pl.DataType]] = {
     "score": pl.Float64,
     "tag": pl.Categorical,
 }
-TEXT_COLUMNS = [name for name, kind in COLUMN_TYPES.items() if kind is pl.Categorical]
 #: Ids that all run file readers parse in the same way.
 ID_PATTERN = r"^[^\s\x00-\x20]+$"
 
@@ -72,17 +71,36 @@ class RunColumns:
         # Strip only if necessary, since it copies the content.
         if content[:1].isspace() or content[-2:].isspace():
             content = content.strip().replace(b"\r\n", b"\n")
-        lines = parse_columns(content, COLUMN_TYPES, separator)
-        if lines is None or not lines["score"].is_finite().all() or lines["rank"].min() < 0:  # type: ignore[operator]
+        return cls._parse(content, COLUMN_TYPES, separator)
+
+    @classmethod
+    def parse_table(cls, content: bytes, names: Sequence[str], separator: str) -> RunColumns | None:
+        """Parse the lines below the headings of a table without quotation marks; other names than
+        those of `lines` are ignored. Return None unless every cell has a value, every rank is an
+        integer and every score is finite.
+        """
+        types = {name: COLUMN_TYPES.get(name, pl.String) for name in names}
+        return cls._parse(content, types, separator)
+
+    @classmethod
+    def _parse(
+        cls, content: bytes, types: Mapping[str, type[pl.DataType]], separator: str
+    ) -> RunColumns | None:
+        lines = parse_columns(content, types, separator)
+        if lines is None or not lines["score"].is_finite().all():
             return None
-        for name in TEXT_COLUMNS:
+        if "rank" not in types:
+            lines = lines.with_columns(rank=pl.lit(None, pl.Int64))
+        if lines.select((pl.col("rank") < 0).any()).item():
+            return None
+        for name in [name for name, kind in types.items() if kind is pl.Categorical]:
             ids = lines[name].unique(maintain_order=True).cast(pl.String)
             if not ids.str.contains(ID_PATTERN).all():
                 return None
             if name == "query":
                 # An Enum sorts queries in the order of the file.
                 lines = lines.with_columns(pl.col(name).cast(pl.Enum(ids)))
-        return cls(lines.drop("Q0", "tag"))
+        return cls(lines.select("query", "document", "rank", "score"))
 
     def count_duplicates(self) -> int:
         """Count lines that repeat a query and a document."""
@@ -96,11 +114,18 @@ class RunColumns:
             return
         score = pl.col("score")
         queries = self.lines.group_by("query", maintain_order=True).agg(
+            distinct=score.n_unique(),
             is_varied=score.min() < score.max(),
             is_contradictory=(score.sort_by("rank", -score).diff() > 0).any(),
+            is_rising=(score.diff() >= 0).all(),
         )
-        check.queries += int(queries["is_varied"].sum())
-        check.contradictions += queries.filter("is_contradictory")["query"].to_list()
+        queries = queries.filter("is_varied")
+        check.queries += len(queries)
+        if self.lines["rank"].null_count():
+            rising = queries.filter("is_rising")["distinct"].to_list()
+            check.add_unranked(len(queries), rising)
+        else:
+            check.contradictions += queries.filter("is_contradictory")["query"].to_list()
 
     def sort(self, order: OrderChoice) -> dict[str, RankedHits]:
         """Sort the hits of each query, as `sort_hits` does."""

@@ -32,7 +32,16 @@ FieldNames: TypeAlias = tuple[str, ...]
 
 #: Fields of document ids in ranx, BEIR, TREC and PyTerrier (`docno` is the id, `docid` an index
 #: number), then LlamaIndex, Haystack and LangChain.
-DOC_FIELDS = ("document_id", "document-id", "doc_id", "docno", "docid", "corpus-id", "corpus_id")
+DOC_FIELDS = (
+    "document_id",
+    "document-id",
+    "doc_id",
+    "doc-id",
+    "docno",
+    "docid",
+    "corpus-id",
+    "corpus_id",
+)
 PARENT_FIELDS = (
     *DOC_FIELDS,
     "ref_doc_id",
@@ -215,7 +224,7 @@ def read_rank(value: object) -> int | None:
 
     1.0 counts as a rank, since data frames convert integer columns with nulls to floats.
     """
-    text = _read_text(value).strip().removesuffix(".0")
+    text = _read_text(value).strip().removeprefix("+").removesuffix(".0")
     return int(text) if text.isdecimal() and len(text) <= MAX_RANK_DIGITS else None
 
 

@@ -88,10 +88,15 @@ class OrderCheck:
             if negative_scores != sorted(negative_scores):
                 self.contradictions.append(query)
             return
-        self.unranked_queries += 1
-        if scores == sorted(scores):
-            self.rising_queries += 1
-            self.log_chance -= math.lgamma(distinct + 1)
+        self.add_unranked(1, [distinct] if scores == sorted(scores) else [])
+
+    def add_unranked(self, queries: int, rising: Sequence[int]) -> None:
+        """Count queries without ranks, given the number of distinct scores of each query whose
+        scores never fall.
+        """
+        self.unranked_queries += queries
+        self.rising_queries += len(rising)
+        self.log_chance -= sum(math.lgamma(distinct + 1) for distinct in rising)
 
     def describe_problem(self) -> str:
         """Describe a problem with the order and how to fix it; empty if there is none."""

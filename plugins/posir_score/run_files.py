@@ -68,7 +68,8 @@ FIELDS_BY_KIND = {
     "rank": ("rank",),
     "distance": DISTANCE_FIELDS,
 }
-FIELD_NAMES = frozenset(chain(*FIELDS_BY_KIND.values()))
+KIND_BY_FIELD = {name: kind for kind, names in FIELDS_BY_KIND.items() for name in names}
+FIELD_NAMES = frozenset(KIND_BY_FIELD)
 #: Fields that contain a list of hits.
 LIST_FIELDS = frozenset(chain(*COLUMN_NAMES.values(), HIT_LIST_PATHS, ID_FIELDS_BY_TEXT_FIELD)) - {
     "value",
@@ -115,6 +116,10 @@ class Run:
     """Splits of the task; only in mteb's predictions."""
 
 
+#: Location of an invalid row, its invalid value, and the ids of its query and document.
+InvalidRow: TypeAlias = tuple[str, *tuple[Any, ...]]
+
+
 class RankingBuilder:
     """Collects valid rows, and counts invalid rows by problem."""
 
@@ -124,7 +129,7 @@ class RankingBuilder:
         self.hits: dict[str, list[Hit]] = {}
         self.columns: RunColumns | None = None
         """The hits of a regular TREC file. If set, `hits` is empty."""
-        self.problems: dict[str, tuple[int, str]] = {}
+        self.problems: dict[str, tuple[int, InvalidRow]] = {}
         """Number of rows and first row, by problem."""
         self.score_fields: dict[str, str] = {}
         """Location of the first row with each score field."""
@@ -134,7 +139,7 @@ class RankingBuilder:
         """Add the hits of a query, in any format of `read_hits`."""
         name = read_id(query)
         if name is None:
-            self.count_problem(f"field 'query id' {ID_REQUIREMENT}", _describe_row(location, query))
+            self.count_problem(f"field 'query id' {ID_REQUIREMENT}", location, query)
             return
         try:
             hits = read_hits(answer, MAX_HITS, order=self.order)
@@ -153,7 +158,7 @@ class RankingBuilder:
                     "must be a list; text tables cannot contain lists, so save the run as JSON "
                     "Lines or Parquet"
                 )
-                self.count_problem(f"field '{name}' {rule}", _describe_row(location, fields[name]))
+                self.count_problem(f"field '{name}' {rule}", location, fields[name])
                 return
         values = {}
         for kind, names in FIELDS_BY_KIND.items():
@@ -172,16 +177,13 @@ class RankingBuilder:
         document = read_id(values["document"])
         for kind, name in (("query", query), ("document", document)):
             if name is None:
-                self.count_problem(
-                    f"field '{kind} id' {ID_REQUIREMENT}", _describe_row(location, values[kind])
-                )
+                problem = f"field '{kind} id' {ID_REQUIREMENT}"
+                self.count_problem(problem, location, values[kind])
         if query is None or document is None:
             return
         rank = read_rank(values["rank"])
         if rank is None:
-            self.count_problem(
-                RANK_REQUIREMENT, _describe_row(location, values["rank"], query, document)
-            )
+            self.count_problem(RANK_REQUIREMENT, location, values["rank"], query, document)
         self.has_rank = self.has_rank or rank is not None
         is_distance = values["distance"] is not None and (
             values["score"] is None or self.order == "distance"
@@ -195,16 +197,16 @@ class RankingBuilder:
             try:
                 number = read_number(value)
             except ValueError as error:
-                row = _describe_row(location, value, query, document)
-                self.count_problem(f"field '{kind}' {error}", row)
+                self.count_problem(f"field '{kind}' {error}", location, value, query, document)
                 return
         hit = Hit(document, number, rank)
         if is_distance:
             hit = Hit(document, None, rank, distance=number)
         self.hits.setdefault(query, []).append(hit)
 
-    def count_problem(self, problem: str, row: str) -> None:
+    def count_problem(self, problem: str, *row: *InvalidRow) -> None:
         """Count an invalid row, and store the first row of each problem."""
+        # Only the row in a message is described: a run may have millions of rows without ranks.
         count, first = self.problems.get(problem, (0, row))
         self.problems[problem] = (count + 1, first)
 
@@ -224,7 +226,7 @@ class RankingBuilder:
             )
         if self.problems:
             sentences = [
-                f"{problem}: {pluralize(rows, 'row')}, first {first}"
+                f"{problem}: {pluralize(rows, 'row')}, first {_describe_row(*first)}"
                 for problem, (rows, first) in self.problems.items()
             ]
             raise DataError(f"{self.source}: {'; '.join(sentences)}.")
@@ -256,7 +258,10 @@ class RankingBuilder:
             logger.warning("%s: %s", self.source, guess)
 
 
-def _describe_row(location: str, value: object, *ids: str) -> str:
+def _describe_row(location: str, *details: Any) -> str:
+    if not details:
+        return location
+    value, *ids = details
     try:
         quotation = repr(str(value)[:40])
     except ValueError:  # an integer with thousands of digits
@@ -342,7 +347,7 @@ def read_run_file(file: Path, order: OrderChoice = None) -> Run:
     readers |= dict.fromkeys((".jsonl", ".ndjson"), _read_json_lines)
     try:
         if suffix in (".csv", ".tsv"):
-            rows = _read_cells(file, "," if suffix == ".csv" else "\t", order)
+            rows = _read_table(file, "," if suffix == ".csv" else "\t", builder)
         elif suffix in readers:
             rows = readers[suffix](file)
         elif suffix != ".json":
@@ -528,9 +533,35 @@ def _join_split_ids(cells: Sequence[Any]) -> Sequence[Any]:
     return [*cells[:2], document, *cells[rank : rank + 2], " ".join(cells[rank + 2 :])]
 
 
-def _read_cells(file: Path, delimiter: str, order: OrderChoice) -> Rows:
+def _read_table(file: Path, delimiter: str, builder: RankingBuilder) -> Rows:
+    """Parse a regular table into `builder.columns`, or return the rows of any other table."""
+    content = read_bytes(file)
+    heading, _, lines = content.partition(b"\n")
+    kinds = _list_kinds(heading.decode(errors="replace").split(delimiter))
+    # Quotation marks and other line breaks need a reader of whole rows.
+    if kinds and not any(mark in content for mark in (b'"', b"\r", b"\0")):
+        builder.columns = RunColumns.parse_table(lines, kinds, delimiter)
+    if builder.columns:
+        return ()
+    return _read_cells(file, decode(content), delimiter, builder.order)
+
+
+def _list_kinds(headings: Sequence[str]) -> list[str]:
+    """Return the kind of value in each column, or the heading of any other column; empty unless the
+    table has one column each for queries, documents and scores.
+    """
+    kinds = [KIND_BY_FIELD.get(heading, heading) for heading in headings]
+    is_regular = (
+        len(set(kinds)) == len(kinds)
+        and {"query", "document", "score"} <= {*kinds}
+        and {"distance", *LIST_FIELDS}.isdisjoint(kinds)
+    )
+    return kinds if is_regular else []
+
+
+def _read_cells(file: Path, text: str, delimiter: str, order: OrderChoice) -> Rows:
     """Yield the location and fields of each row of a table, with or without headings."""
-    text = decode(read_bytes(file)).removeprefix("\ufeff")
+    text = text.removeprefix("\ufeff")
     text = text if "\n" in text else text.replace("\r", "\n")
     heading = text.lstrip("\r\n").partition("\n")[0]
     delimiter = ";" if heading.count(";") > heading.count(delimiter) else delimiter

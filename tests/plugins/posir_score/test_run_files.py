@@ -30,6 +30,8 @@ from posir_score.run_files import (
     ANY_SUBSET,
     RankingBuilder,
     Run,
+    _read_cells,
+    _read_table,
     _split_lines,
     is_table,
     label_columns,
@@ -138,6 +140,86 @@ def check_columns(text: str) -> bool:
             by_row.add_row(location, record)
         assert build_or_describe_error(in_columns) == build_or_describe_error(by_row)
     return columns is not None
+
+
+TABLE_CELLS = st.sampled_from(
+    [
+        "q",
+        "r",
+        "d",
+        "é",
+        "0",
+        "1",
+        "2",
+        "1.5",
+        "-2",
+        "nan",
+        "1e400",
+        "",
+        " 1",
+        "+1",
+        '"',
+        "a;b",
+        "\r",
+    ]
+)
+
+
+@given(
+    rows=st.lists(st.lists(TABLE_CELLS, min_size=3, max_size=5), min_size=1, max_size=5),
+    headings=st.permutations(["query_id", "doc_id", "score", "rank", "note"]),
+    columns=st.integers(3, 5),
+    delimiter=st.sampled_from([",", "\t"]),
+)
+def test_columns_of_a_table_equal_rows(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[list[str]],
+    headings: list[str],
+    columns: int,
+    delimiter: str,
+):
+    lines = [headings[:columns], *rows]
+    check_table(tmp_path_factory, "\n".join(map(delimiter.join, lines)), delimiter)
+
+
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.sampled_from("qr"), st.sampled_from("dé"), st.sampled_from(["-2", "0", "-0.0", "1"])
+        ),
+        min_size=1,
+    ),
+    has_ranks=st.booleans(),
+)
+@example(rows=[("q", f"d{row}", str(row)) for row in range(9)], has_ranks=False)
+def test_a_regular_table_is_read_in_columns(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, str]], has_ranks: bool
+):
+    lines = [["qid", "docno", "score", *["rank"] * has_ranks]]
+    for number, row in enumerate(rows):
+        lines.append([*row, *[str(number)] * has_ranks])
+    assert check_table(tmp_path_factory, "\n".join(map(",".join, lines)) + "\n", ",")
+
+
+def check_table(folders: pytest.TempPathFactory, text: str, delimiter: str) -> bool:
+    """If a table is regular, compare reading columns with reading rows. Return True if it is."""
+    file = folders.mktemp("table") / "run.csv"
+    file.write_bytes(text.encode())
+    is_regular = False
+    for order in (None, *get_args(Order)):
+        in_columns = RankingBuilder("run", order)
+        try:
+            _read_table(file, delimiter, in_columns)
+        except DataError:
+            break
+        if in_columns.columns is None:
+            break
+        is_regular = True
+        by_row = RankingBuilder("run", order)
+        for location, record in _read_cells(file, text, delimiter, order):
+            by_row.add_row(location, record)
+        assert build_or_describe_error(in_columns) == build_or_describe_error(by_row)
+    return is_regular
 
 
 def build_or_describe_error(builder: RankingBuilder) -> object:
