@@ -1,4 +1,4 @@
-"""Cost estimate of a build before its first call: calls, tokens and cost by stage."""
+"""Estimate the calls, tokens and cost of each stage before a build."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ PERSONA_TOKENS = 12.5
 POSQ_QUESTIONS = 6
 #: Factor by which sentence numbers lengthen a document.
 NUMBERING_FACTOR = 1.15
-#: Flagged documents per question at the default threshold, if a third of the questions have a false
-#: negative (docs/build.md). PosQ flagged 854 documents for 26,356 questions, with 13,902 passages
-#: and a threshold of 0.5 (appendix A.2).
-SUSPECTS_PER_QUESTION = 2.0
-#: Share of translations that look like refusals; PosIR (appendix B) discarded 0.02% as refusals.
-SUSPECTED_REFUSALS = 0.01
+#: Documents that rerankers flag per question at the default threshold, if a third of the questions
+#: have a false negative (docs/build.md). PosQ flagged 854 documents for 26,356 questions, with
+#: 13,902 passages and a threshold of 0.5 (appendix A.2).
+FLAGGED_PER_QUESTION = 2.0
+#: Share of translations that look like refusals. PosIR (appendix B) discarded 0.02% as refusals.
+SUSPECTED_REFUSAL_SHARE = 0.01
 
 
 @dataclass(frozen=True)
 class StageEstimate:
-    """Upper bound on the cost of a stage: no question is discarded, and no answer needs a retry."""
+    """Cost of a stage if no question is discarded and no call is retried."""
 
     stage: str
     calls: int
@@ -59,8 +59,8 @@ class StageEstimate:
 def estimate_calls(
     prompt: PromptTemplate[Any], number: float, text_tokens: float, answer_tokens: float
 ) -> Usage:
-    """Estimate the usage of one prompt, from the text tokens of all calls and the tokens per
-    answer.
+    """Estimate the usage of one prompt. `text_tokens` is the total over all calls, without the
+    prompt; `answer_tokens` is per call.
     """
     prompt_tokens = estimate_tokens(prompt.system.template + prompt.user.template)
     prompt_tokens += estimate_tokens(str(prompt.schema))
@@ -74,11 +74,11 @@ def estimate_stages(
 ) -> list[StageEstimate]:
     """Estimate each stage that calls a language model or rerankers.
 
-    `results` must contain the result of Sample, and of Ask if the questions are `given`. Results of
-    later stages replace the estimated numbers of questions.
+    `results` must contain the result of Sample, and of Ask if `ask.method` is `given`. If it
+    contains later stages, their numbers of questions replace the estimates.
     """
     documents = results["sample"].documents
-    sources = ask.sample_sources(documents, settings.ask.documents, settings.seed)
+    sources = ask.sample_documents(documents, settings.ask.documents, settings.seed)
     mean = sum(document.tokens for document in sources) / max(1, len(sources))
     usage, questions = _estimate_ask(settings, sources)
     question_counts = {}
@@ -90,7 +90,7 @@ def estimate_stages(
     queries = question_counts["verify"] if search.embedder else 0
     votes = 0.0
     if search.rule == "question":
-        votes = queries * SUSPECTS_PER_QUESTION * max(1, len(search.panel))
+        votes = queries * FLAGGED_PER_QUESTION * max(1, len(search.panel))
     calls = {
         "ask": usage,
         "locate": estimate_calls(locate.LOCATE, question_counts["ask"], texts, QUOTE_TOKENS),
@@ -104,22 +104,22 @@ def estimate_stages(
         "false-negatives": queries * len(search.rerankers) * min(search.recall, len(documents)),
     }
     return [
-        price(stage, settings.choose_llms(stage), usage, pairs.get(stage, 0))
+        estimate_cost(stage, settings.list_stage_llms(stage), usage, pairs.get(stage, 0))
         for stage, usage in calls.items()
     ]
 
 
-def price(
+def estimate_cost(
     stage: str, models: Sequence[LanguageModelSettings], usage: Usage, pairs: int = 0
 ) -> StageEstimate:
-    """Compute the cost of calls that are split evenly among models."""
+    """Estimate the cost of a stage whose calls are split evenly among models."""
     tokens = (usage.input_tokens, usage.output_tokens)
     cost = fmean(compute_cost(model.prices, *tokens) for model in models)
     return StageEstimate(stage, usage.calls, *tokens, cost, pairs)
 
 
 def _estimate_ask(settings: BuildSettings, documents: Sequence[Document]) -> tuple[Usage, int]:
-    """Estimate the usage of Ask and the number of questions."""
+    """Estimate the usage of Ask, and the number of questions it generates."""
     section = settings.ask
     number = len(documents)
     tokens = sum(document.tokens for document in documents)
@@ -149,7 +149,7 @@ def _estimate_verify(settings: VerifySettings, questions: int, mean: float) -> U
     """Estimate the usage of Verify given the mean document length in tokens."""
     usage = Usage()
     texts = questions * mean
-    # The three segments add up to one document; with and without the span counts as two.
+    # The segments add up to one document; the texts with and without the span, to about two.
     if settings.relevance == "segments":
         usage += estimate_calls(verify.RELEVANCE, 3 * questions, texts, GRADE_TOKENS)
     if settings.relevance == "span":
@@ -157,8 +157,8 @@ def _estimate_verify(settings: VerifySettings, questions: int, mean: float) -> U
     if settings.leave_out:
         usage += estimate_calls(verify.ANSWERABLE, questions, texts, REASON_TOKENS)
     if settings.audit:
-        ranges = len(settings.margins) + 1
-        audited = min(questions, ranges * (settings.audit_sample or questions))
+        range_count = len(settings.margins) + 1
+        audited = min(questions, range_count * (settings.audit_sample or questions))
         usage += estimate_calls(verify.ANSWERABLE, 3 * audited, audited * mean, REASON_TOKENS)
     return usage
 
@@ -166,14 +166,14 @@ def _estimate_verify(settings: VerifySettings, questions: int, mean: float) -> U
 def _estimate_translate(
     settings: BuildSettings, documents: Sequence[Document], questions: int
 ) -> dict[str, Usage]:
-    """Estimate the usage of translation and, with a judge, of refusal checks."""
+    """Estimate the usage of translation and, with a judge, of checks for refusals."""
     section = settings.translate
     languages = len(section.languages)
     tokens = sum(document.tokens for document in documents) * NUMBERING_FACTOR
     blocks = 0
     if languages:
-        numbers = (len(find_sentences(row.text, settings.language)) for row in documents)
-        blocks = sum(ceil(number / section.sentences) for number in numbers)
+        sentence_counts = (len(find_sentences(row.text, settings.language)) for row in documents)
+        blocks = sum(ceil(count / section.sentences) for count in sentence_counts)
     texts = estimate_calls(
         translate.TRANSLATE_SENTENCES,
         languages * blocks,
@@ -186,10 +186,10 @@ def _estimate_translate(
     )
     usage = {"translate": texts + queries}
     if section.judge:
-        suspects = languages * (len(documents) + questions) * SUSPECTED_REFUSALS
-        characters = suspects * translate.JUDGED_CHARACTERS
+        judged_texts = languages * (len(documents) + questions) * SUSPECTED_REFUSAL_SHARE
+        characters = judged_texts * translate.JUDGED_CHARACTERS
         usage["refusals"] = estimate_calls(
-            translate.JUDGE_TRANSLATION, suspects, characters / BYTES_PER_TOKEN, REASON_TOKENS
+            translate.JUDGE_TRANSLATION, judged_texts, characters / BYTES_PER_TOKEN, REASON_TOKENS
         )
     return usage
 
@@ -199,9 +199,9 @@ def describe_plan(
     models: Sequence[LanguageModelSettings],
     notes: Sequence[str],
 ) -> Result:
-    """Report the total cost in a sentence, and the stages in a table that ends with the total.
+    """Report the total cost in a sentence, and the stages and their total in a table.
 
-    Columns for costs and rerankers are shown only if there are prices or rerankers.
+    The columns for costs and reranker pairs are omitted if they are empty.
     """
     columns = zip(*(astuple(row)[1:] for row in estimates), strict=True)
     total = StageEstimate("total", *map(sum, columns))

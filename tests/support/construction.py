@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posir_build.records import Document, Question, question_id
+from posir_build.records import Document, Question, compute_question_id
 from posir_build.settings import BuildSettings
 from posir_tasks.language_models.asking import Reply
 from posir_tasks.language_models.call_log import Completion
@@ -116,7 +116,7 @@ def question(
         start = about.text.index(evidence)
         span = Span(start, start + len(evidence))
     return Question(
-        question_id(about.id, text),
+        compute_question_id(about.id, text),
         about.id,
         text,
         "an answer",

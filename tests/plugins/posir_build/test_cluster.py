@@ -58,7 +58,7 @@ def model(tmp_path_factory):
 
 
 def test_scores_are_the_same_as_in_one_process(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("posir_build.cluster.BATCH", 10)
+    monkeypatch.setattr("posir_build.cluster.MIN_BATCH_PAIRS", 10)
     reranker = ModelReranker(ModelReference(model), "eng-Latn")
     here = Reranker(reranker, CallLog(tmp_path / "a.sqlite"))
     there = Reranker(reranker, CallLog(tmp_path / "b.sqlite"), InProcess)
@@ -81,7 +81,7 @@ def test_documents_are_the_same_as_in_one_process(model, monkeypatch):
 
 def test_a_failed_job_ends_the_build(tmp_path):
     folder = str(write_tiny_model(tmp_path / "cross", "cross-encoder"))
-    with pytest.raises(PosirError, match=r"documents 0: .*not an embedder"):
+    with pytest.raises(PosirError, match=r"documents 0: .*is not an embedding model"):
         CandidateRetriever(ModelReference(folder), "eng-Latn", InProcess).find(
             DOCUMENTS, QUESTIONS, 3
         )

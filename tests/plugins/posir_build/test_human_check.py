@@ -9,9 +9,9 @@ from scipy.stats import binomtest
 from posir_build.balance import CELLS
 from posir_build.dataset_files import (
     JUDGMENTS,
-    choose_questions,
     count_agreement,
     read_judgments,
+    sample_questions,
     write_sheet,
 )
 from posir_build.records import StageResult
@@ -28,9 +28,9 @@ RESULT = StageResult((TEXT,), tuple(SHORT))
 
 
 def test_the_sample_has_every_cell(tmp_path):
-    chosen = choose_questions(RESULT, 4, seed=1, scheme=CELLS["posir"])
+    chosen = sample_questions(RESULT, 4, seed=1, scheme=CELLS["posir"])
     assert sorted(question.evidence.start > 40 for question in chosen) == [False, False, True, True]
-    assert chosen == choose_questions(
+    assert chosen == sample_questions(
         replace(RESULT, questions=tuple(SHORT[::-1])), 4, seed=1, scheme=CELLS["posir"]
     )
     write_sheet(tmp_path / "sheet.csv", RESULT, chosen)
@@ -46,7 +46,7 @@ def test_judgments_are_read_back_with_an_interval(tmp_path):
         ("b.csv", [("yes", "yes", "ja"), ("no", "no", "nein")], ";"),
     ):
         write_sheet(
-            tmp_path / name, RESULT, choose_questions(RESULT, 3, seed=1, scheme=CELLS["posir"])
+            tmp_path / name, RESULT, sample_questions(RESULT, 3, seed=1, scheme=CELLS["posir"])
         )
         fill_sheet(tmp_path / name, JUDGMENTS, *rows, delimiter=delimiter)
     counted = count_agreement([read_judgments(tmp_path / name) for name in ("a.csv", "b.csv")])

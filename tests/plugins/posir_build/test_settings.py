@@ -29,8 +29,8 @@ def write(tmp_path, values):
 
 def test_minimal_settings_have_the_papers_lengths(tmp_path):
     settings = load_settings(BuildSettings, write(tmp_path, MINIMAL))
-    assert [bucket.share for bucket in settings.sample.buckets()] == [3, 3, 3, 3, 2, 2, 2, 2]
-    assert [(bucket.minimum, bucket.maximum) for bucket in settings.sample.buckets()][::7] == [
+    assert [bucket.share for bucket in settings.sample.buckets] == [3, 3, 3, 3, 2, 2, 2, 2]
+    assert [(bucket.minimum, bucket.maximum) for bucket in settings.sample.buckets][::7] == [
         (1, 256),
         (1793, 2048),
     ]
@@ -70,7 +70,7 @@ def test_minimal_settings_have_the_papers_lengths(tmp_path):
             r"field 'sample.lengths': Input should be posir, five, any, or a list of",
         ),
         ({"ask": {"draws": 4}}, r"field 'ask.draws': Input should be less than or equal to 3"),
-        ({"llm": {"model": "m", "budget": 5}}, r"field 'llm': a budget needs prices"),
+        ({"llm": {"model": "m", "budget": 5}}, r"field 'llm': a budget requires prices"),
         (
             {
                 "llm": PRICED,
@@ -82,7 +82,7 @@ def test_minimal_settings_have_the_papers_lengths(tmp_path):
             {"llm": {"model": "m", "endpoints": ["http://me:secret@host/v1"]}},
             r"field 'llm.endpoints'.*must not contain a user",
         ),
-        ({"llm": {"model": "m", "endpoints": []}}, r"at least one address"),
+        ({"llm": {"model": "m", "endpoints": []}}, r"at least one endpoint"),
         (
             {"sample": {"lengths": [{"minimum": 9, "maximum": 2, "share": 1}]}},
             r"minimum 9 is greater than maximum 2",
@@ -91,7 +91,7 @@ def test_minimal_settings_have_the_papers_lengths(tmp_path):
         ({"translate": {"languages": ["German"]}}, r"field 'translate.languages.0'"),
         (
             {"translate": {"languages": ["deu-Latn", "deu-Latn"]}},
-            r"deu-Latn is the language of the documents, or named twice",
+            r"deu-Latn is the language of the documents or is listed twice",
         ),
         ({"balance": {"held_out_output": "out"}}, r"held_out_output: out is also the output"),
         ({"sample": {"lengths": []}}, r"at least one bucket"),

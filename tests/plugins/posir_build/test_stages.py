@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from posir_build.ask import ask_questions, load_personas, offer_personas, take_questions
+from posir_build.ask import ask_questions, load_personas, load_questions, select_personas
 from posir_build.balance import CELLS, balance_questions, find_min_questions
 from posir_build.estimate import estimate_stages
 from posir_build.false_negatives import remove_false_negatives
@@ -34,7 +34,7 @@ from posir_build.stage_report import (
     describe_lost_documents,
 )
 from posir_build.translate import Translator, remove_prefix
-from posir_build.verify import Verifier, audit_ranges, count_pools, summarize_audit
+from posir_build.verify import Verifier, count_pools, summarize_audit, summarize_audit_ranges
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.formats.passages import Passage, SkippedText
 from posir_tasks.language_models.chat_client import AnswerFault
@@ -90,7 +90,7 @@ def test_sample_discards_empty_foreign_and_near_duplicate_texts():
     result = sample(
         [*rows, SkippedText("d.txt", "empty"), SkippedText("f.txt", "not UTF-8", "byte 0xf6 at 3")]
     )
-    assert result.reasons() == {
+    assert result.count_reasons() == {
         "empty": 1,
         "not UTF-8": 1,
         "another language": 1,
@@ -118,7 +118,7 @@ def test_sample_fills_buckets_in_proportion_and_names_short_ones():
         for size in (10, 200, 400)
     ] == [5, 3, 0]
     assert result.notes == ("300 to 399 tokens: 0 of 0 documents; 1 wanted",)
-    assert result.reasons() == {"length outside the buckets": 6}
+    assert result.count_reasons() == {"length outside the buckets": 6}
     again = sample(
         rows[::-1], lengths=buckets, documents=9, near_duplicate=None, check_language=False
     )
@@ -257,7 +257,7 @@ def test_ask_discards_faulty_questions_with_a_reason():
     assert {discard.question.text: discard.reason for discard in result.discarded} == {
         " ".join(text.split()): reason for text, reason in asked.items() if reason
     }
-    assert len(result.checked_questions()) == 11
+    assert len(result.list_all_questions()) == 11
 
 
 def test_a_repeated_question_is_kept_once():
@@ -266,14 +266,17 @@ def test_a_repeated_question_is_kept_once():
         return lambda *_: json.dumps({"questions": rows})
 
     repeated, _ = ask(answer("Who built the heavy wheel?", "Who built the heavy wheel?"))
-    assert (len(repeated.questions), repeated.reasons()) == (1, {"repeats another question": 1})
+    assert (len(repeated.questions), repeated.count_reasons()) == (
+        1,
+        {"repeats another question": 1},
+    )
     numbers, _ = ask(
         answer(*(f"How many people lived by the mill in {year}?" for year in (1900, 1901)))
     )
     assert len(numbers.questions) == 2
     of_two, _ = ask(answer("Who kept the bees?"), documents=(ADA, MILL))
     assert [question.document for question in of_two.questions] == ["ada"]
-    assert of_two.reasons() == {"repeats another question": 1}
+    assert of_two.count_reasons() == {"repeats another question": 1}
 
 
 def test_positional_draws_distinct_thirds_by_the_seed():
@@ -320,7 +323,7 @@ def test_chunks_and_personas():
     )
     result, model = ask(write, documents=(ADA, MILL), method="persona")
     assert [question.position for question in result.questions] == ["beginning", "middle", "end"]
-    assert result.reasons() == {DiscardReason.NO_SUCH_PERSONA: 1}
+    assert result.count_reasons() == {DiscardReason.UNKNOWN_PERSONA: 1}
     assert {values["query_length"] for name, values in model.asked if name == "ask_persona"} == {
         "under 10 words"
     }
@@ -359,7 +362,7 @@ def test_personas_are_those_nearest_to_the_document(tmp_path):
         "1. A girl whose brother kept bees\n2. A miller by the river mill",
         "1. A miller by the river mill\n2. The village miller",
     ]
-    assert {len(row) for row in offer_personas((ADA, MILL), wanted, None).values()} == {2}
+    assert {len(row) for row in select_personas((ADA, MILL), wanted, None).values()} == {2}
     for name in ("wrong.jsonl", "missing.jsonl", "missing", "empty"):
         with pytest.raises(PosirError, match=rf"ask.personas: .*{name}"):
             load_personas(tmp_path / name)
@@ -472,7 +475,7 @@ def test_evidence_in_several_documents_is_counted(tmp_path):
     write_domain(tmp_path, posir_tables(dict(zip(names, texts, strict=True)), spans))
     source = settings(documents=str(tmp_path), ask={"method": "given"})
     documents = sample(open_source(source).read_texts(), near_duplicate=None).documents
-    taken = take_questions(documents, source)
+    taken = load_questions(documents, source)
     series = pd.Series(texts).str.lower().str.split().str.join(" ")
     sentences = {"q": "it burned in 1901.", "r": "nobody was hurt.", "s": "the end."}
     counts = {
@@ -496,16 +499,16 @@ def test_given_questions_of_a_translation_have_scaled_spans(tmp_path):
     documents = sample(
         open_source(source).read_texts(), near_duplicate=None, check_language=False
     ).documents
-    (taken,) = take_questions(documents, source).questions
+    (taken,) = load_questions(documents, source).questions
     assert (taken.id, taken.document, taken.span, taken.position) == ("q", "a", Span(46, 54), "end")
-    assert not take_questions(
+    assert not load_questions(
         [replace(row, text="another language") for row in documents], source
     ).questions
     (tmp_path / "b.txt").write_text("Bees are kept.")
     with pytest.raises(
         DataError, match=r"has no questions with .* which `ask.method: given` needs"
     ):
-        take_questions(documents, settings(documents=str(tmp_path / "b.txt")))
+        load_questions(documents, settings(documents=str(tmp_path / "b.txt")))
 
 
 # Verify
@@ -525,7 +528,7 @@ def grade(prompt, values):
     return json.dumps({"relevance": 4 if has else 1} if prompt == "relevance" else verdict)
 
 
-ALIKE = DiscardReason.RELEVANT_WITHOUT
+ALIKE = DiscardReason.RELEVANT_WITHOUT_EVIDENCE
 IRRELEVANT = DiscardReason.IRRELEVANT
 
 
@@ -552,7 +555,7 @@ def test_relevance_of_posq_and_posir(grades, reason):
         level=3,
         gap=1,
     )
-    assert result.reasons() == ({reason: 1} if reason else {})
+    assert result.count_reasons() == ({reason: 1} if reason else {})
     assert reason or result.questions[0].verdicts[-1].values["grades"] == list(grades)
 
 
@@ -614,7 +617,7 @@ def test_every_reranker_must_put_the_evidence_first(rule, scores, reason):
         SimpleNamespace(name="r", score=lambda _, own=row: np.array(own)) for row in scores
     ]
     result = verify(rerankers=rerankers, rerank_rule=rule)
-    assert list(result.reasons()) == ([reason] if reason else [])
+    assert list(result.count_reasons()) == ([reason] if reason else [])
     assert len(result.questions) == (not reason)
 
 
@@ -637,22 +640,22 @@ def test_thirds_are_balanced_between_rerankers_and_judge():
     fields = {"balance": True, "rerank_rule": "segments", "relevance": "segments"}
     first = [row for row in asked if row.text == "x" or row.span.start > 12]
     result = verify(judge, rerankers, asked, **fields)
-    assert result.reasons()[DiscardReason.OTHER_SEGMENT] == len(first)
+    assert result.count_reasons()[DiscardReason.OTHER_SEGMENT] == len(first)
     assert len(result.questions) == len(graded) / 3 == 3
     graded.clear()
     result = verify(judge, (), asked[:6], **fields)
     assert len(graded) == 3 * 3
-    assert result.reasons() == {DiscardReason.FULL_CELL: 3}
+    assert result.count_reasons() == {DiscardReason.FULL_CELL: 3}
     thirds = {row.span.start // 60 for row in result.questions}
     assert (len(result.questions), thirds) == (3, {0, 1, 2})
 
 
 def test_the_audit_discards_nothing_and_is_summed_up():
     wrong = replace(FIRE, span=Span(0, 12))
-    assert verify(grade, leave_out=True, questions=[FIRE, wrong]).reasons() == {
+    assert verify(grade, leave_out=True, questions=[FIRE, wrong]).count_reasons() == {
         "answered without the span": 1
     }
-    (kept, *_) = audit_ranges(verify(grade, audit=True), [0.0])
+    (kept, *_) = summarize_audit_ranges(verify(grade, audit=True), [0.0])
     assert (kept.low, kept.high, kept.audited) == (None, None, 1)
     assert kept.rates == {"TargetYes": 1, "DistractorNo": 1, "Exclusive": 1}
     rates = summarize_audit([[True, False, False], [True, True, False]])
@@ -688,7 +691,7 @@ def test_pools_are_cumulative_and_audit_ranges_disjoint():
         )
 
     result = verify(judge, [TableReranker(score)], asked, rerank_rule="margin", audit=True)
-    checked = result.checked_questions()
+    checked = result.list_all_questions()
     assert (len(result.questions), len(checked)) == (3, 15)
     pools = count_pools(result, VerifySettings().margins)
     assert [(pool.at_least, pool.positions, pool.share) for pool in pools] == [
@@ -698,7 +701,7 @@ def test_pools_are_cumulative_and_audit_ranges_disjoint():
         (0.2, (2, 2, 2), 0.4),
         (0.3, (1, 1, 1), 0.2),
     ]
-    ranges = audit_ranges(result, VerifySettings().margins)
+    ranges = summarize_audit_ranges(result, VerifySettings().margins)
     assert [(row.low, row.high, row.audited, *row.rates.values()) for row in ranges] == [
         (None, None, 3, 1, 1, 1),
         (None, 0, 3, 0, 1, 0),
@@ -720,9 +723,13 @@ def test_pools_are_cumulative_and_audit_ranges_disjoint():
     sampled = verify(
         judge, [TableReranker(score)], asked, rerank_rule="margin", audit=True, audit_sample=2
     )
-    assert [row.audited for row in audit_ranges(sampled, VerifySettings().margins)] == [2] * 6
+    assert [row.audited for row in summarize_audit_ranges(sampled, VerifySettings().margins)] == [
+        2
+    ] * 6
     plain = StageResult((MILL,), (FIRE,))
-    assert not [*build_margin_tables(count_pools(plain, [0.0]), audit_ranges(plain, [0.0]))]
+    assert not [
+        *build_margin_tables(count_pools(plain, [0.0]), summarize_audit_ranges(plain, [0.0]))
+    ]
 
 
 # False negatives
@@ -784,7 +791,7 @@ def test_a_false_negative_removes_the_document_in_any_order():
         assert [
             (question.document, question.verdicts[-1].rule) for question in result.questions
         ] == [("mill", "document")]
-        assert result.reasons() == {
+        assert result.count_reasons() == {
             "answers a question about another document": 1,
             "its document answers another question": 1,
         }
@@ -802,9 +809,9 @@ def many(count):
 
 def test_cells_are_limited_and_short_ones_named():
     result = balance_questions(StageResult((MILL,), many(30)), BalanceSettings(per_cell=8), 1, 60)
-    counts = CELLS["posir"].count(result)
+    counts = CELLS["posir"].count_questions(result)
     assert (counts[(0, 0)], counts[(0, 1)] + counts[(0, 2)]) == (8, 8)
-    assert result.reasons() == {"its cell is full": 14}
+    assert result.count_reasons() == {"its cell is full": 14}
     assert result.notes[0].startswith(
         "16 questions are too few: detecting a position effect of 10 "
     )
@@ -837,7 +844,7 @@ def test_every_cell_has_as_many_questions_as_the_smallest():
     bins = {"400": 0, "512": 0, "513": 1, "1500": 2, "4000": 3, "8000": 4}
     counts = Counter((bins[question.document], question.text[0]) for question in result.questions)
     assert counts == {(row, third): 2 for row in range(5) for third in "012"}
-    assert result.reasons() == {"its cell is full": len(asked) - 30}
+    assert result.count_reasons() == {"its cell is full": len(asked) - 30}
     # A bin without a question at the end cannot be balanced.
     short = [
         question for question in asked if (question.document, question.text[0]) != ("4000", "2")
@@ -851,7 +858,7 @@ def test_every_cell_has_as_many_questions_as_the_smallest():
         2: 18,
         4: 18,
     }
-    assert result.reasons()["its length bucket has no questions at some position"] == 9
+    assert result.count_reasons()["its length bucket has no questions at some position"] == 9
 
 
 def test_parts_are_split_by_document():
@@ -1033,12 +1040,12 @@ def test_a_judge_decides_about_suspected_refusals(verdict, reason):
     assert asked[1:] == ["Sorry, what is it?"] * (reason is None)
     assert [question.text for question in result.questions] == asked[1:]
     reasons = {reason: 1, "its document was discarded": 1} if reason else {}
-    assert result.reasons() == reasons
+    assert result.count_reasons() == reasons
     # What nobody suspects is not judged, and a judge without a usable answer changes nothing.
-    assert translate(judge=judge).reasons() == {}
+    assert translate(judge=judge).count_reasons() == {}
     assert len(judge.asked) == len(asked)
     silent = translate(question_text="Sorry, what is it?", judge=ScriptedModel(lambda *_: "?"))
-    assert silent.reasons() == {"refusal": 1}
+    assert silent.count_reasons() == {"refusal": 1}
 
 
 @pytest.mark.parametrize(
@@ -1053,5 +1060,5 @@ def test_a_judge_decides_about_suspected_refusals(verdict, reason):
 )
 def test_a_faulty_translation_of_a_question_is_discarded(text, reason):
     result = translate(question_text=text)
-    assert result.reasons() == {reason: 1}
+    assert result.count_reasons() == {reason: 1}
     assert len(result.documents) == 1

@@ -117,7 +117,7 @@ def test_a_rambling_model_is_read_counted_paid_and_kept(server, tmp_path):
     assert ask(model) == EXPECTED
     assert server.failures.keys() >= RAMBLING.keys()
     log = CallLog(tmp_path / "calls.sqlite")
-    (usage,) = log.usage().values()
+    (usage,) = log.load_usage().values()
     assert usage == Usage(sum(server.answered.values()), server.input_tokens, server.output_tokens)
     described = model.describe_answers()
     for fault, *failures in (
@@ -288,7 +288,7 @@ def test_answers_and_scores_survive_reopening(tmp_path):
     again = CallLog(file)
     assert again.find("k1") == Completion("text\0😀", "stop", 10, 5)
     assert again.find("k3") is None
-    assert again.usage() == {("m", "p"): Usage(1, 10, 5), ("m", "q"): Usage(1, 1, 2)}
+    assert again.load_usage() == {("m", "p"): Usage(1, 10, 5), ("m", "q"): Usage(1, 1, 2)}
     keys = [bytes([row % 256, row // 256]) for row in range(1300)]
     assert again.find_scores(keys) == {key: row / 7 for row, key in enumerate(keys[:1200])}
 

@@ -27,7 +27,7 @@ from posir_tasks.language_models.other_words import (
     build_vocabulary,
     choose_nearest,
     find_common_words,
-    find_shared,
+    find_shared_words,
     find_stems,
     open_writer,
 )
@@ -180,7 +180,7 @@ def test_a_language_model_is_asked_twice_at_most_and_paid_once(
         assert (
             (question is None)
             if disobedience
-            else find_shared(question, request.sentence, frozenset()) == []
+            else find_shared_words(question, request.sentence, frozenset()) == []
         )
 
 
@@ -206,13 +206,15 @@ def test_what_a_rambling_model_asks_is_left_out_for_its_cause(tmp_path, failure,
 def test_content_words_in_common():
     sentence = "The mill's owners sold 40 barges in 1901 to a well-known smith."
     common = frozenset({"the", "in", "to"})
-    assert find_shared("Who sells vessels in 1901 to the smithy of a mill?", sentence, common) == [
+    assert find_shared_words(
+        "Who sells vessels in 1901 to the smithy of a mill?", sentence, common
+    ) == [
         "1901",
         "mill",
         "smithy",
     ]
-    assert find_shared("Which trader got boats?", sentence, common) == []
-    assert find_shared("Who is known?", sentence, common) == ["known"]
+    assert find_shared_words("Which trader got boats?", sentence, common) == []
+    assert find_shared_words("Who is known?", sentence, common) == ["known"]
 
 
 @pytest.mark.parametrize(
