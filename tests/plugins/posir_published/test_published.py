@@ -19,17 +19,17 @@ from posir_published import rows as published_module
 from posir_published.rows import (
     BUCKET_QUERIES,
     LENGTHS,
-    PRINTED,
+    PRINTED_CORRELATIONS,
     PSI_REDUCTION,
     PublishedRow,
     bound_null_psi,
+    compute_psi_reductions,
     correlate_with_mmteb,
     find_query_count,
-    psi_reductions,
-    published_bins,
-    published_curves,
-    published_rows,
-    published_tasks,
+    list_published_bins,
+    list_published_curves,
+    list_published_rows,
+    list_published_tasks,
     read_curves,
     read_models,
     read_posq_systems,
@@ -64,7 +64,7 @@ def table(name):
 def values(task):
     return {
         (row.model, row.length): (row.ndcg_at_10, row.psi_as_published)
-        for row in published_rows(task)
+        for row in list_published_rows(task)
     }
 
 
@@ -92,7 +92,7 @@ def test_every_published_score_is_read():
             ["PosIR", *dict.fromkeys([names[row.query_language], names[row.corpus_language]])]
         )
         expected.setdefault(task, {})[row.model, row.length_bucket] = (row.ndcg_at_10, row.psi)
-    tasks = {task for task in published_tasks() if task.startswith("PosIR-")}
+    tasks = {task for task in list_published_tasks() if task.startswith("PosIR-")}
     assert {task: values(task) for task in tasks} == expected
     posq = table("posq.csv")
     systems = [system for system in read_posq_systems() if "Raw" not in system.task]
@@ -119,8 +119,8 @@ def test_published_psi_is_ours_of_the_buckets():
 
 
 def test_tasks_have_the_names_of_tasks_and_benchmarks():
-    assert tuple(published_tasks()[:2]) == AVERAGES
-    tasks = published_tasks()[2:]
+    assert tuple(list_published_tasks()[:2]) == AVERAGES
+    tasks = list_published_tasks()[2:]
     raw = {"FineWeb-PosQ-Raw", "FineWeb-PosQ-Raw-Tiny"}
     assert set(tasks) - {task.metadata.name for task in builtin_task_classes()} <= raw
     posir = {f"PosIR-{language.name}" for language in LANGUAGES}
@@ -133,7 +133,7 @@ def test_tasks_have_the_names_of_tasks_and_benchmarks():
 
 
 def test_rows_are_ordered_by_score_then_length():
-    rows = published_rows("PosIR-Korean")
+    rows = list_published_rows("PosIR-Korean")
     assert [row.length for row in rows] == list(LENGTHS) * 10
     assert rows[:: len(LENGTHS)] == sorted(rows[:: len(LENGTHS)], key=lambda row: -row.ndcg_at_10)
 
@@ -142,8 +142,8 @@ def test_rerankers_are_listed_under_their_samples():
     systems = table("posq.csv").groupby(["task", "architecture"]).model.unique()
     ran_on_samples = ["late-interaction", "reranker"]
     for dataset in ("SQuAD-PosQ", "FineWeb-PosQ"):
-        sampled = {row.model for row in published_rows(f"{dataset}-Tiny")}
-        full = {row.model for row in published_rows(dataset)}
+        sampled = {row.model for row in list_published_rows(f"{dataset}-Tiny")}
+        full = {row.model for row in list_published_rows(dataset)}
         assert sampled == set(systems[dataset][ran_on_samples].explode())
         assert full == set(systems[dataset].drop(ran_on_samples).explode())
 
@@ -152,7 +152,7 @@ def test_the_myopic_trap_is_of_the_first_release():
     rows = {
         row.model: row
         for task in ("FineWeb-PosQ-Raw", "FineWeb-PosQ-Raw-Tiny")
-        for row in published_rows(task)
+        for row in list_published_rows(task)
     }
     assert len(rows) == 12
     # Table 1: 92.65, 90.63, 87.96; the paper prints no PSI.
@@ -166,12 +166,15 @@ def test_the_myopic_trap_is_of_the_first_release():
 
 def test_notable_bias_is_marked_as_in_the_paper():
     marked = {
-        row.model for task in published_tasks() for row in published_rows(task) if row.notable_bias
+        row.model
+        for task in list_published_tasks()
+        for row in list_published_rows(task)
+        if row.notable_bias
     }
     unmarked = {
         row.model
-        for task in published_tasks()
-        for row in published_rows(task)
+        for task in list_published_tasks()
+        for row in list_published_rows(task)
         if row.notable_bias is False
     }
     systems = table("posq.csv").groupby("architecture").model.unique()
@@ -186,7 +189,7 @@ def test_notable_bias_is_marked_as_in_the_paper():
 def test_reductions_of_psi_are_those_that_the_paper_prints():
     reductions = {
         (score.data, score.model): 100 * score.value
-        for score in psi_reductions(read_training_scores())
+        for score in compute_psi_reductions(read_training_scores())
     }
     squad = [round(value) for (data, _), value in reductions.items() if data == "SQuAD-PosQ"]
     # The largest, 1 - 0.080 / 0.592, is 86.5 from the rounded PSI; the paper prints 87.
@@ -234,8 +237,8 @@ def test_scores_after_training_agree_with_the_papers_sentences():
 def test_curves_agree_with_published_means_and_psi():
     printed = {
         (row.task, row.model, row.length): row
-        for task in published_tasks()
-        for row in published_rows(task)
+        for task in list_published_tasks()
+        for row in list_published_rows(task)
     }
     curves = {key: curve for key, curve in read_curves().items() if curve.task not in AVERAGES}
     assert len(curves) == 506
@@ -253,7 +256,9 @@ def test_curves_agree_with_published_means_and_psi():
 
 def test_start_to_end_of_a_curve_is_of_seven_bins():
     curves = {
-        curve.model: curve for curve in published_curves("PosIR-English") if curve.length == "Q4"
+        curve.model: curve
+        for curve in list_published_curves("PosIR-English")
+        if curve.length == "Q4"
     }
     for curve in curves.values():
         expected = np.mean(curve.ndcg_at_10[:7]) - np.mean(curve.ndcg_at_10[-7:])
@@ -277,7 +282,7 @@ def test_an_average_curve_is_the_mean_over_tasks():
         np.mean([curve.ndcg_at_10 for curve in curves], axis=0)
     )
     assert average.psi_error == pytest.approx(np.mean([curve.psi_error for curve in curves]))
-    assert published_curves("SQuAD-PosQ") == []
+    assert list_published_curves("SQuAD-PosQ") == []
 
 
 def test_bins_of_posir_are_shown_by_length():
@@ -285,7 +290,7 @@ def test_bins_of_posir_are_shown_by_length():
     assert re.search(r"NV-Embed-v2 +Q4 +[▁-█]{20} +-31\.9", text)
     assert text.count("not weighted by queries") == 1
     rows = json.loads(published("--bins", "-t", "PosIR-English", "--format", "json"))
-    assert len(rows) == 20 * len(published_curves("PosIR-English"))
+    assert len(rows) == 20 * len(list_published_curves("PosIR-English"))
     assert {row["queries"] for row in rows} == {None}
     assert all(abs(row["psi_error"]) <= 0.01 for row in rows)
     assert all("read from the authors' figures" in row["source"] for row in rows)
@@ -320,8 +325,8 @@ def test_averages_are_those_of_pandas(task, pairs, cross_lingual):
 
 
 def test_overall_score_of_posq_is_that_of_all_its_queries():
-    for row in [row for task in BUCKET_QUERIES for row in published_rows(task)]:
-        bins = [bin_ for bin_ in published_bins(row.task) if bin_.model == row.model]
+    for row in [row for task in BUCKET_QUERIES for row in list_published_rows(task)]:
+        bins = [bin_ for bin_ in list_published_bins(row.task) if bin_.model == row.model]
         everyone = np.repeat([bin_.ndcg_at_10 for bin_ in bins], [bin_.queries for bin_ in bins])
         assert row.ndcg_at_10 == pytest.approx(everyone.mean(), abs=1e-12)
 
@@ -339,7 +344,9 @@ def test_numbers_of_queries_are_those_of_the_papers():
         "NFCorpus": (None, False),
     }
     assert {name: find_query_count(name) for name in counts} == counts
-    assert {row.queries for row in published_rows("PosIR-English") if row.length != "all"} == {None}
+    assert {row.queries for row in list_published_rows("PosIR-English") if row.length != "all"} == {
+        None
+    }
 
 
 def shuffled_psi(gains, queries, draws=400):
@@ -377,15 +384,15 @@ def test_null_psi_of_scores_of_0_and_1_reaches_the_bound():
 def test_bias_is_significant_on_the_full_datasets():
     bounded = {
         name
-        for name in published_tasks()
-        for row in published_rows(name)
+        for name in list_published_tasks()
+        for row in list_published_rows(name)
         if row.psi_chance_mean_at_most is not None
     }
     assert bounded == set(BUCKET_QUERIES), "only where the queries of each bucket are known"
     rows = {
         task: [
             row.psi_as_published > row.psi_chance_p95_at_most + 0.002
-            for row in published_rows(task)
+            for row in list_published_rows(task)
         ]
         for task in bounded
     }
@@ -407,7 +414,7 @@ def test_bias_is_significant_on_the_full_datasets():
 def test_coefficients_and_p_values_are_the_papers():
     items = correlate_with_mmteb()
     for item in items:
-        rho, printed, reading = PRINTED[item.length]
+        rho, printed, reading = PRINTED_CORRELATIONS[item.length]
         assert (round(item.rho, 2), item.models) == (rho, 10)
         assert printed <= item.p_value < printed + (0.1 if printed >= 0.1 else 0.01)
         assert (item.printed_rho, item.printed_p_value) == (rho, printed)
@@ -448,7 +455,7 @@ def test_table_names_the_source_of_published_results():
     (line,) = (line.split() for line in text.splitlines() if line.startswith("NV-Embed-v2 "))
     row = next(
         row
-        for row in published_rows("PosIR-English")
+        for row in list_published_rows("PosIR-English")
         if row.model == "NV-Embed-v2" and row.length == "all"
     )
     assert line == [
@@ -461,7 +468,7 @@ def test_table_names_the_source_of_published_results():
 
 
 def test_csv_and_json_hold_the_unrounded_rows_of_every_task():
-    rows = [row for name in published_tasks() for row in published_rows(name)]
+    rows = [row for name in list_published_tasks() for row in list_published_rows(name)]
     from_json = json.loads(published("--format", "json", "--lengths"))
     from_csv = list(csv.DictReader(io.StringIO(published("--format", "csv", "--lengths"))))
     assert [PublishedRow(**row) for row in from_json] == rows
@@ -560,7 +567,9 @@ def test_a_table_is_compared_with_the_published_one(tmp_path):
 def test_models_of_the_papers_are_those_of_mteb():
     from mteb.models.model_implementations import MODEL_REGISTRY
 
-    printed = {row.model.casefold() for task in published_tasks() for row in published_rows(task)}
+    printed = {
+        row.model.casefold() for task in list_published_tasks() for row in list_published_rows(task)
+    }
     registered = {name.split("/")[-1].casefold(): name for name in MODEL_REGISTRY}
     models = read_models()
     assert models.keys() == printed & registered.keys()

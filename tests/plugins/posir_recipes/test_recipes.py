@@ -14,12 +14,12 @@ from posir_build.translation_ratings import RatingSettings
 from posir_recipes.api import (
     VARIABLE,
     Recipe,
+    build_page,
     check_recipes,
     list_papers,
     list_settings_files,
     read_recipe,
     select_item,
-    to_page,
 )
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.settings_file import Section, load_settings
@@ -91,7 +91,7 @@ def test_a_recipe_lists_every_table_and_figure(
     assert {
         name for item in recipe.items for line in item.commands for name in VARIABLE.findall(line)
     } == set(recipe.variables)
-    page = to_page(paper, recipe)
+    page = build_page(paper, recipe)
     assert all(f"| {item.item} |" in page for item in recipe.items)
 
 
