@@ -251,10 +251,14 @@ def build_stage_tables(rows: Sequence[StageRow], notes: Sequence[str]) -> list[T
     title = "What each stage kept"
     if not reasons:
         return [build_numeric_table(headings, stage_rows, title=title, notes=notes)]
-    reason_headings = ("Stage", "Reason", "Number")
-    reason_title = "Reasons for discarding"
     return [
-        build_numeric_table(reason_headings, reasons, keys=2, title=reason_title, notes=notes),
+        build_numeric_table(
+            ("Stage", "Reason", "Number"),
+            reasons,
+            keys=2,
+            title="Reasons for discarding",
+            notes=notes,
+        ),
         build_numeric_table(headings, stage_rows, title=title),
     ]
 

@@ -90,10 +90,10 @@ BINS_NOTE = (
 CURVES_NOTE = (
     "nDCG@10 x 100 in 20 position bins, read from the authors' figures. Curves are included if "
     "their mean is within 0.05 points of the published mean and their PSI, which was not used to "
-    "read the figures, is within 0.01. Over position: from the start to the end of documents, on an "
-    "axis from 0 to 100. Start minus end: first minus last third of the bins, unweighted and without "
-    "intervals, since the queries per bin are not published. Tasks: number of tasks with curves in "
-    "an average."
+    "read the figures, is within 0.01. Over position: from the start to the end of documents, on "
+    "an axis from 0 to 100. Start minus end: first minus last third of the bins, unweighted and "
+    "without intervals, since the queries per bin are not published. Tasks: number of tasks with "
+    "curves in an average."
 )
 MMTEB_BRIEF = (
     "Spearman's rho over models between the MMTEB retrieval score and PosIR's mean nDCG@10 over "
@@ -196,10 +196,12 @@ def _tabulate_training() -> Result:
         _build_table(["Data", "Model", "Measure", *conditions, "PSI reduction", "Source"], rows)
         for conditions, rows in rows_by_conditions.items()
     ]
-    title = "Published results of trained models"
-    rows = [*scores, *reductions]
     return Result(
-        title=title, rows=rows, tables=tables, notes=[TRAINING_BRIEF], details=[TRAINING_NOTE]
+        title="Published results of trained models",
+        rows=[*scores, *reductions],
+        tables=tables,
+        notes=[TRAINING_BRIEF],
+        details=[TRAINING_NOTE],
     )
 
 
@@ -218,7 +220,7 @@ def _tabulate_check(file: Path) -> Result:
         rows=values,
         tables=[_build_table(headings, cells)] if cells else [],
         sentences=[describe_check(counts)],
-        exit_status=int(len(cells) > 0),
+        exit_status=int(bool(cells)),
     )
 
 

@@ -80,9 +80,9 @@ class LanguageModel:
         self._settings = settings
         self._client = ChatClient(settings)
         self._log = log
-        usage_by_prompt = log.load_usage()
         self._usage = sum(
-            (usage for (model, _), usage in usage_by_prompt.items() if model == self.name), Usage()
+            (usage for (model, _), usage in log.load_usage().items() if model == self.name),
+            Usage(),
         )
         self._reserved_cost = 0.0
         self._in_flight = 0

@@ -181,8 +181,7 @@ class EmbedderWriter:
 
     def _find_allowed(self, excluded_texts: tuple[str, ...]) -> Integers:
         stems = find_stems(*excluded_texts)
-        is_allowed = [stems.isdisjoint(find_word_stems(word)) for word in self.vocabulary]
-        return np.flatnonzero(is_allowed)
+        return np.flatnonzero([stems.isdisjoint(find_word_stems(word)) for word in self.vocabulary])
 
 
 def choose_nearest(target: Vectors, vectors: Vectors, count: int) -> list[int]:
@@ -294,8 +293,8 @@ def open_writer(reference: str, texts: Sequence[str]) -> LanguageModelWriter:
     Raises:
         PosirError: The reference is malformed.
     """
-    model, _, address = reference.partition("@http")
-    values: dict[str, Any] = {"model": model, "attempts": ATTEMPTS}
+    name, _, address = reference.partition("@http")
+    values: dict[str, Any] = {"model": name, "attempts": ATTEMPTS}
     if address:
         values["endpoints"] = [f"http{address}"]
     try:
@@ -305,5 +304,5 @@ def open_writer(reference: str, texts: Sequence[str]) -> LanguageModelWriter:
             f"--llm {reference}: {error}. Write MODEL, or MODEL@ADDRESS such as "
             "name@http://localhost:8000/v1."
         ) from None
-    log = CallLog(cache_folder() / "other-words" / "calls.sqlite")
-    return LanguageModelWriter(LanguageModel(settings, log), find_common_words(texts))
+    model = LanguageModel(settings, CallLog(cache_folder() / "other-words" / "calls.sqlite"))
+    return LanguageModelWriter(model, find_common_words(texts))
