@@ -26,7 +26,7 @@ from posir_build.verify import Verifier
 from posir_tasks.language_models.chat_client import AnswerFault
 from posir_tasks.text.words import estimate_tokens
 from tests.support.construction import (
-    FullRecall,
+    FullRetriever,
     ScriptedModel,
     TableReranker,
     document,
@@ -188,7 +188,7 @@ def run_false_negatives(model: MutatedModel) -> Iterator[tuple[StageResult, int]
     chosen = FalseNegativeSettings(embedder="e", rerankers=[{"model": "r"}])
     rerankers = [TableReranker(lambda *_: 1.0)]
     result = remove_false_negatives(
-        StageResult((MILL, BARN), (FIRE,)), chosen, FullRecall(), rerankers, [model] * 3
+        StageResult((MILL, BARN), (FIRE,)), chosen, FullRetriever(), rerankers, [model] * 3
     )
     yield result, len(result.questions) + len(result.discarded) - 1
 
