@@ -101,15 +101,15 @@ def discard_repeated(questions: Iterable[Question], similarity: float) -> Outcom
     for question in questions:
         text = " ".join(question.text.lower().split())
         earlier_texts = texts_by_document[question.document]
-        original = first_ids.get(text)
-        for name, earlier in earlier_texts.items():
+        original_id = first_ids.get(text)
+        for earlier_id, earlier_text in earlier_texts.items():
             # Questions that differ in a number, such as a year, are distinct.
-            is_similar = fuzz.ratio(text, earlier) >= 100 * similarity
-            if is_similar and list_numbers(text) == list_numbers(earlier):
-                original = name
+            is_similar = fuzz.ratio(text, earlier_text) >= 100 * similarity
+            if is_similar and list_numbers(text) == list_numbers(earlier_text):
+                original_id = earlier_id
                 break
-        if original is not None:
-            yield question.discard(DiscardReason.REPEATED, original)
+        if original_id is not None:
+            yield question.discard(DiscardReason.REPEATED, original_id)
             continue
         first_ids[text] = question.id
         earlier_texts[question.id] = text

@@ -48,6 +48,7 @@ class CellScheme:
     bounds: tuple[int, ...]
     """Maximum length of each bucket except the last."""
     measure: Callable[[Document], int]
+    """Returns the length of a document."""
 
     def find_cell(self, result: StageResult, question: Question) -> BalanceCell:
         """Return the cell of a question."""

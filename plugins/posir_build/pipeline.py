@@ -230,7 +230,7 @@ def _call_stage(stage: str, context: BuildContext, previous: StageResult) -> Sta
         case "false-negatives":
             search = settings.false_negatives
             if search.embedder is None:
-                note = "false negatives were not searched for: false_negatives.embedder is not set"
+                note = "skipped, since false_negatives.embedder is not set"
                 return StageResult(previous.documents, previous.questions, (), (note,))
             return false_negatives.remove_false_negatives(
                 previous,

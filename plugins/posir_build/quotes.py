@@ -33,7 +33,7 @@ def load_patterns(name: str) -> re.Pattern[str]:
     return re.compile("|".join(line for line in lines if not line.startswith("# ")), re.IGNORECASE)
 
 
-#: Negating words. A quote and its match must contain the same number.
+#: Negating words. A quote and its match must contain equally many.
 NEGATIONS = load_patterns("negations.txt")
 #: Prefixes that negate a word.
 NEGATING_PREFIX = re.compile(r"un|in|im|il|ir|dis|non|не|бес|без|nie")
@@ -154,8 +154,8 @@ def _find_change(quote: str, text: str, span: Span) -> DiscardReason | None:
     match_words = set(re.findall(r"\w+", match.lower()))
     if (
         _cuts_negation(context, match_span)
-        or _has_negated(quote_words, match_words)
-        or _has_negated(match_words, quote_words)
+        or _has_negated_word(quote_words, match_words)
+        or _has_negated_word(match_words, quote_words)
     ):
         return DiscardReason.CHANGED_NEGATION
     return None
@@ -179,7 +179,7 @@ def _cuts_negation(text: str, span: Span) -> bool:
     return bool(WORD.match(text[span.end - 1]) and NEGATING_SUFFIX.match(text, span.end))
 
 
-def _has_negated(words: set[str], reference: set[str]) -> bool:
+def _has_negated_word(words: set[str], reference: set[str]) -> bool:
     """Return True if a word consists of a negating prefix and a reference word. A prefix that is
     itself a reference word is the first part of a hyphenated word.
     """
@@ -224,12 +224,13 @@ def _adjust(needle: str, haystack: str, start: int, end: int) -> tuple[int, int]
 def _extend_to_words(span: Span, text: str) -> Span:
     """Extend a span to whole words in scripts with spaces."""
     start, end = span
-    before = after = 0
+    letters_before = letters_after = 0
     if LETTER.match(text[start]):
-        before = _count_letters(reversed(text[max(0, start - MAX_EXTENSION) : start]))
+        letters_before = _count_letters(reversed(text[max(0, start - MAX_EXTENSION) : start]))
     if LETTER.match(text[end - 1]):
-        after = _count_letters(text[end : end + MAX_EXTENSION])
-    return Span(start - before % MAX_EXTENSION, end + after % MAX_EXTENSION)
+        letters_after = _count_letters(text[end : end + MAX_EXTENSION])
+    # Words that reach the limit are not completed.
+    return Span(start - letters_before % MAX_EXTENSION, end + letters_after % MAX_EXTENSION)
 
 
 def _count_letters(characters: Iterable[str]) -> int:

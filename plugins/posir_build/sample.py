@@ -79,9 +79,7 @@ def build_minhash_index(threshold: float) -> Any:
 
 
 def add_document(index: Any, document: Document) -> str | None:
-    """Add a document to the index unless it contains a near-duplicate, and return the duplicate's
-    id or None.
-    """
+    """Add a document to the index or, if the index contains a near-duplicate, return its id."""
     from rensa import RMinHash
 
     signature = RMinHash(PERMUTATIONS, MINHASH_SEED)
@@ -167,21 +165,21 @@ def _group_by_length(
     groups: list[list[Document]] = [[] for _ in buckets]
     discarded = []
     new_names = []
-    files: dict[str, str] = {}
+    files_by_name: dict[str, str] = {}
     for number, item in enumerate(items):
         if isinstance(item, SkippedText):
             discarded.append(Discarded(item.reason, item.name, item.detail))
             continue
         name = item.id or str(number)
-        if files.get(name, item.file) != item.file:
+        if files_by_name.get(name, item.file) != item.file:
             name = f"{item.file}:{name}"
             new_names.append(name)
-        if name in files:
+        if name in files_by_name:
             raise DataError(
                 f"{item.source}: another text in this file has the same id, {name!r}. Give each "
                 "text its own id."
             )
-        files[name] = item.file
+        files_by_name[name] = item.file
         length = measure(item.text)
         for bucket, group in zip(buckets, groups, strict=True):
             if bucket.minimum <= length <= bucket.maximum:

@@ -100,18 +100,18 @@ def build_stage_rows(results: Mapping[str, StageResult]) -> list[StageRow]:
     """Build a row for each completed stage and for each check of Verify."""
     rows = []
     for stage, result in results.items():
-        documents = len(result.documents)
+        document_count = len(result.documents)
         counts = result.counts
         if stage == "sample":
             taken = counts["documents read"]
-            rows.append(StageRow(stage, "documents", taken, documents, result.count_reasons()))
+            rows.append(StageRow(stage, "documents", taken, document_count, result.count_reasons()))
             continue
         if stage == "verify":
             rows += _count_checks(result)
         if "documents removed" in counts:
-            taken = documents + counts["documents removed"]
+            taken = document_count + counts["documents removed"]
             name = f"{stage}: documents"
-            rows.append(_build_row(name, "documents", taken, documents, {}, "document"))
+            rows.append(_build_row(name, "documents", taken, document_count, {}, "document"))
         taken = len(result.list_all_questions())
         kept = len(result.questions)
         rule = "question" if "suspects" in counts else ""

@@ -373,10 +373,10 @@ def bound_null_psi(score: float, queries: Sequence[int]) -> tuple[float, float]:
         queries: Number of queries per bucket, greater than 0.
     """
     rng = np.random.default_rng(SEED)
-    null = compute_psi(
+    null_psi = compute_psi(
         rng.binomial(queries, score, (SIMULATIONS, len(queries))) / np.asarray(queries)
     )
-    return float(null.mean()), float(np.quantile(null, 0.95))
+    return float(null_psi.mean()), float(np.quantile(null_psi, 0.95))
 
 
 def find_notable_bias(observed: Mapping[str, float]) -> dict[str, bool]:

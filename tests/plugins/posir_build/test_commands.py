@@ -65,7 +65,7 @@ def test_plan_build_sample_and_agreement(tmp_path, monkeypatch):
         calls = sum(server.answered.values())
         for text in (
             "data/made/eng-Latn/harbour: ",
-            "false negatives",
+            "skipped, since false_negatives.embedder is not set",
             f"human, total: {calls} calls",
         ):
             assert text in printed
