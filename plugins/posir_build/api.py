@@ -22,7 +22,7 @@ from posir_build.estimate import (
 )
 from posir_build.pipeline import (
     BuildContext,
-    dump_settings,
+    dump_dataset_settings,
     lock,
     run_stages,
     write_results,
@@ -259,7 +259,7 @@ def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
 
 def _check_output(settings: BuildSettings, output: Path) -> None:
     constructions = dataset_files.read_constructions(output)
-    current_settings = dump_settings(settings)
+    current_settings = dump_dataset_settings(settings)
     for language in (settings.language, *settings.translate.languages):
         folder = Target(language, settings.domain, output).folder
         construction = constructions.get(f"{language}/{settings.domain}")

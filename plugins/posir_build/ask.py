@@ -208,7 +208,7 @@ def ask_questions(
     Raises:
         PosirError: The model or the persona file cannot be used.
     """
-    selection = sample_documents(documents, settings.ask.documents, settings.seed)
+    selection = sample_source_documents(documents, settings.ask.documents, settings.seed)
     discarded: list[Discarded] = []
     match settings.ask.method:
         case "positional":
@@ -296,7 +296,7 @@ def load_questions(documents: Sequence[Document], settings: BuildSettings) -> St
                 question = Question(query, name, text, answer, third, GIVEN, GIVEN, span=span)
                 questions.append(question)
     candidates = [result.by_id[name] for name in {question.document for question in questions}]
-    sample = sample_documents(candidates, settings.ask.documents, settings.seed)
+    sample = sample_source_documents(candidates, settings.ask.documents, settings.seed)
     sample_ids = {document.id for document in sample}
     result = result.advance(question for question in questions if question.document in sample_ids)
     repeated_count = count_repeated_evidence(result, settings.language)
@@ -335,7 +335,7 @@ def _normalize(texts: Iterable[str]) -> pl.Series:
     return series.str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars()
 
 
-def sample_documents(
+def sample_source_documents(
     documents: Iterable[Document], number: int | None, seed: int
 ) -> list[Document]:
     """Sample the documents to ask about; None selects all. The sample is sorted by id."""

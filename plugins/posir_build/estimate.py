@@ -78,7 +78,7 @@ def estimate_stages(
     contains later stages, their numbers of questions replace the estimates.
     """
     documents = results["sample"].documents
-    sources = ask.sample_documents(documents, settings.ask.documents, settings.seed)
+    sources = ask.sample_source_documents(documents, settings.ask.documents, settings.seed)
     mean_tokens = sum(document.tokens for document in sources) / max(1, len(sources))
     usage, questions = _estimate_ask(settings, sources)
     question_counts = {}

@@ -376,7 +376,7 @@ def _write_part(
         "questions": len(result.questions),
         "part": part,
         "license": settings.license,
-        "settings": dump_settings(settings),
+        "settings": dump_dataset_settings(settings),
         "answered_by": list_answering_models(result.questions),
         "stages": [row.to_record() for row in rows],
         "content": digest_json([SCHEMA, _list_content(result)]),
@@ -387,7 +387,7 @@ def _write_part(
     return target.folder
 
 
-def dump_settings(settings: BuildSettings) -> dict[str, Any]:
+def dump_dataset_settings(settings: BuildSettings) -> dict[str, Any]:
     """Dump the settings that affect the dataset as JSON values."""
     models = {"llm": TRANSPORT_SETTINGS, "judge": TRANSPORT_SETTINGS}
     exclusions: Any = {

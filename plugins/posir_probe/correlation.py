@@ -30,7 +30,7 @@ from scipy.stats import kruskal, rankdata, spearmanr, t
 from posir_probe.model_means import read_main_scores
 from posir_probe.probe import Probe
 from posir_probe.results import ProbeResult
-from posir_published.probes import Architecture, ArchitectureProperty, shorten_name
+from posir_published.probes import Architecture, ArchitectureProperty, normalize_model_name
 from posir_published.rows import list_published_rows, list_published_tasks, read_mmteb_scores
 from posir_report.summary import TaskSummary, build_rows
 from posir_significance.correction import correct_p_values
@@ -87,7 +87,7 @@ NUMBERS = {"parameters": "n_parameters", "dimension": "embed_dim"}
 ModelKey: TypeAlias = tuple[str, str]
 #: Task, length and name of a score.
 ScoreKey: TypeAlias = tuple[str, str, str]
-#: Values by `shorten_name` of the model.
+#: Values by `normalize_model_name` of the model.
 ByModel: TypeAlias = dict[str, float]
 NOTES = (
     "Spearman: over models, of a probe's first summary. Against the position effect and start "
@@ -441,20 +441,20 @@ def read_scores(
     """
     scores: dict[ScoreKey, ByModel] = {}
     for key, values in collect_scores(summaries, names).items():
-        scores[key] = {shorten_name(model): value for (model, _), value in values.items()}
+        scores[key] = {normalize_model_name(model): value for (model, _), value in values.items()}
     for task in list_published_tasks() if published else ():
         for row in list_published_rows(task):
             for name, value in ((NDCG, row.ndcg_at_10), (PSI, row.psi_as_published)):
                 if name in names:
                     by_model = scores.setdefault((task, row.length, name), {})
-                    by_model.setdefault(shorten_name(row.model), value)
+                    by_model.setdefault(normalize_model_name(row.model), value)
     return scores
 
 
 def read_model_metas(results: Path | None) -> dict[str, Fields]:
     """Read the metadata of mteb's registered models and of the models in a results folder.
 
-    Models are keyed by `shorten_name`.
+    Models are keyed by `normalize_model_name`.
 
     Raises:
         PosirError: A `model_meta.json` is damaged.
@@ -462,12 +462,12 @@ def read_model_metas(results: Path | None) -> dict[str, Fields]:
     from mteb.models.model_implementations import MODEL_REGISTRY
 
     metas: dict[str, Fields] = {
-        shorten_name(name): meta.to_dict() for name, meta in MODEL_REGISTRY.items()
+        normalize_model_name(name): meta.to_dict() for name, meta in MODEL_REGISTRY.items()
     }
     for file in sorted(results.rglob("model_meta.json")) if results else ():
         try:
             meta = read_json(file)
-            metas[shorten_name(meta["name"])] = meta
+            metas[normalize_model_name(meta["name"])] = meta
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise PosirError(
                 f"{file}: not the metadata of a model ({summarize_error(error)})."
@@ -531,7 +531,7 @@ def correlate_values(
 
 
 def read_benchmark(source: Path, results: Iterable[SubsetResult] = ()) -> ByModel:
-    """Read the score of each model on a benchmark, by `shorten_name`.
+    """Read the score of each model on a benchmark, by `normalize_model_name`.
 
     Args:
         source: `MMTEB` for the published scores of PosIR's models, a CSV file with the columns
@@ -543,14 +543,14 @@ def read_benchmark(source: Path, results: Iterable[SubsetResult] = ()) -> ByMode
         PosirError: There are no scores, or one is not a number.
     """
     if source == MMTEB:
-        return {shorten_name(model): score for model, score in read_mmteb_scores().items()}
+        return {normalize_model_name(model): score for model, score in read_mmteb_scores().items()}
     scores: ByModel = {}
     if source.is_dir():
         scores = _average_shared(source, {result.task for result in results})
     else:
         for number, row in enumerate(read_csv_rows(source, ("model", "score"), SCORE_FILE), 2):
             try:
-                scores[shorten_name(row["model"])] = float(row["score"])
+                scores[normalize_model_name(row["model"])] = float(row["score"])
             except ValueError as error:
                 raise DataError(
                     f"{source}: row {number}: field 'score': {row['score']!r} is not a number."
@@ -577,7 +577,7 @@ def _average_shared(source: Path, excluded_tasks: set[str]) -> ByModel:
     shared_rows = frame[counts == frame["model_name"].nunique()]
     by_task = shared_rows.groupby(["model_name", "task_name"])["score"].mean()
     means = by_task.groupby("model_name").mean()
-    return {shorten_name(model): score for model, score in means.to_dict().items()}
+    return {normalize_model_name(model): score for model, score in means.to_dict().items()}
 
 
 def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:

@@ -32,8 +32,8 @@ from posir_probe.results import Compute, ProbeResult, ProbeSums, estimate_parts,
 from posir_published.probes import (
     Architecture,
     ArchitectureProperty,
+    normalize_model_name,
     read_published_curves,
-    shorten_name,
 )
 from posir_report.summary import TaskSummary
 from posir_significance.curves import overlay_curves
@@ -431,7 +431,7 @@ def group_results(
     sources = {name: probe.source for name, probe in probes.items()}
 
     def find_group(model: str) -> str:
-        return getattr(architectures.get(shorten_name(model)), kind, "") or UNKNOWN
+        return getattr(architectures.get(normalize_model_name(model)), kind, "") or UNKNOWN
 
     for by_probe in _collect_parts(results, probes):
         # Averages over conditions are comparable between probes.

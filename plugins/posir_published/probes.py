@@ -86,13 +86,13 @@ class Architecture:
     source: str = ""
 
 
-def shorten_name(model: str) -> str:
+def normalize_model_name(model: str) -> str:
     """Remove the organization and settings from a model's name, and convert it to lower case."""
     return drop_organization(model.split(" (")[0]).casefold()
 
 
 def read_architectures(file: Path | None = None) -> Mapping[str, Architecture]:
-    """Read model architectures, keyed by `shorten_name`.
+    """Read model architectures, keyed by `normalize_model_name`.
 
     Args:
         file: CSV file with `ARCHITECTURE_COLUMNS`, which takes precedence over this package's
@@ -107,7 +107,7 @@ def read_architectures(file: Path | None = None) -> Mapping[str, Architecture]:
             file, ARCHITECTURE_COLUMNS, f"a file with the columns {','.join(ARCHITECTURE_COLUMNS)}"
         )
     return {
-        shorten_name(row["model"]): Architecture(
+        normalize_model_name(row["model"]): Architecture(
             row["positional_encoding"], row["attention"], row["pooling"], row.get("source", "")
         )
         for row in rows

@@ -50,7 +50,7 @@ def measure_stages(truth: Truth, results: Mapping[str, StageResult]) -> Iterator
     """Yield the accuracy of each stage with questions, and of all stages together. Repeated
     questions count once.
 
-    Before Locate, a question is correct if a person asked it about the document; afterwards, its
+    Before Locate, a question is correct if a person asked it about the document; after it, its
     span must be correct as well. A wrong span therefore lowers the recall of Locate.
     """
     ask_result = results["ask"]

@@ -14,7 +14,7 @@ from posir_build.balance import PUBLIC
 from posir_build.estimate import estimate_stages
 from posir_build.pipeline import (
     BuildContext,
-    dump_settings,
+    dump_dataset_settings,
     lock,
     run_stages,
     translate_result,
@@ -168,9 +168,9 @@ def test_judge_and_generator_can_be_different_models(tmp_path):
             run_stages(BuildContext(build_settings(tmp_path, server, *moved_overrides)), None)
             == results
         )
-        assert dump_settings(build_settings(tmp_path, server, *moved_overrides)) == dump_settings(
-            context.settings
-        )
+        assert dump_dataset_settings(
+            build_settings(tmp_path, server, *moved_overrides)
+        ) == dump_dataset_settings(context.settings)
         renamed_overrides = [
             override.replace("model: judge", "model: third") for override in overrides[:2]
         ]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from posir_build.api import check_build
-from posir_build.pipeline import dump_settings, lock
+from posir_build.pipeline import dump_dataset_settings, lock
 from posir_build.settings import BuildSettings
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.settings_file import load_settings, read_overrides
@@ -46,7 +46,7 @@ def test_a_dataset_with_other_settings_is_rejected(settings, tmp_path, language,
     with pytest.raises(PosirError, match=r"harbour: already exists.* Remove it"):
         check_build(settings(*overrides))
     (folder / "construction.json").write_text(
-        json.dumps({"settings": dump_settings(settings(*overrides))})
+        json.dumps({"settings": dump_dataset_settings(settings(*overrides))})
     )
     check_build(settings(*overrides, "llm.in_flight=2"))
     with pytest.raises(PosirError, match=r"other settings \(ask, verify\)"):
