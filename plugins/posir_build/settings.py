@@ -216,7 +216,7 @@ class RerankerSettings(Section):
     """A cross-encoder or embedding model used as a reranker."""
 
     model: NonEmptyString
-    """NonEmptyString, folder or endpoint."""
+    """Name, folder or endpoint."""
     revision: str | None = None
     scale: Literal["probability", "logit"] = "probability"
     """Scale of the scores: probabilities in [0, 1], or logits, which are converted to

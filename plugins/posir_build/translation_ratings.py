@@ -69,9 +69,9 @@ RATE_TRANSLATION = load_prompt("rate_translation", TranslationRating)
 #: The four scales, in the paper's order.
 SCALES = ("fluency", "accuracy", "completeness", "style")
 RATINGS: tuple[int, ...] = get_args(Rating)
-#: NonEmptyString that is hashed with the seed for the random order of documents and sheet rows.
+#: Name to hash with the seed for the random order of documents and sheet rows.
 PURPOSE = "rate translations"
-#: NonEmptyString of the mean over the four scales.
+#: Name of the mean over the four scales.
 OVERALL = "overall"
 #: Label for all languages or all scales, pooled.
 ALL = "all"
