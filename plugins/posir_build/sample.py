@@ -142,7 +142,8 @@ def sample_corpus(
                 advance()
             if missing:
                 note = (
-                    f"{quota - missing:,} of {pluralize(len(group), 'document')}; {quota:,} wanted"
+                    f"{quota - missing:,} of {pluralize(len(group), 'document')}; {quota:,} "
+                    "requested"
                 )
                 if len(buckets) > 1:
                     note = f"{bucket} {settings.bucket_unit}: {note}"

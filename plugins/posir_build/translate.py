@@ -325,7 +325,7 @@ def is_same_text(text: str, original: str) -> bool:
 def remove_prefix(translation: str, original: str) -> str:
     """Remove a model's prefix from a translation and collapse white space.
 
-    A prefix is kept if the original starts with a prefix too, or if it is not on a line of its own
+    A prefix is kept if the original starts with a prefix too, or if it is not on a separate line
     and the translation has no more colons than the original.
     """
     prefix = PREFIX.match(translation)

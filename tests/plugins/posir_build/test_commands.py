@@ -70,7 +70,7 @@ def test_plan_build_sample_and_agreement(tmp_path, monkeypatch):
         ):
             assert text in printed
         assert "97.8" not in printed
-        assert "\nsample: 4 of 4 documents; 1,000 wanted\n" in printed
+        assert "\nsample: 4 of 4 documents; 1,000 requested\n" in printed
         assert f"Already answered, not charged again: human, total: {calls} calls" in call(
             config, "--plan"
         )

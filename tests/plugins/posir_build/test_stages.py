@@ -117,7 +117,7 @@ def test_sample_fills_buckets_in_proportion_and_reports_missing_documents():
         sum(document.id.startswith(f"{size}-") for document in result.documents)
         for size in (10, 200, 400)
     ] == [5, 3, 0]
-    assert result.notes == ("300 to 399 tokens: 0 of 0 documents; 1 wanted",)
+    assert result.notes == ("300 to 399 tokens: 0 of 0 documents; 1 requested",)
     assert result.count_reasons() == {"length outside the buckets": 6}
     again = sample(
         rows[::-1], lengths=buckets, documents=9, near_duplicate=None, check_language=False
