@@ -40,7 +40,7 @@ from posir_tasks.language_models.other_words import (
     MIN_WORDS,
     QuestionWriter,
     WritingRequest,
-    count_texts,
+    count_texts_by_word,
     normalize,
 )
 from posir_tasks.models.embeddings.context import EncodingContext
@@ -198,7 +198,7 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
     occurrences = Counter(
         normalize(span.of(documents[name])) for name, spans in sentences.items() for span in spans
     )
-    frequencies = count_texts(documents.values())
+    frequencies = count_texts_by_word(documents.values())
     questions = []
     for number, (name, content) in enumerate(documents.items()):
         rng = random.Random(f"{SEED} {number}")

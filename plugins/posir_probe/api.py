@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from posir_published.api import tabulate_mmteb
-from posir_published.probes import Kind, read_architectures
+from posir_published.probes import ArchitectureProperty, read_architectures
 from posir_report.summary import summarize
 from posir_significance.messages.probes import ARCHITECTURE_READING
 from posir_tasks.base.errors import PosirError
@@ -356,7 +356,7 @@ def model_means(results: str | Path, *, ending: Names | None = None) -> Result:
 def probe_groups(
     results: str | Path,
     *,
-    by: Kind = Kind.POSITIONAL_ENCODING,
+    by: ArchitectureProperty = ArchitectureProperty.POSITIONAL_ENCODING,
     probe: Names | None = None,
     architectures: Path | None = None,
     published: bool = False,
@@ -389,10 +389,10 @@ def probe_groups(
     from posir_probe.results import read_probe_results
     from posir_probe.studies import build_group_tables, group_results, list_published_groups
 
-    if published and by is not Kind.POSITIONAL_ENCODING:
+    if published and by is not ArchitectureProperty.POSITIONAL_ENCODING:
         raise PosirError(
-            f"--published: needs --by {Kind.POSITIONAL_ENCODING}, since no means by {by} are "
-            "published."
+            f"--published: needs --by {ArchitectureProperty.POSITIONAL_ENCODING}, since no means "
+            f"by {by} are published."
         )
     names = [selected.name for selected in select_probes(probe or list(collect_probes()))]
     stored_results = [

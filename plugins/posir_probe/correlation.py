@@ -30,8 +30,8 @@ from scipy.stats import kruskal, rankdata, spearmanr, t
 from posir_probe.model_means import read_main_scores
 from posir_probe.probe import Probe
 from posir_probe.results import ProbeResult
-from posir_published.probes import Architecture, Kind, short_name
-from posir_published.rows import published_rows, published_tasks, read_mmteb_scores
+from posir_published.probes import Architecture, ArchitectureProperty, normalize_model_name
+from posir_published.rows import list_published_rows, list_published_tasks, read_mmteb_scores
 from posir_report.summary import TaskSummary, build_rows
 from posir_significance.correction import correct_p_values
 from posir_significance.findings import Prediction
@@ -87,7 +87,7 @@ NUMERIC_FACTORS = {"parameters": "n_parameters", "dimension": "embed_dim"}
 ModelKey: TypeAlias = tuple[str, str]
 #: Task, length bucket and score name.
 ScoreKey: TypeAlias = tuple[str, str, str]
-#: Values by the model's `short_name`.
+#: Values by the model's `normalize_model_name`.
 ValuesByModel: TypeAlias = dict[str, float]
 NOTES = (
     "Spearman: correlation over models between a probe's first summary and a retrieval score. For "
@@ -442,20 +442,20 @@ def read_scores(
     """
     scores: dict[ScoreKey, ValuesByModel] = {}
     for key, values in collect_scores(summaries, names).items():
-        scores[key] = {short_name(model): value for (model, _), value in values.items()}
-    for task in published_tasks() if published else ():
-        for row in published_rows(task):
+        scores[key] = {normalize_model_name(model): value for (model, _), value in values.items()}
+    for task in list_published_tasks() if published else ():
+        for row in list_published_rows(task):
             for name, value in ((NDCG, row.ndcg_at_10), (PSI, row.psi_as_published)):
                 if name in names:
                     published_scores = scores.setdefault((task, row.length, name), {})
-                    published_scores.setdefault(short_name(row.model), value)
+                    published_scores.setdefault(normalize_model_name(row.model), value)
     return scores
 
 
 def read_model_metas(results: Path | None) -> dict[str, Fields]:
     """Read the metadata of mteb's registered models and of the models in a results folder.
 
-    Returns the metadata by `short_name`.
+    Returns the metadata by `normalize_model_name`.
 
     Raises:
         PosirError: A `model_meta.json` is damaged.
@@ -463,12 +463,12 @@ def read_model_metas(results: Path | None) -> dict[str, Fields]:
     from mteb.models.model_implementations import MODEL_REGISTRY
 
     metas: dict[str, Fields] = {
-        short_name(name): meta.to_dict() for name, meta in MODEL_REGISTRY.items()
+        normalize_model_name(name): meta.to_dict() for name, meta in MODEL_REGISTRY.items()
     }
     for file in sorted(results.rglob("model_meta.json")) if results else ():
         try:
             meta = read_json(file)
-            metas[short_name(meta["name"])] = meta
+            metas[normalize_model_name(meta["name"])] = meta
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise PosirError(f"{file}: not model metadata ({summarize_error(error)}).") from error
     return metas
@@ -485,7 +485,7 @@ def correlate_architecture(
     for key, scores_by_model in scores.items():
         for factor, numbers in factors.items():
             rows.append(correlate_values(key, factor, scores_by_model, numbers))
-        for kind in Kind:
+        for kind in ArchitectureProperty:
             groups = defaultdict[str, list[float]](list)
             for model, value in scores_by_model.items():
                 if name := getattr(architectures.get(model), kind, ""):
@@ -505,7 +505,7 @@ def _read_numbers(metas: Mapping[str, Fields], field: str) -> ValuesByModel:
 
 
 def _compare_kinds(
-    key: ScoreKey, kind: Kind, groups: Mapping[str, Sequence[float]]
+    key: ScoreKey, kind: ArchitectureProperty, groups: Mapping[str, Sequence[float]]
 ) -> ModelCorrelation:
     """Test whether a score differs between kinds of models."""
     values = [value for group in groups.values() for value in group]
@@ -530,7 +530,7 @@ def correlate_values(
 
 
 def read_benchmark(source: Path, results: Iterable[SubsetResult] = ()) -> ValuesByModel:
-    """Read each model's score on a benchmark, by `short_name`.
+    """Read each model's score on a benchmark, by `normalize_model_name`.
 
     Args:
         source: `MMTEB` for the published scores of PosIR's models, a CSV file with the columns
@@ -542,14 +542,14 @@ def read_benchmark(source: Path, results: Iterable[SubsetResult] = ()) -> Values
         PosirError: There are no scores, or a score is not a number.
     """
     if source == MMTEB:
-        return {short_name(model): score for model, score in read_mmteb_scores().items()}
+        return {normalize_model_name(model): score for model, score in read_mmteb_scores().items()}
     scores: ValuesByModel = {}
     if source.is_dir():
         scores = _average_shared(source, {result.task for result in results})
     else:
         for number, row in enumerate(read_csv_rows(source, ("model", "score"), SCORE_FILE), 2):
             try:
-                scores[short_name(row["model"])] = float(row["score"])
+                scores[normalize_model_name(row["model"])] = float(row["score"])
             except ValueError as error:
                 raise DataError(
                     f"{source}: row {number}: field 'score': {row['score']!r} is not a number."
@@ -575,7 +575,7 @@ def _average_shared(source: Path, excluded_tasks: set[str]) -> ValuesByModel:
     shared_rows = frame[counts == frame["model_name"].nunique()]
     by_task = shared_rows.groupby(["model_name", "task_name"])["score"].mean()
     means = by_task.groupby("model_name").mean()
-    return {short_name(model): score for model, score in means.to_dict().items()}
+    return {normalize_model_name(model): score for model, score in means.to_dict().items()}
 
 
 def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:

@@ -29,7 +29,12 @@ from mteb.types import PromptType
 from posir_probe.data import ProbeSource
 from posir_probe.probe import Probe
 from posir_probe.results import Compute, ProbeResult, ProbeSums, estimate_parts, select
-from posir_published.probes import Architecture, Kind, read_published_curves, short_name
+from posir_published.probes import (
+    Architecture,
+    ArchitectureProperty,
+    normalize_model_name,
+    read_published_curves,
+)
 from posir_report.summary import TaskSummary
 from posir_significance.curves import overlay_curves
 from posir_significance.messages.probes import describe_sample_difference
@@ -411,7 +416,7 @@ def group_results(
     results: Iterable[ProbeResult],
     probes: Mapping[str, Probe],
     architectures: Mapping[str, Architecture],
-    kind: Kind,
+    kind: ArchitectureProperty,
 ) -> list[GroupRow]:
     """Average probe values over groups of models, by probe and dataset.
 
@@ -425,7 +430,7 @@ def group_results(
     sources = {name: probe.source for name, probe in probes.items()}
 
     def find_group(model: str) -> str:
-        return getattr(architectures.get(short_name(model)), kind, "") or UNKNOWN
+        return getattr(architectures.get(normalize_model_name(model)), kind, "") or UNKNOWN
 
     for by_probe in _collect_parts(results, probes):
         # Averages over conditions are comparable between probes.

@@ -24,7 +24,7 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
     published = []
     for task in tasks:
         lengths = {row.length for row in rows if row.task == task}
-        for published_row in data.published_rows(task):
+        for published_row in data.list_published_rows(task):
             if published_row.length in lengths:
                 row = convert_published(published_row)
                 published.append(replace(row, model=f"{row.model} (published)"))
@@ -57,7 +57,7 @@ def convert_published(published: data.PublishedRow) -> ReportRow:
         "psi_as_published": published.psi_as_published,
         "psi_by_chance": None if mean is None or p95 is None else Estimate(mean, (0.0, p95)),
         data.START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted if curve else None,
-        data.NOTABLE_BIAS.key: data.describe_notable(published.notable_bias),
+        data.NOTABLE_BIAS.key: data.format_notable(published.notable_bias),
     }
     return ReportRow(
         model=published.model,

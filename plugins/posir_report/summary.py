@@ -15,9 +15,9 @@ from posir_published.rows import (
     CROSS_LINGUAL,
     MONOLINGUAL,
     NOTABLE_BIAS,
-    TWO_DATASETS,
-    describe_notable,
+    NOTABLE_BIAS_TASKS,
     find_notable_bias,
+    format_notable,
 )
 from posir_significance.analysis import GroupAnalysis, analyze_places, load_group
 from posir_significance.decision import (
@@ -437,12 +437,12 @@ def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:
     psi: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for row in rows:
         estimate = row.estimate("psi_as_published")
-        if row.length == ALL and row.task in TWO_DATASETS and estimate:
+        if row.length == ALL and row.task in NOTABLE_BIAS_TASKS and estimate:
             psi[row.model, row.revision][row.task] = estimate.value
     marked_rows = []
     for row in rows:
         mark = find_notable_bias(psi[row.model, row.revision]).get(row.task)
-        marked_rows.append(row.with_scores(**{NOTABLE_BIAS.key: describe_notable(mark)}))
+        marked_rows.append(row.with_scores(**{NOTABLE_BIAS.key: format_notable(mark)}))
     return marked_rows
 
 

@@ -42,7 +42,7 @@ from posir_leaderboard.board.ranks import (
 )
 from posir_leaderboard.board.site import MODEL_FIELDS, bundle_table_library, data_file, render_site
 from posir_leaderboard.entries import read_entries
-from posir_published.rows import published_rows
+from posir_published.rows import list_published_rows
 from posir_report.columns import known_columns
 from posir_report.summary import VERDICT_COLUMNS, build_rows, summarize
 from posir_significance.analysis import MIN_QUERIES
@@ -232,7 +232,7 @@ def test_published_averages_are_those_of_the_papers():
             for row in view.rows
             for length, scored in row.rows_by_length.items()
         }
-        papers = {(row.model, row.length): row for row in published_rows(group.name)}
+        papers = {(row.model, row.length): row for row in list_published_rows(group.name)}
         opened = min(views.build_views(group, records), key=lambda view: view.opening_order)
         assert (opened.name, opened.opening_length) == (group.averaged_tasks[0], "Q4"), (
             "no average of languages"

@@ -23,9 +23,9 @@ from posir_published.rows import (
     MONOLINGUAL,
     PublishedBin,
     PublishedRow,
-    published_bins,
-    published_rows,
-    published_tasks,
+    list_published_bins,
+    list_published_rows,
+    list_published_tasks,
     read_models,
     read_posq_systems,
 )
@@ -71,13 +71,13 @@ def published_records() -> list[BoardRecord]:
     registered = read_models()
     kinds = {system.model: system.architecture for system in read_posq_systems()}
     records = []
-    for task in published_tasks():
+    for task in list_published_tasks():
         if task in (MONOLINGUAL, CROSS_LINGUAL):
             continue
         bins = defaultdict[tuple[str, str], list[PublishedBin]](list)
-        for bin_ in published_bins(task):
+        for bin_ in list_published_bins(task):
             bins[bin_.model, bin_.length].append(bin_)
-        for name, group in groupby(published_rows(task), key=lambda row: row.model):
+        for name, group in groupby(list_published_rows(task), key=lambda row: row.model):
             description = registered.get(name.casefold(), {})
             if kind := kinds.get(name):
                 description = description | {"model_type": [ARCHITECTURES.get(kind, kind)]}
@@ -178,10 +178,10 @@ def read_statistics(files: Iterable[Path]) -> dict[str, QueryCounts]:
                 f"Cannot read the statistics of a task from {file}: {problem}. Give the output of "
                 "`posir stats TASK --format json`."
             ) from error
-        if statistics.dataset not in published_tasks():
+        if statistics.dataset not in list_published_tasks():
             raise PosirError(
                 f"{file} contains the statistics of {statistics.dataset}, which has no published "
-                f"results. Tasks with published results: {', '.join(published_tasks())}."
+                f"results. Tasks with published results: {', '.join(list_published_tasks())}."
             )
         total = statistics.rows[-1]
         # Each query of PosIR is in a single bin, so bins add up.

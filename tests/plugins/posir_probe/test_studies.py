@@ -11,7 +11,7 @@ from posir_probe.bias_learning import NeedleInsertion, TextRemoval
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeSource
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
-from posir_published.probes import Kind, read_architectures
+from posir_published.probes import ArchitectureProperty, read_architectures
 from posir_report.summary import TaskSummary
 from posir_significance.messages.probes import describe_sample_difference
 from posir_tasks.base.errors import PosirError, ProfileError
@@ -121,7 +121,7 @@ def test_probes_are_averaged_over_models_and_datasets():
         results,
         {"needle_insertion": NeedleInsertion()},
         read_architectures(),
-        Kind.POSITIONAL_ENCODING,
+        ArchitectureProperty.POSITIONAL_ENCODING,
     )
     outcome = {(row.data, row.group, row.model, row.position): row for row in rows}
     frame = pd.DataFrame(
@@ -184,7 +184,10 @@ def test_the_mean_of_insertion_and_removal_averages_both_means():
     other_result, _ = make_result("me/other", "a", 4)
     probes = {"needle_insertion": NeedleInsertion(), "text_removal": TextRemoval()}
     rows = studies.group_results(
-        [inserted, removed, other_result], probes, read_architectures(), Kind.POSITIONAL_ENCODING
+        [inserted, removed, other_result],
+        probes,
+        read_architectures(),
+        ArchitectureProperty.POSITIONAL_ENCODING,
     )
     joined = [row for row in rows if row.probe == "mean of needle_insertion and text_removal"]
     assert {(row.data, row.model) for row in joined} == {

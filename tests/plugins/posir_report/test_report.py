@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 import posir
-from posir_published.rows import published_rows
+from posir_published.rows import list_published_rows
 from posir_report import api
 from posir_report.columns import list_bin_columns, list_default_columns
 from posir_report.content import (
@@ -556,7 +556,7 @@ def test_means_over_languages_are_table_2_of_posir(tmp_path):
     rows = [
         convert_published(row)
         for task in tasks
-        for row in published_rows(task)
+        for row in list_published_rows(task)
         if row.model == "bge-m3"
     ]
     averages = average_languages(rows)
