@@ -12,7 +12,7 @@ from rich.console import Console
 
 import posir
 from posir_inspect.inspection import InspectionInput, InspectionRun, evaluate, inspect_model
-from posir_inspect.questions import Wording, ask_questions, build_question_task
+from posir_inspect.questions import Wording, build_question_task, generate_questions
 from posir_inspect.sections import Inspection, complete_inspection
 from posir_inspect.splitting import choose_sizes
 from posir_mitigate.references import parse_reference
@@ -66,8 +66,8 @@ def test_a_model_that_reads_the_first_third_is_seen_through(cut):
         assert findings.value(Quantity.UNREAD_SHARE) == pytest.approx(2 / 3, abs=0.05)
         assert findings.read.part is Part.FIRST
         assert fading.ndcg_at_10_not_read < 0.4
-    assert inspection.chunks.row.size in (64, 107)
-    assert inspection.chunks.row.state is ChangeState.BETTER
+    assert inspection.chunks.selection.size in (64, 107)
+    assert inspection.chunks.selection.state is ChangeState.BETTER
     assert [row.size for row in inspection.chunks.rows] == [None, 107, 64]
     results = {result.task for result in read_results(folder)}
     assert results == {"Inspect-texts-rarest-words", "Inspect-texts-verbatim"}
@@ -139,7 +139,7 @@ def test_an_inspection_is_a_screen_json_and_a_safe_page(
     assert len(printed.splitlines()) < 60
     assert max(map(len, printed.splitlines())) <= 80
     assert describe_verdict(findings) in " ".join(printed.split())
-    assert f" {inspection.chunks.row.cost:.1f} " in printed
+    assert f" {inspection.chunks.selection.cost:.1f} " in printed
     assert (
         "PSI" in printed,
         "PSI" in str(complete_inspection(replace(inspection, full=True))),
@@ -247,8 +247,8 @@ def test_questions_in_other_words_stand_beside_the_others():
         written.findings.value(Quantity.NDCG_AT_10)
     )
     shown = " ".join(show(inspection).split())
-    assert "The same in other words" in shown
-    assert "This is the inspected model" in shown
+    assert "Paraphrased questions" in shown
+    assert "This is also the inspected model" in shown
     assert [section.title for section in inspection.sections(Medium.PAGE)][:2] == [
         "",
         "How far the model reads",
@@ -270,7 +270,7 @@ def test_a_writer_without_a_question_is_said_so():
         )
     )
     assert (inspection.other_words.questions, len(inspection.fading)) == (0, 1)
-    assert "0 questions that silent wrote. silent: 0 answers." in show(inspection)
+    assert "0 questions written by silent. silent: 0 answers." in show(inspection)
 
 
 def test_the_measured_chunks_are_what_the_named_model_runs(monkeypatch):
@@ -278,7 +278,7 @@ def test_the_measured_chunks_are_what_the_named_model_runs(monkeypatch):
     monkeypatch.setenv(ROTATED_VARIABLE, "0")
     model, collection = build_encoder(), collect(*invent_texts(4, 8))
     setup = InspectionInput(ModelEncoder(model), find_tokenizer(model), collection, None)
-    questions = ask_questions(collection, [setup.counter.count(text) for text in setup.texts])
+    questions = generate_questions(collection, [setup.counter.count(text) for text in setup.texts])
     units = ("tokens", "words", "characters", "estimated_tokens")
     reading = ReadingLength(
         part=None, **dict.fromkeys(units, Bounds(1, 1)), unit="tokens", documents=1

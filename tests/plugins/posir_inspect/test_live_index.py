@@ -16,18 +16,18 @@ import pytest
 
 import posir
 from posir_inspect.live_index import (
-    HEAD,
-    HEAD_CHARACTERS,
-    NOT_READ,
-    READ,
+    MAX_OPENING_CHARACTERS,
+    OPENING,
     THIRDS,
+    TRUNCATED,
+    WITHIN_WINDOW,
     IndexedTexts,
     IndexInspection,
     judge_answers,
     plan_questions,
     summarize_recall,
 )
-from posir_inspect.questions import QuestionSet, Wording, ask_questions
+from posir_inspect.questions import QuestionSet, Wording, generate_questions
 from posir_score.alignment import AlignmentRules
 from posir_score.collecting import FIRST_QUERIES, CollectionSettings
 from posir_score.hits import Hit
@@ -40,7 +40,7 @@ from tests.support.cli import invoke
 from tests.support.probed_encoders import invent_texts
 
 DOCUMENTS = {f"t{number}": text for number, text in enumerate(invent_texts(20, 30))}
-PARTS = (slice(6), slice(6, None))
+HALVES = (slice(6), slice(6, None))
 SETTINGS = CollectionSettings(k=3, order="score")
 
 
@@ -72,7 +72,7 @@ def shares(inspection: IndexInspection, unit: str = "document") -> dict[str, flo
 def read_index(
     wordings: tuple[Wording, ...] = (Wording.RAREST_WORDS,), read: ReadPart | None = None
 ) -> IndexedTexts:
-    questions = ask_questions(collect(*DOCUMENTS.values()), [100] * len(DOCUMENTS))
+    questions = generate_questions(collect(*DOCUMENTS.values()), [100] * len(DOCUMENTS))
     known = read or ReadPart.all(KnownBy.GIVEN)
     return IndexedTexts("texts", "en", set(questions.documents), questions, wordings, known, "")
 
@@ -80,14 +80,14 @@ def read_index(
 def test_heads_are_planned_before_a_sentence_of_each_third():
     questions = read_index().questions
     planned = plan_questions(questions, (Wording.RAREST_WORDS,))
-    assert [(item.subset == HEAD, item.document) for item in planned[:8]] == [
+    assert [(item.subset == OPENING, item.document) for item in planned[:8]] == [
         *((place == 0, "d0") for place in range(4)),
         *((place == 0, "d1") for place in range(4)),
     ]
     assert sorted(item.third for item in planned[1:4]) == [0, 1, 2]
     assert len(planned) == len(questions.documents) + len(questions.questions)
     assert questions.documents["d0"].startswith(planned[0].text)
-    assert HEAD_CHARACTERS - 20 < len(planned[0].text) <= HEAD_CHARACTERS
+    assert MAX_OPENING_CHARACTERS - 20 < len(planned[0].text) <= MAX_OPENING_CHARACTERS
     both = plan_questions(questions, (Wording.RAREST_WORDS, Wording.VERBATIM))
     assert [item.subset for item in both[:7]].count("verbatim") == 3
 
@@ -147,7 +147,9 @@ def test_a_chunk_counts_if_it_has_the_whole_sentence():
     # enough.
     cut = judge(
         texts,
-        lambda name, sentence: [Hit(name, text=" ".join(sentence.split()[part])) for part in PARTS],
+        lambda name, sentence: [
+            Hit(name, text=" ".join(sentence.split()[part])) for part in HALVES
+        ],
     )
     assert cut.success["chunk"].all()
     half = judge(texts, lambda name, sentence: [Hit(name, text=sentence[: len(sentence) // 2])])
@@ -183,7 +185,7 @@ def test_a_chunk_counts_if_it_has_the_whole_sentence():
 def test_what_is_read_is_compared_with_what_is_not():
     # Of 100 tokens a document, the first 50; the sentence across the middle is not read whole.
     texts = read_index(read=ReadPart.first(50, KnownBy.GIVEN))
-    twelfths = texts.locate_in_read()
+    twelfths = texts.locate_in_window()
     half = {
         item.id: item.sentence.end <= len(DOCUMENTS[f"t{item.document[1:]}"]) / 2
         for item in texts.questions.questions
@@ -199,13 +201,13 @@ def test_what_is_read_is_compared_with_what_is_not():
     )
     rows, changes = summarize_recall(judged, twelfths)
     by_part = {row.part: (row.questions, row.recall.value) for row in rows}
-    assert by_part[READ] == (sum(half.values()), pytest.approx(1))
-    assert by_part[NOT_READ] == (len(half) - sum(half.values()), pytest.approx(0))
+    assert by_part[WITHIN_WINDOW] == (sum(half.values()), pytest.approx(1))
+    assert by_part[TRUNCATED] == (len(half) - sum(half.values()), pytest.approx(0))
     assert [(change.subject.model, change.subject.baseline) for change in changes] == [
         (THIRDS[0], THIRDS[-1]),
-        (READ, NOT_READ),
+        (WITHIN_WINDOW, TRUNCATED),
     ]
-    assert read_index().locate_in_read() == {}
+    assert read_index().locate_in_window() == {}
 
 
 def test_a_difference_is_the_mean_of_those_within_documents():
@@ -223,7 +225,7 @@ def test_a_difference_is_the_mean_of_those_within_documents():
     answers = {
         item.key: SimpleNamespace(
             hits=[]
-            if (item.document, item.third) in lost and item.subset != HEAD
+            if (item.document, item.third) in lost and item.subset != OPENING
             else [Hit(item.document)]
         )
         for item in planned

@@ -6,8 +6,8 @@ import pytest
 from posir_data.texts import CollectedText, TextCollection
 from posir_inspect.questions import (
     Wording,
-    ask_questions,
     build_question_task,
+    generate_questions,
     keep_rarest_words,
     measure_unread_baseline,
 )
@@ -22,7 +22,7 @@ def collect(*texts: str) -> TextCollection:
 
 
 def test_spans_quote_the_question_and_every_tenth_is_asked_about():
-    questions = ask_questions(collect(*invent_texts(8, 40)), [100] * 8)
+    questions = generate_questions(collect(*invent_texts(8, 40)), [100] * 8)
     data = questions.build_data(Wording.VERBATIM)
     text, evidence = dict(zip(data.corpus["id"], data.corpus["text"], strict=True)), data.evidence
     places = zip(evidence.document_ids, evidence.starts, evidence.ends, strict=True)
@@ -30,7 +30,7 @@ def test_spans_quote_the_question_and_every_tenth_is_asked_about():
     cells = RelativePositions(bins=10).cells(evidence)
     assert np.bincount(cells.position, minlength=10).tolist() == [8] * 10
     assert [int(name.partition("-")[2]) for name in evidence.query_ids] == cells.position.tolist()
-    first = questions.first(3)
+    first = questions.select_first(3)
     assert (len(first.documents), first.questions) == (3, questions.questions[:30])
 
 
@@ -40,7 +40,7 @@ def test_repeated_and_short_sentences_are_not_asked_about():
     collection = collect(f"{header} {first} Too short.", f"{header} {second}")
     asked = {
         question.wordings[Wording.VERBATIM]
-        for question in ask_questions(collection, [9, 9]).questions
+        for question in generate_questions(collection, [9, 9]).questions
     }
     assert asked
     assert not asked & {header, "Too short."}
@@ -66,7 +66,9 @@ FIRST_30 = ReadPart.first(30, KnownBy.MEASURED)
 
 def build_task(*texts: str):
     collection = collect(*texts)
-    questions = ask_questions(collection, [len(text.text.split()) for text in collection.texts])
+    questions = generate_questions(
+        collection, [len(text.text.split()) for text in collection.texts]
+    )
     task = build_question_task("texts", "en", questions, Wording.VERBATIM)
     task.load_data()
     return task

@@ -10,7 +10,7 @@ import pytest
 
 import posir
 from posir_inspect.inspection import InspectionInput, inspect_model
-from posir_inspect.snippets import Snippet, SnippetKind, require_tokenizer, write_snippet
+from posir_inspect.snippets import Snippet, SnippetKind, check_tokenizer, write_snippet
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.embeddings.encoding import ModelEncoder
 from posir_tasks.search.chunked import Chunker
@@ -50,7 +50,7 @@ def folder(tmp_path_factory):
 def advise(size, *, chunker=None, decided=True, model="org/m"):
     row = SimpleNamespace(size=size, chunker=chunker)
     return SimpleNamespace(
-        row=row,
+        selection=row,
         is_decided=decided,
         chunked_model=f"{model}+chunks({size})" if size and decided else None,
     )
@@ -94,7 +94,7 @@ def test_elasticsearch_has_the_size_in_words_of_the_texts(folder):
     assert '"max_chunk_size": 50, "overlap": 25' in snippet.code
     assert all(
         part in snippet.sentence
-        for part in ("Not tested", "not the measured chunks", "about 50 words")
+        for part in ("Not tested", "not exactly the measured chunks", "about 50 words")
     )
     assert '"max_chunk_size": 20' in write("elasticsearch", folder, 16, tokens=40).code
 
@@ -104,8 +104,8 @@ def test_without_an_advised_size_there_is_no_code(folder):
         snippet = write("langchain", folder, size, **options)
         assert (snippet.code, str(options.get("chunker", "")) in snippet.sentence) == ("", True)
     with pytest.raises(PosirError, match="--chunker"):
-        require_tokenizer("haystack", "m@http://x", None)
-    require_tokenizer("qdrant", "m@http://x", None)
+        check_tokenizer("haystack", "m@http://x", None)
+    check_tokenizer("qdrant", "m@http://x", None)
 
 
 def test_an_inspection_shows_the_code_as_it_is():

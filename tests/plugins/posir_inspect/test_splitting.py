@@ -5,13 +5,13 @@ import pytest
 
 import posir
 from posir_inspect.inspection import InspectionInput, inspect_model
-from posir_inspect.questions import ask_questions
+from posir_inspect.questions import generate_questions
 from posir_inspect.splitting import (
     ChunkComparison,
     ChunkCounts,
     ChunkRow,
-    SplitterDivision,
-    advise_chunks,
+    SplitterStrategy,
+    select_chunks,
 )
 from posir_significance.analysis import GroupAnalysis
 from posir_significance.changes import compare_groups
@@ -56,7 +56,7 @@ def test_splitters_are_compared_with_whole_texts():
     # The model reads 60 words, more than a chunk has.
     assert small.change.estimate.value > 0.1
     shown, rows = str(inspection), inspection.to_polars()
-    assert "Which chunker serves these texts" in shown
+    assert "Which chunker works best" in shown
     assert "notes: 6 of 12 chunks are not in their text" in " ".join(shown.split())
     assert rows["chunker"].to_list()[-3:] == ["characters:400", "characters:200", "notes"]
     assert rows["tokens"].to_list()[-2] == small.counts.tokens
@@ -96,24 +96,27 @@ def advise(*means: float, documents: int = 60, noise: float = 0.05) -> ChunkComp
         ChunkRow(size, None, number, ChunkCounts(0), group, change, cost=number / 200)
         for size, number, group, change in zip(sizes, vectors, groups, changes, strict=False)
     ]
-    return advise_chunks(rows, "m")
+    return select_chunks(rows, "m")
 
 
 def test_the_cheapest_chunks_that_beat_whole_texts_are_advised():
-    assert (advise(0.4, 0.695, 0.7).row.size, advise(0.695, 0.7, 0.7).row.size) == (512, None)
+    assert (advise(0.4, 0.695, 0.7).selection.size, advise(0.695, 0.7, 0.7).selection.size) == (
+        512,
+        None,
+    )
     clear = advise(0.4, 0.5, 0.7)
-    assert (clear.chunked_model, clear.row.state, clear.is_decided) == (
+    assert (clear.chunked_model, clear.selection.state, clear.is_decided) == (
         "m+chunks(512)",
         ChangeState.BETTER,
         True,
     )
-    assert clear.row.cost == 2
-    assert clear.tabulate().recommended == 1
+    assert clear.selection.cost == 2
+    assert clear.build_table().recommended == 1
     few = advise(0.4, 0.5, 0.7, documents=8)
-    assert (few.is_decided, few.row.change.reason) == (False, Reason.FEW_DOCUMENTS)
-    assert few.tabulate().recommended is None
+    assert (few.is_decided, few.selection.change.reason) == (False, Reason.FEW_DOCUMENTS)
+    assert few.build_table().recommended is None
     doubtful = advise(0.4, 0.67, 0.7, documents=12, noise=0.3)
-    assert doubtful.row.size == 512
+    assert doubtful.selection.size == 512
     assert "inconclusive" in doubtful.sentences[-1]
 
 
@@ -123,22 +126,22 @@ def test_a_bad_chunker_is_refused_before_the_model_is_loaded():
 
 
 def test_tokens_of_chunks_are_counted_within_the_window():
-    questions, splitter = ask_questions(collect("word " * 400), [500]), cut_at(400, 400)
-    division = SplitterDivision(splitter, questions, EstimatedTokenizer(), 50, refuses=False)
-    assert division.count(questions) == ChunkCounts(5 * 50, too_long=5)
-    assert division.estimate_tokens(500) == 250
+    questions, splitter = generate_questions(collect("word " * 400), [500]), cut_at(400, 400)
+    strategy = SplitterStrategy(splitter, questions, EstimatedTokenizer(), 50, refuses=False)
+    assert strategy.count(questions) == ChunkCounts(5 * 50, too_long=5)
+    assert strategy.estimate_tokens(500) == 250
     with pytest.raises(
         PosirError, match=r"characters:400: .* chunks are longer than the 50 tokens that"
     ):
-        SplitterDivision(splitter, questions, EstimatedTokenizer(), 50, refuses=True)
+        SplitterStrategy(splitter, questions, EstimatedTokenizer(), 50, refuses=True)
 
 
 def test_tokens_are_estimated_from_the_texts_of_the_sample():
-    questions = ask_questions(collect(*invent_texts(6, 15)), [150] * 6)
+    questions = generate_questions(collect(*invent_texts(6, 15)), [150] * 6)
     splitter = cut_at(400, 400)
     estimates = [
-        SplitterDivision(splitter, sample, EstimatedTokenizer(), None, refuses=False)
-        for sample in (questions, questions.first(2))
+        SplitterStrategy(splitter, sample, EstimatedTokenizer(), None, refuses=False)
+        for sample in (questions, questions.select_first(2))
     ]
-    whole, first = (division.estimate_tokens(10_000) for division in estimates)
+    whole, first = (strategy.estimate_tokens(10_000) for strategy in estimates)
     assert first == pytest.approx(whole, rel=0.05)

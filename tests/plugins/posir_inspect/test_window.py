@@ -369,7 +369,7 @@ def test_a_slow_server_gets_no_long_text_to_count(monkeypatch, capsys):
             run_app()
     assert ended.value.code in (0, None)
     assert re.search(
-        r"Asking the server\n.*at most 35 requests, up to about \d:\d\d:\d\d\): 0 of 35",
+        r"Querying the server\n.*at most 35 requests, up to about \d:\d\d:\d\d\): 0 of 35",
         capsys.readouterr().err,
         re.DOTALL,
     )

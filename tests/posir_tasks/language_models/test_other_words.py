@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from posir_inspect.questions import (
     Wording,
-    ask_questions,
     build_question_task,
+    generate_questions,
     measure_word_baseline,
 )
 from posir_probe.controls import order_blind
@@ -127,8 +127,8 @@ def test_bm25_finds_no_text_by_a_question_in_other_words():
     collection = collect(*write_texts(40))
     texts = [text.text for text in collection.texts]
     writer = EmbedderWriter("words", order_blind, build_vocabulary(texts))
-    asked = ask_questions(collection, [30] * 40).write_in_other_words(writer)
-    written = asked.with_wording(Wording.OTHER_WORDS)
+    asked = generate_questions(collection, [30] * 40).write_in_other_words(writer)
+    written = asked.select_wording(Wording.OTHER_WORDS)
     assert len(written) == len(asked.questions) > 100
     for question in written:
         assert not set(find_terms(question.wordings[Wording.OTHER_WORDS])) & set(
@@ -151,7 +151,7 @@ def test_sentences_without_a_question_are_left_out():
         def write(self, requests):
             return [None if row % 2 else f"question {row}" for row in range(len(requests))]
 
-    asked = ask_questions(collect(*write_texts(4)), [30] * 4)
+    asked = generate_questions(collect(*write_texts(4)), [30] * 4)
     written = asked.write_in_other_words(EveryOther())
     data = written.build_data(Wording.OTHER_WORDS)
     assert data.queries["id"][:] == [question.id for question in asked.questions[::2]]
