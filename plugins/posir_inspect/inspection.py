@@ -88,7 +88,6 @@ class InspectionInput:
     splitters: Sequence[TextSplitter] = ()
     """Splitters to compare. If empty, chunk sizes are compared."""
     writer: QuestionWriter | None = None
-    """Model that paraphrases the questions, if any."""
     reference: CommandReference = NO_REFERENCE
     """Command arguments for the model, texts and settings."""
     snippet: SnippetKind | None = None

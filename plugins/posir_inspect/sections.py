@@ -152,7 +152,6 @@ class OtherWords:
     writer: str
     """Name of the model that paraphrases the questions."""
     writer_is_model: bool
-    """True if the inspected model paraphrases the questions."""
     questions: int
     """Number of paraphrased questions about whole texts."""
     unwritten: int
@@ -170,7 +169,6 @@ class WorkEstimate:
     """The number of tokens to encode and the encoding time, with and without the budget."""
 
     tokens: int
-    """Number of tokens to encode within the budget."""
     seconds: float
     all_tokens: int
     """Number of tokens in all texts, questions and chunks."""
@@ -187,15 +185,12 @@ class Inspection(Result):
     model: str
     revision: str | None
     source: str
-    """Name of the texts."""
     texts: int
-    """Number of inspected texts."""
     texts_found: int
     """Number of texts before sampling."""
     languages: Mapping[str, int]
     """Number of texts by language code."""
     median_tokens: float
-    """Median text length in tokens."""
     tokens_estimated: bool
     """True if the tokenizer is unknown. A token is then estimated as four bytes."""
     skipped: tuple[SkippedText, ...]

@@ -51,7 +51,6 @@ class ChunkFit:
     """A check of a splitter's chunks against the window."""
 
     chunker: str
-    """Name of the splitter."""
     chunks: int
     """Number of distinct chunks."""
     too_long: int

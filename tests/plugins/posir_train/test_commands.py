@@ -148,7 +148,7 @@ def test_ctrl_c_says_how_to_continue(begun, advice, squad, tmp_path, monkeypatch
     [
         (
             ("--positions", "front"),
-            "positions: 'front' is not allowed. Use begin, middle, end, uniform",
+            "positions: 'front' is not valid. Use begin, middle, end, uniform",
         ),
         (("--pooling", "sum"), "pooling: Input should be 'mean', 'cls', 'lasttoken' or 'max'"),
         (

@@ -34,7 +34,7 @@ from posir_train.evaluation import (
     compute_scores,
 )
 from posir_train.examples import TrainingDocument, list_tasks, write_dataset
-from posir_train.measurement import Measurement, measure
+from posir_train.measurement import Measurement, measure_model
 from posir_train.report import (
     check_forgetting,
     compare_measurements,
@@ -82,7 +82,7 @@ def held_out(tmp_path_factory):
 @pytest.fixture(scope="module")
 def measured(held_out):
     """Measurements of an even model, and of one that does not find the end."""
-    return [measure(ListModel([1.0, 1.0, end]), held_out) for end in (1.0, 0.1)]
+    return [measure_model(ListModel([1.0, 1.0, end]), held_out) for end in (1.0, 0.1)]
 
 
 def test_held_out_data_replaces_only_held_out_data(tmp_path):
@@ -118,7 +118,7 @@ def test_ranks_and_scores_by_position_with_articles_as_clusters(measured):
 
 
 def test_the_criterion_prefers_less_bias_unless_ndcg_is_lost(held_out, measured):
-    base, lost = (measure(ListModel([begin, 0.1, 0.1]), held_out) for begin in (1.0, 0.1))
+    base, lost = (measure_model(ListModel([begin, 0.1, 0.1]), held_out) for begin in (1.0, 0.1))
     even, biased, bad = (
         compute_scores(model.values, base.values)[CRITERION] for model in (*measured, lost)
     )
@@ -144,7 +144,7 @@ def test_mteb_finds_the_same_figures_in_the_folder(tmp_path, monkeypatch):
     assert (
         pl.read_parquet(next(tmp_path.rglob("corpus.parquet"))).height == len(DATA.documents) + 30
     )
-    measured = measure(model, written)
+    measured = measure_model(model, written)
     before = {change.metric: change.a for change in compare_measurements(measured, measured)}
     monkeypatch.setenv("POSIR_DATA", str(tmp_path / "held-out"))
     (name,) = list_tasks(written)
@@ -169,7 +169,7 @@ def test_nan_is_refused(held_out):
             return np.full((len(texts), len(self.places)), np.nan)
 
     with pytest.raises(ScoreError, match="NaN"):
-        measure(Model([1, 1, 1]), held_out)
+        measure_model(Model([1, 1, 1]), held_out)
 
 
 KEYS = [f"{name}{end}" for name in ESTIMATES for end in ("", "_low", "_high")]
@@ -268,7 +268,7 @@ def test_the_data_is_anything_that_can_be_opened(data, metric, message, tmp_path
 
 def test_a_baseline_adds_the_criterion_of_posir_train(model, evaluated):
     values = evaluated[0].values[10]
-    assert measure(model, open_data("PosIR-Mini")).values.profile == values.profile
+    assert measure_model(model, open_data("PosIR-Mini")).values.profile == values.profile
     assert (
         PositionEvaluator("PosIR-Mini", primary_metric=CRITERION, baseline=values).primary_metric
         == CRITERION

@@ -21,9 +21,9 @@ from posir_train.composing import (
 from posir_train.examples import (
     Example,
     TrainingDocument,
-    list_targets,
+    build_targets,
     merge_articles,
-    pool_corpora,
+    merge_corpora,
     read_examples,
     split_by_article,
     tokenize_examples,
@@ -59,7 +59,7 @@ def test_corpora_are_read_and_pooled_with_distinct_ids(tmp_path):
         "eng-Latn/game",
     }
     assert all(example.evidence.strip() for example in examples.examples)
-    pooled = pool_corpora(examples)
+    pooled = merge_corpora(examples)
     assert len({example.id for example in pooled.examples}) == len(examples.examples)
     assert len({example.document.corpus for example in pooled.examples}) == 1
 
@@ -243,7 +243,7 @@ def test_positions_are_drawn_by_weight(sources):
 def test_composed_domains_are_valid_and_read_back(sources, tmp_path):
     corpora, _ = compose_examples(sources, partial(compose_window, tokens=90), seed=1)
     for target, examples in zip(
-        list_targets("eng-Latn", "facts", tmp_path, (1, 2, 3)), corpora, strict=True
+        build_targets("eng-Latn", "facts", tmp_path, (1, 2, 3)), corpora, strict=True
     ):
         write_examples(examples, (), target, TOKENS)
     written = {
@@ -258,7 +258,7 @@ def test_composed_domains_are_valid_and_read_back(sources, tmp_path):
         assert (example.evidence, example.position) == (other.evidence, other.position)
         assert example.document.article == other.document.article
     with pytest.raises(PosirError, match="already exists"):
-        list_targets("eng-Latn", "facts", tmp_path, (1, 2, 3))
+        build_targets("eng-Latn", "facts", tmp_path, (1, 2, 3))
 
 
 def test_positions_are_the_bins_of_posir():

@@ -226,7 +226,7 @@ def test_settings_are_those_of_the_published_code_unless_set():
         3,
         0,
     )
-    assert (settings.schedule, settings.checkpoint) == ("constant", "last")
+    assert (settings.schedule, settings.checkpoint_rule) == ("constant", "last")
     assert (
         TrainingSettings(model="m", data="d", objective="pads-published", batch_size=4).batch_size
         == 4

@@ -13,17 +13,17 @@ from posir_tasks.values.read_part import UNKNOWN, CountedWith, KnownBy, ReadPart
 from posir_tasks.values.schemes import RelativePositions, assign_thirds
 from posir_tasks.values.scores import ResultValues
 from posir_train.measurement import Measurement
-from posir_train.preparation import find_base
+from posir_train.preparation import find_base_name
 from posir_train.report import (
     CARD_FILE,
-    HEADING,
+    CARD_HEADING,
     add_to_card,
     build_table,
     compare_measurements,
     compare_seeds,
     describe_changes,
+    describe_windows,
     list_warnings,
-    list_windows,
     to_record,
 )
 from posir_train.settings import TrainingSettings
@@ -128,7 +128,7 @@ def test_warnings_and_paragraphs(cured):
 def test_windows_are_described_for_both_models():
     beyond = np.where(THIRDS == 0, 0, 2)
     before, after = measurement([0.9, 0.5, 0.2], beyond=beyond), measurement([0.5, 0.5, 0.5])
-    first, other = list_windows(before, after, ("base", "trained"))
+    first, other = describe_windows(before, after, ("base", "trained"))
     assert first.startswith("base: ")
     assert "40 tokens" in first
     assert "trained" in other
@@ -147,7 +147,7 @@ def test_the_table_has_every_score(cured):
 def test_the_base_of_a_folder_is_named(tmp_path):
     folder = tmp_path / "my-model"
     folder.mkdir()
-    assert find_base(folder) == "my-model"
+    assert find_base_name(folder) == "my-model"
     for card, base in {
         "No metadata.": "my-model",
         "---\nbase_model: org/encoder\n---\n": "org/encoder",
@@ -155,7 +155,7 @@ def test_the_base_of_a_folder_is_named(tmp_path):
         "---\nbase_model: [\n---\n": "my-model",
     }.items():
         (folder / CARD_FILE).write_text(card)
-        assert find_base(folder) == base
+        assert find_base_name(folder) == base
 
 
 def test_a_folder_is_no_link_to_the_hub(tmp_path):
@@ -169,7 +169,7 @@ def test_a_folder_is_no_link_to_the_hub(tmp_path):
         add_to_card(tmp_path, "The report.", base)
         assert (
             tmp_path / CARD_FILE
-        ).read_text() == f"Finetuned from {shown}.\n\n{HEADING}\n\nThe report.\n"
+        ).read_text() == f"Finetuned from {shown}.\n\n{CARD_HEADING}\n\nThe report.\n"
 
 
 def test_settings_say_nothing_of_where_files_are(tmp_path):

@@ -19,7 +19,7 @@ from posir_train import evaluation
 from posir_train.composing import compose_examples, compose_window
 from posir_train.examples import tokenize_examples
 from posir_train.settings import TrainingSettings
-from posir_train.training import PositionTrainer, find_checkpoint, train_model
+from posir_train.training import PositionTrainer, find_last_checkpoint, train_model
 from tests.plugins.posir_train.texts import build_examples
 from tests.support.models import write_tiny_gpt2, write_tiny_model
 
@@ -228,10 +228,10 @@ def test_an_incomplete_checkpoint_is_removed(tmp_path):
     for step, state in ((2, '{"global_step": 2}'), (4, '{"global_st')):
         (tmp_path / f"checkpoint-{step}").mkdir()
         (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
-    assert find_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
+    assert find_last_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]
     shutil.rmtree(tmp_path / "checkpoint-2")
-    assert find_checkpoint(tmp_path) is None
+    assert find_last_checkpoint(tmp_path) is None
 
 
 def test_no_folder_of_another_program_is_removed(settings, data, tmp_path):
@@ -240,8 +240,8 @@ def test_no_folder_of_another_program_is_removed(settings, data, tmp_path):
     (tmp_path / "checkpoint-8").symlink_to("checkpoint-notes")
     (tmp_path / "checkpoint-9").write_text("mine")
     before = sorted(tmp_path.rglob("*"))
-    assert find_checkpoint(tmp_path) is None
-    with pytest.raises(PosirError, match="no run to continue"):
+    assert find_last_checkpoint(tmp_path) is None
+    with pytest.raises(PosirError, match="no run to resume"):
         train_model(settings, tmp_path, data, resume=True)
     assert sorted(tmp_path.rglob("*")) == before
 
