@@ -56,7 +56,7 @@ def cut(tmp_path_factory: pytest.TempPathFactory) -> tuple[Inspection, Path]:
 
 
 @pytest.mark.slow
-def test_a_model_that_reads_the_first_third_is_seen_through(cut):
+def test_model_that_reads_the_first_third(cut):
     inspection, folder = cut
     assert (inspection.window.reading.words, inspection.unread.texts_cut) == (Bounds(60, 60), 60)
     assert inspection.unread.share.value == pytest.approx(2 / 3, abs=0.001)
@@ -73,7 +73,7 @@ def test_a_model_that_reads_the_first_third_is_seen_through(cut):
     assert results == {"Inspect-texts-rarest-words", "Inspect-texts-verbatim"}
 
 
-def test_a_model_that_reads_the_last_words_truncates_the_start(tmp_path):
+def test_model_that_reads_the_last_words(tmp_path):
     inspection = run(KeepsPart(keep_last(60)), invent_texts(20, 15), output_folder=tmp_path)
     assert (inspection.window.reading.part, inspection.unread.texts_cut) == (Part.LAST, 20)
     assert inspection.unread.share.value == pytest.approx(2 / 3, abs=0.001)
@@ -83,7 +83,7 @@ def test_a_model_that_reads_the_last_words_truncates_the_start(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_order_blind_model_reads_everything_and_nothing_fades():
+def test_order_blind_model_has_no_bias():
     inspection = run(FirstWords(), invent_texts(60, 15))
     assert inspection.window.reading.complete
     assert inspection.unread.share.value == 0
@@ -95,7 +95,7 @@ def test_an_order_blind_model_reads_everything_and_nothing_fades():
         )
 
 
-def test_the_page_of_a_model_that_reads_all_says_the_state():
+def test_page_shows_the_verdict_without_truncation():
     inspection = run(FirstWords(), invent_texts(20, 9), 8_000)
     findings = inspection.fading[-1].findings
     assert findings.value(Quantity.UNREAD_SHARE) == 0
@@ -103,7 +103,7 @@ def test_the_page_of_a_model_that_reads_all_says_the_state():
     assert facts["Bias within the window"].endswith(label_state(findings))
 
 
-def test_texts_that_the_model_refuses_are_one_message():
+def test_texts_longer_than_the_model_accepts_raise():
     with pytest.raises(
         PosirError,
         match=r"first 60 words .* 5 of 5 texts are longer \(ValueError: at most 60 words\)",
@@ -112,7 +112,7 @@ def test_texts_that_the_model_refuses_are_one_message():
 
 
 @pytest.mark.slow
-def test_texts_without_a_sentence_to_ask_about():
+def test_texts_without_eligible_sentences():
     inspection = run(
         FirstWords(), ["Yes. No. Yes. No. Perhaps. Not now. Later. Never. Go. Stay. Who? I."]
     )
@@ -131,7 +131,7 @@ def show(inspection: Inspection) -> str:
 
 
 @pytest.mark.slow
-def test_an_inspection_is_a_screen_json_and_a_safe_page(
+def test_output_in_terminal_json_and_html(
     cut,
 ):
     inspection, _ = cut
@@ -171,7 +171,7 @@ def list_searched(encoder: FirstWords, texts: list[str]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", [None, 30_000])
-def test_each_text_is_encoded_once_and_the_budget_holds(budget: int | None):
+def test_texts_are_encoded_once_within_the_budget(budget: int | None):
     encoder, texts = FirstWords(), invent_texts(60, 15)
     inspection = run(encoder, texts, budget)
     searched = list_searched(encoder, texts)
@@ -183,7 +183,7 @@ def test_each_text_is_encoded_once_and_the_budget_holds(budget: int | None):
     assert total <= inspection.work.tokens * 1.05
 
 
-def test_a_budget_below_the_least_work_is_refused():
+def test_budget_below_the_minimum_raises():
     texts = invent_texts(20, 15)
     with pytest.raises(PosirError, match="A budget of 10 tokens is too small") as refused:
         run(FirstWords(words=60), texts, 10)
@@ -210,7 +210,7 @@ def test_long_texts_are_compared_in_excerpts():
     )
 
 
-class EveryOther:
+class AlternateWriter:
     """Writes a question about every other sentence: the sentence backward, which a model that is
     blind to order knows.
     """
@@ -227,10 +227,12 @@ class EveryOther:
         return ""
 
 
-def test_questions_in_other_words_stand_beside_the_others():
+def test_paraphrased_questions():
     encoder, texts = FirstWords(words=300), invent_texts(8, 12)
     inspection = inspect_model(
-        InspectionInput(ModelEncoder(encoder), None, collect(*texts), 30_000, writer=EveryOther())
+        InspectionInput(
+            ModelEncoder(encoder), None, collect(*texts), 30_000, writer=AlternateWriter()
+        )
     )
     searched = list_searched(encoder, texts)
     assert len(searched) == len(set(searched))
@@ -258,7 +260,7 @@ def test_questions_in_other_words_stand_beside_the_others():
     )
 
 
-def test_a_writer_without_a_question_is_said_so():
+def test_writer_without_questions():
     silent = SimpleNamespace(
         name="silent",
         write=lambda requests: [None] * len(requests),
@@ -273,7 +275,7 @@ def test_a_writer_without_a_question_is_said_so():
     assert "0 questions written by silent. silent: 0 answers." in show(inspection)
 
 
-def test_the_measured_chunks_are_what_the_named_model_runs(monkeypatch):
+def test_chunked_model_reproduces_the_measured_scores(monkeypatch):
     # The number of vectors is that of the last search.
     monkeypatch.setenv(ROTATED_VARIABLE, "0")
     model, collection = build_encoder(), collect(*invent_texts(4, 8))
@@ -312,7 +314,7 @@ def test_the_measured_chunks_are_what_the_named_model_runs(monkeypatch):
         assert chunked.document_vectors == row.vectors > 4
 
 
-def test_the_largest_chunk_that_fits_is_one_of_the_sizes():
+def test_largest_chunk_that_fits_is_a_size():
     prompted = build_encoder(prompts={"document": "one two three four: ", "query": ""})
     assert choose_sizes(prompted, DEFAULT_CONTEXT, None) == [89, 64]
     assert choose_sizes(FirstWords(), DEFAULT_CONTEXT, None) == [1024, 512, 256, 128, 64]
@@ -334,7 +336,7 @@ def texts(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_folder_is_inspected_and_shown_in_every_format(model, texts, tmp_path):
+def test_folder_in_every_output_format(model, texts, tmp_path):
     arguments = ("inspect", model, texts)
     text = invoke(*arguments, "--html", tmp_path / "page.html")
     for said in (
@@ -351,7 +353,7 @@ def test_a_folder_is_inspected_and_shown_in_every_format(model, texts, tmp_path)
 
 
 @pytest.mark.slow
-def test_a_server_is_inspected(texts):
+def test_inspect_server(texts):
     with serve_embeddings(model="bge-m3", window=30) as server:
         text = invoke("inspect", server.reference, texts)
     assert "It reads only the first 30 words of a text (about " in text
@@ -359,7 +361,7 @@ def test_a_server_is_inspected(texts):
 
 
 @pytest.mark.slow
-def test_chunks_are_compared_with_chunks_in_context(texts):
+def test_contextual_chunks_are_compared(texts):
     with serve_embeddings(kind="jina") as server:
         values = json.loads(invoke("inspect", f"tiny@jina+{server.url}", texts, "--format", "json"))
     chunkers = {row["chunker"] for row in values["rows"] if row["chunker"]}
@@ -376,7 +378,7 @@ def test_chunks_are_compared_with_chunks_in_context(texts):
         (("mteb/baseline-bm25s", "PosIR-Mini"), "not a dense encoder"),
     ],
 )
-def test_mistakes_are_explained(arguments, message, tmp_path, monkeypatch):
+def test_usage_errors(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(PosirError, match=message):
         invoke("inspect", *arguments)
@@ -386,6 +388,6 @@ def test_mistakes_are_explained(arguments, message, tmp_path, monkeypatch):
     ("budget", "message"),
     [("60k", "Give a model and texts"), (0, "--budget 0: "), ("x", "--budget x: ")],
 )
-def test_python_takes_a_budget_as_the_command_does(budget, message):
+def test_budget_errors_in_python(budget, message):
     with pytest.raises(PosirError, match=message):
         posir.inspect("tiny", budget=budget)

@@ -77,7 +77,7 @@ def read_index(
     return IndexedTexts("texts", "en", set(questions.documents), questions, wordings, known, "")
 
 
-def test_heads_are_planned_before_a_sentence_of_each_third():
+def test_opening_words_are_planned_before_one_sentence_per_third():
     questions = read_index().questions
     planned = plan_questions(questions, (Wording.RAREST_WORDS,))
     assert [(item.subset == OPENING, item.document) for item in planned[:8]] == [
@@ -92,7 +92,7 @@ def test_heads_are_planned_before_a_sentence_of_each_third():
     assert [item.subset for item in both[:7]].count("verbatim") == 3
 
 
-def test_an_index_of_the_first_halves_loses_the_tails(inspect):
+def test_index_of_first_halves_has_no_tail_recall(inspect):
     halves = {name: text[: len(text) // 2] for name, text in DOCUMENTS.items()}
     inspection = inspect(lambda query, k: find(query, halves, k))
     assert (inspection.documents, inspection.not_in_index) == (20, ())
@@ -110,7 +110,7 @@ def test_an_index_of_the_first_halves_loses_the_tails(inspect):
     assert complete.changes[0].state is ChangeState.EQUIVALENT
 
 
-def test_documents_that_an_index_lacks_are_named(inspect):
+def test_missing_documents_are_listed(inspect):
     lacking = {name: text for name, text in DOCUMENTS.items() if name not in ("t3", "t7")}
     tails = lacking | {"t5": DOCUMENTS["t5"][len(DOCUMENTS["t5"]) // 2 :]}
     inspection = inspect(lambda query, k: find(query, tails, k))
@@ -138,7 +138,7 @@ def judge(
     )
 
 
-def test_a_chunk_counts_if_it_has_the_whole_sentence():
+def test_chunk_counts_only_with_the_whole_sentence():
     texts = read_index()
     whole = judge(texts, lambda name, sentence: [Hit(f"{name}#4", 1.0, 1, sentence.upper())])
     assert whole.success["document"].all()
@@ -182,7 +182,7 @@ def test_a_chunk_counts_if_it_has_the_whole_sentence():
     ]
 
 
-def test_what_is_read_is_compared_with_what_is_not():
+def test_recall_within_and_beyond_the_window():
     # Of 100 tokens a document, the first 50; the sentence across the middle is not read whole.
     texts = read_index(read=ReadPart.first(50, KnownBy.GIVEN))
     twelfths = texts.locate_in_window()
@@ -210,7 +210,7 @@ def test_what_is_read_is_compared_with_what_is_not():
     assert read_index().locate_in_window() == {}
 
 
-def test_a_difference_is_the_mean_of_those_within_documents():
+def test_difference_is_the_mean_within_documents():
     texts, rng = read_index(), np.random.default_rng(3)
     lost = {
         (f"d{number}", third) for number in range(20) for third in range(3) if rng.random() < 0.4
@@ -248,7 +248,7 @@ def test_a_difference_is_the_mean_of_those_within_documents():
 
 
 @pytest.mark.parametrize("answer", [lambda query, _: [query], lambda _query, _k: ["x1", "x2"]])
-def test_unknown_ids_are_refused_after_the_first_questions(inspect, tmp_path: Path, answer):
+def test_unknown_ids_raise_after_the_first_questions(inspect, tmp_path: Path, answer):
     asked = list[str]()
     with pytest.raises(PosirError, match="no retrieved document"):
         inspect(lambda query, k: asked.append(query) or answer(query, k))
@@ -256,7 +256,7 @@ def test_unknown_ids_are_refused_after_the_first_questions(inspect, tmp_path: Pa
     assert not [*(tmp_path / "answers").glob("*.jsonl")]
 
 
-def test_questions_without_an_answer_are_counted_and_asked_again(inspect):
+def test_failed_questions_are_counted_and_retried(inspect):
     asked, broken = list[str](), [True]
 
     def search(query: str, k: int) -> list[Any]:
@@ -278,7 +278,7 @@ def test_questions_without_an_answer_are_counted_and_asked_again(inspect):
     assert len(asked) == 63
 
 
-def test_time_is_limited_and_what_was_answered_is_kept(inspect):
+def test_time_limit_keeps_earlier_answers(inspect):
     asked, hangs = list[str](), [True]
 
     def search(query: str, k: int) -> list[str]:
@@ -315,9 +315,7 @@ def test_questions_are_written_with_their_spans(inspect, tmp_path: Path):
         inspect(lambda query, k: find(query, DOCUMENTS, k), **options | {"max_requests": 30})
 
 
-def test_the_command_prints_what_the_function_returns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_command_prints_the_result_of_the_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     texts = write_texts(tmp_path / "texts")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path / "cache"))
@@ -340,7 +338,7 @@ def test_the_command_prints_what_the_function_returns(
     "form",
     ["/srv/kb/{}.txt", "{}.txt", "https://example.org/kb/{}.html", r"C:\kb\{}.md", "kb/{}.txt#0"],
 )
-def test_hits_are_named_by_their_files(inspect, form: str):
+def test_hits_are_matched_by_file_name(inspect, form: str):
     inspection = inspect(lambda query, k: [form.format(name) for name in find(query, DOCUMENTS, k)])
     assert set(shares(inspection).values()) == {1}
     assert any("matched by file name" in problem for problem in inspection.problems)
@@ -348,7 +346,7 @@ def test_hits_are_named_by_their_files(inspect, form: str):
     assert not any("are no document" in problem for problem in inspection.problems)
 
 
-def test_files_that_fit_one_document_are_refused(inspect):
+def test_ambiguous_file_names_raise(inspect):
     folders = iter(("old", "new") * 1000)
     with pytest.raises(PosirError, match="both match document"):
         inspect(
@@ -360,7 +358,7 @@ def test_files_that_fit_one_document_are_refused(inspect):
     assert set(shares(mended).values()) == {1}
 
 
-def test_the_page_has_the_finding_bars_by_third_and_what_to_do(inspect):
+def test_page_shows_finding_bars_and_advice(inspect):
     ends = [{name: text[: len(text) // 2] for name, text in DOCUMENTS.items()}]
     inspection = inspect(lambda query, k: find(query, {**DOCUMENTS, **ends[0]}, k))
     (strip,) = [strip for section in inspection.sections() for strip in section.strips]
@@ -376,7 +374,7 @@ def test_the_page_has_the_finding_bars_by_third_and_what_to_do(inspect):
 
 
 @pytest.mark.parametrize("number", [1, 2, 4])
-def test_few_questions_still_advise_chunks(inspect, number: int):
+def test_advice_with_few_questions(inspect, number: int):
     inspection = inspect(lambda query, k: find(query, DOCUMENTS, k), max_requests=number)
     assert inspection.answered == number
     advice = advise_index(None).replace("`", "")

@@ -21,7 +21,7 @@ def collect(*texts: str) -> TextCollection:
     return TextCollection("texts", sources, (), "en", {"en": len(texts)}, len(texts))
 
 
-def test_spans_quote_the_question_and_every_tenth_is_asked_about():
+def test_one_question_per_tenth_with_its_span():
     questions = generate_questions(collect(*invent_texts(8, 40)), [100] * 8)
     data = questions.build_data(Wording.VERBATIM)
     text, evidence = dict(zip(data.corpus["id"], data.corpus["text"], strict=True)), data.evidence
@@ -34,7 +34,7 @@ def test_spans_quote_the_question_and_every_tenth_is_asked_about():
     assert (len(first.documents), first.questions) == (3, questions.questions[:30])
 
 
-def test_repeated_and_short_sentences_are_not_asked_about():
+def test_repeated_and_short_sentences_are_skipped():
     first, second = invent_texts(2, 3)
     header = "This paragraph is printed in every text of the collection."
     collection = collect(f"{header} {first} Too short.", f"{header} {second}")
@@ -46,7 +46,7 @@ def test_repeated_and_short_sentences_are_not_asked_about():
     assert not asked & {header, "Too short."}
 
 
-def test_the_rarest_words_are_kept_in_their_order():
+def test_rarest_words_keep_their_order():
     counts = {"the": 9, "of": 8, "in": 8}
     assert keep_rarest_words("The red barge sank.", counts) == "red barge sank"
     assert (
@@ -81,7 +81,7 @@ def write_text(topic: str) -> str:
     )
 
 
-def test_what_is_read_of_a_text_leads_to_its_unread_sentences():
+def test_unread_baseline_searches_the_read_part():
     task = build_task(*map(write_text, TOPICS))
     assert measure_unread_baseline(task, ReadPart.first(10_000, KnownBy.MEASURED)) is None, (
         "everything is read"

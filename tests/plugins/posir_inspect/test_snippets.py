@@ -70,7 +70,7 @@ def measure_chunks(folder, size):
 
 
 @pytest.mark.parametrize("size", [7, 16])
-def test_the_pasted_function_makes_the_chunks_that_are_measured(folder, size):
+def test_pasted_code_produces_the_measured_chunks(folder, size):
     code = write("langchain", folder, size).code
     names: dict = {}
     exec(
@@ -89,7 +89,7 @@ def test_the_pasted_function_makes_the_chunks_that_are_measured(folder, size):
     )
 
 
-def test_elasticsearch_has_the_size_in_words_of_the_texts(folder):
+def test_elasticsearch_size_is_in_words(folder):
     snippet = write("elasticsearch", folder, 100, tokens=40)
     assert '"max_chunk_size": 50, "overlap": 25' in snippet.code
     assert all(
@@ -99,7 +99,7 @@ def test_elasticsearch_has_the_size_in_words_of_the_texts(folder):
     assert '"max_chunk_size": 20' in write("elasticsearch", folder, 16, tokens=40).code
 
 
-def test_without_an_advised_size_there_is_no_code(folder):
+def test_no_code_without_a_recommended_size(folder):
     for size, options in ((16, {"decided": False}), (None, {}), (None, {"chunker": "my:splitter"})):
         snippet = write("langchain", folder, size, **options)
         assert (snippet.code, str(options.get("chunker", "")) in snippet.sentence) == ("", True)
@@ -108,7 +108,7 @@ def test_without_an_advised_size_there_is_no_code(folder):
     check_tokenizer("qdrant", "m@http://x", None)
 
 
-def test_an_inspection_shows_the_code_as_it_is():
+def test_inspection_shows_the_code_verbatim():
     setup = InspectionInput(
         ModelEncoder(FirstWords(words=60)),
         None,
@@ -127,7 +127,7 @@ def test_an_inspection_shows_the_code_as_it_is():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", USES)
-def test_a_splitter_of_the_library_makes_the_same_chunks(folder, tmp_path, kind):
+def test_library_splitter_produces_the_same_chunks(folder, tmp_path, kind):
     """In a throwaway environment, which sees the packages of this one."""
     texts, chunks = measure_chunks(folder, 16)
     python = build_environment(tmp_path / "venv", PACKAGES[kind])
@@ -140,7 +140,7 @@ def test_a_splitter_of_the_library_makes_the_same_chunks(folder, tmp_path, kind)
 
 
 @pytest.mark.slow
-def test_qdrant_groups_the_chunks_of_a_document(folder, tmp_path):
+def test_qdrant_groups_chunks_by_document(folder, tmp_path):
     model, documents = (
         f"{folder}+chunks(16)",
         {f"d{row}": text for row, text in enumerate(invent_texts(4, 12))},

@@ -99,7 +99,7 @@ def advise(*means: float, documents: int = 60, noise: float = 0.05) -> ChunkComp
     return select_chunks(rows, "m")
 
 
-def test_the_cheapest_chunks_that_beat_whole_texts_are_advised():
+def test_cheapest_chunks_better_than_whole_texts_are_selected():
     assert (advise(0.4, 0.695, 0.7).selection.size, advise(0.695, 0.7, 0.7).selection.size) == (
         512,
         None,
@@ -120,12 +120,12 @@ def test_the_cheapest_chunks_that_beat_whole_texts_are_advised():
     assert "inconclusive" in doubtful.sentences[-1]
 
 
-def test_a_bad_chunker_is_refused_before_the_model_is_loaded():
+def test_faulty_chunker_raises_before_the_model_is_loaded():
     with pytest.raises(PosirError, match="<lambda>: returned no chunk"):
         posir.inspect("no-such-model", invent_texts(2, 15), chunker=[lambda _: []])
 
 
-def test_tokens_of_chunks_are_counted_within_the_window():
+def test_chunk_tokens_are_counted_within_the_window():
     questions, splitter = generate_questions(collect("word " * 400), [500]), cut_at(400, 400)
     strategy = SplitterStrategy(splitter, questions, EstimatedTokenizer(), 50, refuses=False)
     assert strategy.count(questions) == ChunkCounts(5 * 50, too_long=5)
@@ -136,7 +136,7 @@ def test_tokens_of_chunks_are_counted_within_the_window():
         SplitterStrategy(splitter, questions, EstimatedTokenizer(), 50, refuses=True)
 
 
-def test_tokens_are_estimated_from_the_texts_of_the_sample():
+def test_tokens_are_estimated_from_the_sample():
     questions = generate_questions(collect(*invent_texts(6, 15)), [150] * 6)
     splitter = cut_at(400, 400)
     estimates = [
