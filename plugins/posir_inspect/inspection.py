@@ -73,7 +73,7 @@ MIN_SEARCH_TEXTS = 2
 #: Excerpt lengths in tokens, tried in this order if chunks of whole texts exceed the budget.
 EXCERPT_LENGTHS = (2048, 1024, 512)
 #: A prose sentence of 42 to 140 characters, without code, Markdown or table syntax.
-PROSE = re.compile(r"(?![a-z])\w[^|{}<>=#_*`\[\]\\\":;.]{40,138}[.!?\u3002\uff01\uff1f]")
+PROSE_SENTENCE = re.compile(r"(?![a-z])\w[^|{}<>=#_*`\[\]\\\":;.]{40,138}[.!?\u3002\uff01\uff1f]")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class InspectionInput:
         return [text.text for text in self.collection.texts]
 
     @property
-    def counter(self) -> Tokenizer:
+    def token_counter(self) -> Tokenizer:
         """The model's tokenizer or, if unknown, an estimate of four bytes per token."""
         return self.tokenizer or EstimatedTokenizer()
 
@@ -127,7 +127,7 @@ def inspect_model(
     tokenizer = find_tokenizer(model)
     if request.snippet:
         check_tokenizer(request.snippet, str(model.mteb_model_meta.name), tokenizer)
-    tokens = request.counter.count_all(request.texts)
+    tokens = request.token_counter.count_all(request.texts)
     inspection = _measure_model(request, tokens, full=full)
     show(complete_inspection(inspection))
     questions = generate_questions(collection, tokens)
@@ -149,7 +149,7 @@ def inspect_model(
     inspection = run.search_whole_texts(replace(inspection, work=work), output_folder)
     show(complete_inspection(inspection))
     inspection = run.search_chunks(inspection)
-    counts = request.counter.count_all(run.memory.remembered_texts)
+    counts = request.token_counter.count_all(run.memory.remembered_texts)
     # Truncated tokens are not encoded.
     encoded_tokens = sum(min(count, run.window or count) for count in counts)
     chunks = inspection.chunks
@@ -230,13 +230,17 @@ class InspectionRun:
         sample = questions.select_first(INITIAL_TEXTS)
         self.splitters = [
             splitting.SplitterStrategy(
-                splitter, sample, request.counter, self.window, refuses=bool(reading.refusal)
+                splitter,
+                sample,
+                request.token_counter,
+                self.window,
+                rejects_long=bool(reading.refusal),
             )
             for splitter in request.splitters
         ]
         self.strategies = self._choose_strategies(max(questions.lengths))
         self.costs = self._count_costs(questions, self.strategies)
-        _, excerpt_costs = self._question_excerpts(EXCERPT_LENGTHS[-1], MIN_SEARCH_TEXTS)
+        _, excerpt_costs = self._generate_excerpt_questions(EXCERPT_LENGTHS[-1], MIN_SEARCH_TEXTS)
         self.min_chunk_tokens = int(excerpt_costs.sum())
         self.wordings = [Wording.RAREST_WORDS]
         self.budget = self.costs.total
@@ -251,7 +255,7 @@ class InspectionRun:
     ) -> splitting.EncodingCosts:
         wordings = 2 if self.request.writer else 1
         return splitting.EncodingCosts.count(
-            questions, strategies, self.window, self.request.counter, wordings
+            questions, strategies, self.window, self.request.token_counter, wordings
         )
 
     def _choose_strategies(self, max_length: int) -> Sequence[splitting.ChunkStrategy]:
@@ -302,7 +306,7 @@ class InspectionRun:
 
     def search_whole_texts(self, inspection: Inspection, output_folder: Path | None) -> Inspection:
         """Search whole texts and add the scores. Double the number of texts until the interval is
-        narrow or the budget is spent.
+        narrow or `max_texts` is reached.
         """
         max_texts = self.max_texts
         texts = max_texts if self.request.budget is None else min(INITIAL_TEXTS, max_texts)
@@ -401,23 +405,24 @@ class InspectionRun:
         """
         max_excerpts = min(texts, INITIAL_TEXTS)
         for length in EXCERPT_LENGTHS:
-            questions, costs = self._question_excerpts(length, max_excerpts)
+            questions, costs = self._generate_excerpt_questions(length, max_excerpts)
             fitting_excerpts = splitting.count_affordable(costs, budget)
             if fitting_excerpts == max_excerpts:
                 break
         if fitting_excerpts < MIN_SEARCH_TEXTS:
             # With fewer excerpts, the questions may be shorter. `inspect_model` has already checked
             # that the budget covers them.
-            questions, _ = self._question_excerpts(length, MIN_SEARCH_TEXTS)
+            questions, _ = self._generate_excerpt_questions(length, MIN_SEARCH_TEXTS)
             return questions, length
         return questions.select_first(fitting_excerpts), length
 
-    def _question_excerpts(self, length: int, texts: int) -> tuple[QuestionSet, Integers]:
+    def _generate_excerpt_questions(self, length: int, texts: int) -> tuple[QuestionSet, Integers]:
         """Generate questions about excerpts of the first texts. Return the questions and the number
         of tokens to encode per excerpt, shape (texts,).
         """
-        collection = cut_excerpts(self.request.collection, self.request.counter, length, texts)
-        tokens = self.request.counter.count_all([text.text for text in collection.texts])
+        counter = self.request.token_counter
+        collection = cut_excerpts(self.request.collection, counter, length, texts)
+        tokens = counter.count_all([text.text for text in collection.texts])
         questions = generate_questions(collection, tokens)
         strategies = self._choose_strategies(min(length, max(tokens)))
         with with_settings(rotated=0):
@@ -460,7 +465,7 @@ def _quote_unread(texts: Sequence[tuple[CollectedText, int, float]]) -> tuple[st
         sentences = find_sentences(text.text, text.language)
         for span in sorted(sentences, key=lambda span: abs(middle - span.middle)):
             sentence = " ".join(span.of(text.text).split())
-            if span.start > unread_start and PROSE.fullmatch(sentence):
+            if span.start > unread_start and PROSE_SENTENCE.fullmatch(sentence):
                 return sentence, text.name
     return "", ""
 

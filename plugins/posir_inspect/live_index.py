@@ -328,7 +328,7 @@ def _warn_about_cases(problem: str, cases: Sequence[tuple[str, str]]) -> list[st
         return []
     question, reason = cases[0]
     example = f"{sanitize(question)}: {sanitize(reason, 200)}"
-    return [f"{len(cases):,} {problem}, for example for question {example}."]
+    return [f"{len(cases):,} {problem}, for example in question {example}."]
 
 
 @dataclass(frozen=True)

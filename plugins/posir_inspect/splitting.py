@@ -118,7 +118,7 @@ class SplitterStrategy:
         tokenizer: Tokenizer,
         window: int | None,
         *,
-        refuses: bool,
+        rejects_long: bool,
     ) -> None:
         """Try a splitter on a sample.
 
@@ -129,7 +129,7 @@ class SplitterStrategy:
         self.chunker = splitter.name
         self._tokenizer = tokenizer
         self._window = window
-        self._refuses = refuses
+        self._rejects_long = rejects_long
         texts = list(sample.documents.values())
         chunked_texts = dict(zip(texts, splitter.divide_all(texts), strict=True))
         self._split = cache(lambda text: chunked_texts.get(text) or splitter.divide(text))
@@ -151,7 +151,7 @@ class SplitterStrategy:
         )
         window = self._window or max(counts)
         too_long = sum(count > window for count in counts)
-        if too_long and self._refuses:
+        if too_long and self._rejects_long:
             raise PosirError(
                 f"{self.chunker}: {too_long:,} of {len(counts):,} chunks are longer than the "
                 f"{window:,} tokens that the model accepts; the longest has {max(counts):,}. Use "

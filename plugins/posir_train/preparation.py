@@ -42,7 +42,7 @@ from posir_train.settings import (
     Objective,
     Position,
     TrainingSettings,
-    shorten_name,
+    strip_folders,
 )
 
 if TYPE_CHECKING:
@@ -351,7 +351,7 @@ def _prepare_pads(settings: TrainingSettings, data: Examples, window: ModelWindo
         articles = {document.article for document in documents}
     else:
         held_out = data
-        name = shorten_name(settings.texts)
+        name = strip_folders(settings.texts)
         passages = open_data(settings.texts).read_texts()
         texts = {passage.text for passage in passages if isinstance(passage, Passage)}
     usable_texts = sorted(text for text in texts if text.strip())

@@ -73,7 +73,7 @@ from posir_train.settings import (
     Position,
     TrainingSettings,
     open_dataset,
-    shorten_name,
+    strip_folders,
 )
 from posir_train.training import TrainedModel
 
@@ -172,7 +172,7 @@ def to_record(change: ChangeRow) -> dict[str, Any]:
     }
 
 
-def describe_windows(before: Measurement, after: Measurement, labels: Sequence[str]) -> list[str]:
+def write_window_notes(before: Measurement, after: Measurement, labels: Sequence[str]) -> list[str]:
     """Describe the window of each model and how much evidence it truncates."""
     findings = [decide(analyze(measurement.values).overall) for measurement in (before, after)]
     return [*filter(None, map(describe_model_window, labels, findings))]
@@ -269,7 +269,7 @@ def check_forgetting(
     trained_articles = len(articles.intersection(training_articles))
     if trained_articles:
         note += f" {trained_articles} of these were trained on."
-    notes = [note, *describe_windows(before, after, labels)]
+    notes = [note, *write_window_notes(before, after, labels)]
     return (
         compare_measurements(before, after, data.name),
         [f"Forgetting check {data.name}: {note}" for note in notes],
@@ -372,7 +372,7 @@ def build_report(
     forgetting_checks: Sequence[Dataset | AbsTaskRetrieval],
 ) -> TrainingReport:
     """Compare the trained model with the base model on held-out articles and forgetting checks."""
-    labels = (shorten_name(settings.model), "The trained model")
+    labels = (strip_folders(settings.model), "The trained model")
     changes = compare_measurements(trained_model.before, trained_model.after)
     forgetting_notes = []
     if forgetting_checks:
@@ -381,7 +381,7 @@ def build_report(
             rows, notes = check_forgetting(data, models, labels, trained_model.data.articles)
             changes += rows
             forgetting_notes += notes
-    windows = describe_windows(trained_model.before, trained_model.after, labels)
+    windows = write_window_notes(trained_model.before, trained_model.after, labels)
     method = f"with {settings.objective}"
     if settings.objective == "retrieval":
         method = f"on {settings.positions}"

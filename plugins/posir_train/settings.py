@@ -90,8 +90,8 @@ def validate_positions(text: str) -> str:
     return PositionWeights.parse(text).name
 
 
-def shorten_name(name: str) -> str:
-    """Shorten an existing path to its last component. Return other names unchanged."""
+def strip_folders(name: str) -> str:
+    """Reduce an existing path to its last component. Return other names unchanged."""
     path = Path(name).expanduser()
     return path.resolve().name if path.exists() else name
 
@@ -260,14 +260,14 @@ class TrainingSettings(Section):
         return self.select or ("balanced" if self.positions == "uniform" else "last")
 
     def to_json(self) -> dict[str, Any]:
-        """Convert the settings that affect the trained model to JSON values. Shorten paths to their
+        """Convert the settings that affect the trained model to JSON values. Reduce paths to their
         last component.
         """
         return self.model_dump(mode="json", exclude=set(self.EXCLUDED_SETTINGS)) | {
-            "model": shorten_name(self.model),
-            "data": shorten_name(self.data),
-            "texts": self.texts and shorten_name(self.texts),
-            "rerankers": list(map(shorten_name, self.rerankers)),
+            "model": strip_folders(self.model),
+            "data": strip_folders(self.data),
+            "texts": self.texts and strip_folders(self.texts),
+            "rerankers": list(map(strip_folders, self.rerankers)),
         }
 
 

@@ -274,7 +274,7 @@ def test_chunked_model_reproduces_the_measured_scores(monkeypatch):
     model = build_encoder()
     collection = collect(*invent_texts(4, 8))
     request = InspectionInput(ModelEncoder(model), find_tokenizer(model), collection, None)
-    questions = generate_questions(collection, request.counter.count_all(request.texts))
+    questions = generate_questions(collection, request.token_counter.count_all(request.texts))
     units = ("tokens", "words", "characters", "estimated_tokens")
     reading = ReadingLength(
         part=None, **dict.fromkeys(units, Bounds(1, 1)), unit="tokens", documents=1

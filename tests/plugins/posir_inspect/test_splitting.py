@@ -135,13 +135,13 @@ def test_faulty_chunker_raises_before_the_model_is_loaded():
 def test_chunk_tokens_are_counted_within_the_window():
     questions = generate_questions(collect("word " * 400), [500])
     splitter = build_splitter(400, 400)
-    strategy = SplitterStrategy(splitter, questions, EstimatedTokenizer(), 50, refuses=False)
+    strategy = SplitterStrategy(splitter, questions, EstimatedTokenizer(), 50, rejects_long=False)
     assert strategy.count_chunks(questions) == ChunkCounts(5 * 50, too_long=5)
     assert strategy.estimate_tokens(500) == 250
     with pytest.raises(
         PosirError, match=r"characters:400: .* chunks are longer than the 50 tokens that"
     ):
-        SplitterStrategy(splitter, questions, EstimatedTokenizer(), 50, refuses=True)
+        SplitterStrategy(splitter, questions, EstimatedTokenizer(), 50, rejects_long=True)
 
 
 def test_tokens_are_estimated_from_the_sample():
@@ -149,6 +149,8 @@ def test_tokens_are_estimated_from_the_sample():
     splitter = build_splitter(400, 400)
     estimates = []
     for sample in (questions, questions.select_first(2)):
-        strategy = SplitterStrategy(splitter, sample, EstimatedTokenizer(), None, refuses=False)
+        strategy = SplitterStrategy(
+            splitter, sample, EstimatedTokenizer(), None, rejects_long=False
+        )
         estimates.append(strategy.estimate_tokens(10_000))
     assert estimates[1] == pytest.approx(estimates[0], rel=0.05)

@@ -315,7 +315,7 @@ def test_server_without_a_limit_reads_shorter_texts_whole(tmp_path, monkeypatch)
     assert result.values.read == ReadPart.all(KnownBy.MEASURED)
 
 
-def count_longest(server):
+def find_max_words(server):
     return max(len(text.split()) for batch in server.batches for text in batch)
 
 
@@ -353,7 +353,7 @@ def test_slow_server_gets_no_long_text(monkeypatch, capsys):
     monkeypatch.setattr(endpoint_client, "MAX_COUNT_SECONDS", 0.3)
     with serve_embeddings(seconds=0.1) as server:
         model = MeasuredModel.connect(find_endpoint(server.reference))
-        assert count_longest(server) == 576
+        assert find_max_words(server) == 576
         assert 0.1 / 576 < model.seconds_per_word < 1 / 576
         server.seconds = 0
         monkeypatch.setattr(

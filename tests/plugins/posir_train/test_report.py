@@ -24,9 +24,9 @@ from posir_train.report import (
     compare_measurements,
     compare_seeds,
     describe_changes,
-    describe_windows,
     list_warnings,
     to_record,
+    write_window_notes,
 )
 from posir_train.settings import TrainingSettings
 from tests.plugins.posir_train.texts import build_examples
@@ -135,7 +135,7 @@ def test_warnings_and_paragraphs(improvement):
 def test_windows_are_described_for_both_models():
     before = build_measurement([0.9, 0.5, 0.2], truncation=np.where(THIRDS == 0, 0, 2))
     after = build_measurement([0.5, 0.5, 0.5])
-    base, trained = describe_windows(before, after, ("base", "trained"))
+    base, trained = write_window_notes(before, after, ("base", "trained"))
     assert base.startswith("base: ")
     assert "40 tokens" in base
     assert "trained" in trained
