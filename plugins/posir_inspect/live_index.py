@@ -203,14 +203,13 @@ def read_index(
             "subsets. Give the texts of one index."
         )
     wordings: tuple[Wording, ...] = (Wording.RAREST_WORDS,)
+    skip_note = describe_skipped(collection.skipped)
     writer = open_writer(texts)
     if writer:
         planned = plan_questions(questions, wordings)[: options.max_requests]
         selection = questions.select({question.id for question in planned})
         questions = selection.write_in_other_words(writer)
         wordings = (Wording.RAREST_WORDS, Wording.OTHER_WORDS)
-    skip_note = describe_skipped(collection.skipped)
-    if writer:
         skip_note = " ".join(filter(None, [skip_note, writer.describe_answers()]))
     return IndexedTexts(
         collection.name, collection.language, ids, questions, wordings, window, skip_note
@@ -497,10 +496,10 @@ def _build_charts(inspection: IndexInspection) -> tuple[PositionChart, ...]:
     finding = describe_recall_change(change)
     # The first rows cover the first wording and unit.
     rows = inspection.rows[: len(THIRDS)]
-    present = inspection.documents - len(inspection.not_in_index)
+    indexed_count = inspection.documents - len(inspection.not_in_index)
     facts = (
-        ("Documents in the index", f"{present:,} of {inspection.documents:,}"),
-        ("Sentences asked about", f"{sum(row.questions for row in rows):,}"),
+        ("Documents in the index", f"{indexed_count:,} of {inspection.documents:,}"),
+        ("Sentences tested", f"{sum(row.questions for row in rows):,}"),
         (ADVICE_HEADING, advise_index(change)),
     )
     chart = PositionChart(
@@ -529,11 +528,11 @@ def _build_table(inspection: IndexInspection) -> Table:
     for row in inspection.rows:
         key = (Wording(row.wording).words, row.part, format_count(row.questions))
         cells[key].append(format_estimate(row.recall, format_percent))
-    units = dict.fromkeys(
+    recall_headings = dict.fromkeys(
         f"{row.unit.capitalize()} in top {inspection.k}" for row in inspection.rows
     )
-    headings = ("Wording", "Sentences in the", "Asked", *units)
-    rows = tuple((*key, *recalls) for key, recalls in cells.items())
+    headings = ("Wording", "Sentences in the", "Asked", *recall_headings)
+    rows = tuple((*key, *recall_cells) for key, recall_cells in cells.items())
     return Table(build_columns(headings, headings[2:]), rows, keys=2)
 
 
