@@ -180,14 +180,12 @@ def _explain_failures(checkpoints: Path) -> Iterator[None]:
 
 def _is_disk_full(error: Exception, checkpoints: Path) -> bool:
     """Return True if a full disk caused the error."""
-    error_number = getattr(error, "errno", None)
+    errno = getattr(error, "errno", None)
     # PyTorch and safetensors report the errno only in the message.
     match = re.search(r"(?:os error|code:) (\d+)", str(error))
-    if error_number is None and match:
-        error_number = int(match[1])
-    return (
-        error_number in DISK_FULL or shutil.disk_usage(checkpoints.parents[1]).free < MIN_FREE_BYTES
-    )
+    if errno is None and match:
+        errno = int(match[1])
+    return errno in DISK_FULL or shutil.disk_usage(checkpoints.parents[1]).free < MIN_FREE_BYTES
 
 
 #: Number of documents to rotate per length bucket when a checkpoint is evaluated.
