@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 #: Number of bootstrap samples of the texts.
 BOOTSTRAP_SAMPLES = 2000
 SEED = 14
-#: Question to measure rerankers, unrelated to the texts because scores near 1 hardly differ.
+#: Question for measuring rerankers. It is unrelated to the texts, since scores near 1 hardly differ.
 QUESTION = "which enzyme"
-#: Text to count the special tokens of a reranker.
+#: Text for counting the special tokens of a reranker.
 TEXT = "the"
 LANGUAGE = "eng-Latn"
 

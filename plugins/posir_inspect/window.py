@@ -65,9 +65,9 @@ class ChunkFit:
         """A sentence about chunks that exceed the window."""
         if not self.too_long:
             return f"{self.chunker}: all {self.chunks:,} chunks are read to the end."
-        least = "" if self.complete else "at least "
+        at_least = "" if self.complete else "at least "
         return (
-            f"{self.chunker}: {least}{self.too_long:,} of {self.chunks:,} chunks are longer than "
+            f"{self.chunker}: {at_least}{self.too_long:,} of {self.chunks:,} chunks are longer than "
             f"the window. The longest begins '{sanitize(self.longest, 60)}'."
         )
 

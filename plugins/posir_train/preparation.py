@@ -216,24 +216,23 @@ def cut_negatives(example: Example) -> list[str]:
     ]
     if len(passages) != 2:
         passages = [text[: example.start].strip(), text[example.end :].strip()]
-    if not _have_enough_words(passages):
+    if not _has_enough_words(passages):
         longer_passage = max(passages, key=len)
         passages = [span.of(longer_passage) for span in find_parts(longer_passage, 2)]
-    return passages if _have_enough_words(passages) else []
+    return passages if _has_enough_words(passages) else []
 
 
-def _have_enough_words(texts: Sequence[str]) -> bool:
+def _has_enough_words(texts: Sequence[str]) -> bool:
     return all(count_words(text) >= MIN_WORDS for text in texts)
 
 
 def filter_by_margin(
     examples: Sequence[Example], rerankers: Sequence[ModelReranker], margin: float
 ) -> list[Example]:
-    """Keep the examples whose third with the evidence scores higher than both other thirds, by a
-    margin, with every reranker.
+    """Keep the examples with at least the given margin.
 
-    The margin is defined in 'Built-in or learned?' (arXiv 2605.26578, section 3.1): the score of
-    the third with the evidence minus the higher score of the other two, and the minimum of this
+    The margin follows 'Built-in or learned?' (arXiv 2605.26578, section 3.1): the score of the
+    third with the evidence minus the highest score of the other thirds, and the minimum of this
     difference over rerankers. Scores are in [0, 1]; the paper's threshold is 0.3. The filter favors
     evidence at the beginning, so positions are balanced later.
     """
