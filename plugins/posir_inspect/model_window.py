@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: Number of bootstrap samples of the texts.
 BOOTSTRAP_SAMPLES = 2000
 SEED = 14
-#: Question for measuring rerankers. It is unrelated to the texts, since scores near 1 hardly differ.
+#: Question for measuring rerankers, unrelated to the texts: scores near 1 hardly differ.
 QUESTION = "which enzyme"
 #: Text for counting the special tokens of a reranker.
 TEXT = "the"

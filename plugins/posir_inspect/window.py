@@ -67,8 +67,8 @@ class ChunkFit:
             return f"{self.chunker}: all {self.chunks:,} chunks are read to the end."
         at_least = "" if self.complete else "at least "
         return (
-            f"{self.chunker}: {at_least}{self.too_long:,} of {self.chunks:,} chunks are longer than "
-            f"the window. The longest begins '{sanitize(self.longest, 60)}'."
+            f"{self.chunker}: {at_least}{self.too_long:,} of {self.chunks:,} chunks are longer "
+            f"than the window. The longest begins '{sanitize(self.longest, 60)}'."
         )
 
 
