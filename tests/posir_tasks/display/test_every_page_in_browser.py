@@ -16,7 +16,7 @@ from posir_probe.probing import build_builtin_probes
 from posir_probe.tables import build_measurements
 from posir_report.summary import summarize
 from posir_train.measurement import Measurement
-from posir_train.report import present_training
+from posir_train.report import assemble_report
 from tests.leaderboard.test_board import profile
 from tests.plugins.posir_inspect.test_inspection import run as inspect_texts
 from tests.plugins.posir_mitigate.test_mitigate_command import build_trial
@@ -47,18 +47,18 @@ def results(tmp_path_factory):
 
 
 def report_training(results):
-    """Return the report of a training that made the first model the second."""
-    measured = [
+    """Report a training run with the first model as base and the second as the trained model."""
+    measurements = [
         Measurement(summary.values, 0.1)
         for summary in summarize(posir.read_results(results))
         if summary.task == "PosIR-English"
     ]
-    return present_training(
+    return assemble_report(
         "all-MiniLM-L6-v2, trained on uniform",
         Path("trained"),
         (),
         ("20 steps.",),
-        measured=measured,
+        measurements=measurements,
         settings={"seed": 1},
         footer="trained",
         commands=("posir train",),

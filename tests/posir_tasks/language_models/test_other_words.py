@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from posir_inspect.questions import (
     Wording,
-    ask_questions,
     build_question_task,
+    generate_questions,
     measure_word_baseline,
 )
 from posir_probe.controls import order_blind
@@ -129,8 +129,8 @@ def test_bm25_does_not_find_texts_by_paraphrased_questions():
     collection = collect(*write_texts(40))
     texts = [text.text for text in collection.texts]
     writer = EmbedderWriter("words", order_blind, build_vocabulary(texts))
-    questions = ask_questions(collection, [30] * 40).write_in_other_words(writer)
-    paraphrased = questions.with_wording(Wording.OTHER_WORDS)
+    questions = generate_questions(collection, [30] * 40).write_in_other_words(writer)
+    paraphrased = questions.select_wording(Wording.OTHER_WORDS)
     assert len(paraphrased) == len(questions.questions) > 100
     for question in paraphrased:
         assert not set(find_terms(question.wordings[Wording.OTHER_WORDS])) & set(
@@ -153,7 +153,7 @@ def test_sentences_without_a_question_are_skipped():
         def write(self, requests):
             return [None if row % 2 else f"question {row}" for row in range(len(requests))]
 
-    questions = ask_questions(collect(*write_texts(4)), [30] * 4)
+    questions = generate_questions(collect(*write_texts(4)), [30] * 4)
     paraphrased = questions.write_in_other_words(EveryOther())
     data = paraphrased.build_data(Wording.OTHER_WORDS)
     assert data.queries["id"][:] == [question.id for question in questions.questions[::2]]
