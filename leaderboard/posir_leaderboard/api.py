@@ -325,7 +325,7 @@ def _report(text: str) -> None:
 
 def find_entries(folders: Iterable[Path]) -> tuple[list[Entry], list[EntryProblem]]:
     """Read every file below folders once; return the entries, and the problems with other files."""
-    from posir_leaderboard.entries import entry_files, read_entries
+    from posir_leaderboard.entries import find_entry_files, read_entries
 
     entries: dict[Path, Entry] = {}
     problems: list[EntryProblem] = []
@@ -336,7 +336,7 @@ def find_entries(folders: Iterable[Path]) -> tuple[list[Entry], list[EntryProble
     )
     for folder in folders:
         folder_entries, folder_problems = read_entries(folder)
-        folder_experiments = list(entry_files(folder, experiments=True))
+        folder_experiments = list(find_entry_files(folder, experiments=True))
         if not (folder_entries or folder_problems):
             missing = "no result with a position profile below it"
             reason = explanation if folder_experiments else missing
@@ -371,4 +371,4 @@ def _validate(entries: Sequence[Entry]) -> Iterator[EntryProblem]:
         _report(f"model not looked up: {line}")
     for entry in public:
         if problem := identities[entry.model, entry.revision].problem:
-            yield entry.problem(f"{entry.model} {problem}", "name")
+            yield entry.make_problem(f"{entry.model} {problem}", "name")

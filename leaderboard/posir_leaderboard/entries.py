@@ -151,7 +151,7 @@ class Entry:
         """The paper whose protocol the run used; None for mteb's settings."""
         return find_paper(self.file)
 
-    def problem(
+    def make_problem(
         self, message: str, field: str | None = None, subset: str | None = None
     ) -> EntryProblem:
         """Create a problem of this entry."""
@@ -162,12 +162,12 @@ def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
     """Read every entry below a folder; return a problem for each unreadable file.
 
     Results without position profiles are skipped. Entries of PosIR's 31 domains take some 0.5 MB
-    each; for thousands of them, call `read_entry` on each of `entry_files`. Symbolic links are
+    each; for thousands of them, call `read_entry` on each of `find_entry_files`. Symbolic links are
     refused, so download results from the Hub with `local_dir`.
     """
     entries: dict[Path, Entry] = {}
     problems: list[EntryProblem] = []
-    for file in entry_files(folder):
+    for file in find_entry_files(folder):
         try:
             if entry := read_entry(file):
                 entries[file] = entry
@@ -179,13 +179,13 @@ def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
     }
     for same in find_duplicates(keys):
         message = f"has the same model, revision and task as {same[0]}; remove one of the two"
-        problems.append(entries[same[-1]].problem(message))
+        problems.append(entries[same[-1]].make_problem(message))
         for file in same:
             del entries[file]
     return list(entries.values()), problems
 
 
-def entry_files(folder: Path, *, experiments: bool = False) -> Iterator[Path]:
+def find_entry_files(folder: Path, *, experiments: bool = False) -> Iterator[Path]:
     """Yield the sorted files below a folder in mteb's layout, `<org>__<model>/<revision>/`.
 
     A misplaced file next to a `model_meta.json` is included, so that it is reported.
@@ -286,32 +286,32 @@ def _read_shape(shape: type[JsonShape], file: Path) -> Any:
     return data
 
 
-def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
+def find_origin_problems(entry: Entry) -> Iterator[EntryProblem]:
     """Yield problems with the origin of a result: private model, local data, missing date."""
     if origin := model_origin(entry.model):
-        yield entry.problem(
+        yield entry.make_problem(
             f"is {ORIGINS[origin]}, which nobody else can run; publish the model on the Hub and "
             "evaluate it by its name",
             "name",
         )
     elif entry.revision.startswith("no_revision"):  # as mteb writes a missing one
-        yield entry.problem(
+        yield entry.make_problem(
             "names no revision; run mteb with a model whose revision is known, such as "
             "--model-revision COMMIT",
             "revision",
         )
-    yield from _protocol_problems(entry)
+    yield from _find_protocol_problems(entry)
     date = entry.data.get("date")
     if not isinstance(date, int | float) or not date >= MIN_DATE:
-        yield entry.problem(
+        yield entry.make_problem(
             f"is {sanitize(date)}; must be the time of the evaluation in seconds since 1970", "date"
         )
-    yield from future_problems(entry)
+    yield from find_future_problems(entry)
     task = find_task(entry.task)
     recorded = entry.data.get("dataset_revision")
     for result in entry.subsets:
         if not (DIGEST.fullmatch(result.data.corpus) and DIGEST.fullmatch(result.data.queries)):
-            yield entry.problem(
+            yield entry.make_problem(
                 "must have the digests 'corpus' and 'queries' of 16 hexadecimal digits each; run "
                 "the task again",
                 f"{RUN_KEY}.{DIGEST_KEY}",
@@ -321,33 +321,33 @@ def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
             revision = result.run.get(REVISION_KEY)
             pinned = task.metadata.dataset["revision"]
             if problem := check_revision(revision, recorded, pinned):
-                yield entry.problem(problem, f"{RUN_KEY}.{REVISION_KEY}", result.subset)
+                yield entry.make_problem(problem, f"{RUN_KEY}.{REVISION_KEY}", result.subset)
 
 
-def future_problems(entry: Entry) -> Iterator[EntryProblem]:
+def find_future_problems(entry: Entry) -> Iterator[EntryProblem]:
     """Yield a problem if the date of a result is in the future."""
     date = entry.data.get("date")
     if isinstance(date, int | float) and date > time.time() + CLOCK_SKEW:
-        yield entry.problem(
+        yield entry.make_problem(
             f"is {sanitize(date)}, which is in the future. Run the task again on a computer "
             "whose clock is correct",
             "date",
         )
 
 
-def _protocol_problems(entry: Entry) -> Iterator[EntryProblem]:
+def _find_protocol_problems(entry: Entry) -> Iterator[EntryProblem]:
     """Yield the subsets that were run with other protocol settings than this version's."""
     if entry.paper is None:
         return
     try:
         settings: Any = find_protocol(entry.paper, entry.model).list_values()
     except PosirError as error:
-        yield entry.problem(str(error))
+        yield entry.make_problem(str(error))
         return
     for result in entry.subsets:
         record = result.run.get(PROTOCOL_KEY)
         if not isinstance(record, dict) or record.get("asked") != settings:
-            yield entry.problem(
+            yield entry.make_problem(
                 f"does not have the settings of {entry.paper} for {entry.model}; run the model "
                 "with POSIR_PROTOCOL and this version of posir",
                 f"{RUN_KEY}.{PROTOCOL_KEY}",

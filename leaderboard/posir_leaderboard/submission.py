@@ -361,7 +361,7 @@ def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
         "dataset",
         repository,
         {
-            _path_in_repository(first, file.name): _read_public(file)
+            _build_repository_path(first, file.name): _read_public(file)
             for file in (first.file.with_name(META_FILE), *files)
         },
         f"{first.model}: PosIR results, {pluralize(len(entries), 'task')}",
@@ -383,7 +383,7 @@ def _read_public(file: Path) -> bytes:
     return json.dumps(result, indent=2).encode()
 
 
-def _path_in_repository(entry: Entry, name: str) -> str:
+def _build_repository_path(entry: Entry, name: str) -> str:
     # `MODEL/REVISION`, for a protocol with `experiments/PROTOCOL`.
     depth = 3 if entry.paper is None else 5
     return "/".join(["results", *entry.file.parts[-depth:-1], name])
@@ -466,7 +466,7 @@ def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
             task_id=entry.task,
             value=round_floats(profile.score()),
             dataset_revision=revisions.pop() if len(revisions) == 1 else None,
-            source_url=f"{page}/blob/main/{_path_in_repository(entry, entry.file.name)}",
+            source_url=f"{page}/blob/main/{_build_repository_path(entry, entry.file.name)}",
             source_name="PosIR, with position bias",
             notes=f"nDCG@10 over {profile.queries:,} queries",
         )

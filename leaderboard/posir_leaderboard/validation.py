@@ -20,7 +20,13 @@ import polars as pl
 from mteb.models.model_implementations.bm25 import bm25_loader
 from mteb.results import TaskResult
 
-from posir_leaderboard.entries import DIGEST, Entry, EntryProblem, check_revision, origin_problems
+from posir_leaderboard.entries import (
+    DIGEST,
+    Entry,
+    EntryProblem,
+    check_revision,
+    find_origin_problems,
+)
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.private_names import MODEL_REGISTRY
 from posir_tasks.base.progress import progress
@@ -108,52 +114,52 @@ def validate_entry(entry: Entry) -> list[EntryProblem]:
     """
     task = find_task(entry.task)
     if task is None:
-        return [entry.problem("is not a task of posir; `posir tasks` lists them", "task_name")]
-    problems = [*origin_problems(entry), *_file_problems(entry, task)]
+        return [entry.make_problem("is not a task of posir; `posir tasks` lists them", "task_name")]
+    problems = [*find_origin_problems(entry), *_find_file_problems(entry, task)]
     subsets = list(zip(entry.subsets, chain(*entry.data["scores"].values()), strict=True))
     for result, scores in progress(subsets, f"Checking {entry.model}, {entry.task}"):
         if result.subset in task.metadata.hf_subsets:
-            faults = islice(_subset_problems(entry, task, result, scores), MAX_PROBLEMS)
-            problems += [entry.problem(text, field, result.subset) for field, text in faults]
+            faults = islice(_find_subset_problems(entry, task, result, scores), MAX_PROBLEMS)
+            problems += [entry.make_problem(text, field, result.subset) for field, text in faults]
     return problems
 
 
-def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProblem]:
+def _find_file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProblem]:
     """Yield wrong splits, fields that mteb does not write, and missing and unknown subsets."""
     splits = entry.data["scores"].keys()
     if splits != {*task.metadata.eval_splits}:
-        yield entry.problem(
+        yield entry.make_problem(
             f"has the splits {sanitize(', '.join(splits))}; {entry.task} has "
             f"{', '.join(task.metadata.eval_splits)}",
             "scores",
         )
     fields = TaskResult.model_fields
     for name in sorted(entry.data.keys() - fields):
-        yield entry.problem(
+        yield entry.make_problem(
             f"is not a field of mteb's results; these are {', '.join(fields)}", name
         )
     submitted = {result.subset for result in entry.subsets}
     expected = {*task.metadata.hf_subsets}
     if missing := sorted(expected - submitted):
-        yield entry.problem(
+        yield entry.make_problem(
             f"is partial: {len(submitted)} of {len(expected)} subsets. Run the missing ones: "
             f"{', '.join(missing)}"
         )
     for subset in sorted(submitted - expected):
-        yield entry.problem(f"is not a subset of {entry.task}", subset=subset)
+        yield entry.make_problem(f"is not a subset of {entry.task}", subset=subset)
 
 
-def _subset_problems(
+def _find_subset_problems(
     entry: Entry, task: type[PositionTask], result: SubsetResult, scores: Scores
 ) -> Problems:
     revision = result.run.get(REVISION_KEY)
     pinned = task.metadata.dataset["revision"]
     if check_revision(revision, entry.data.get("dataset_revision"), pinned):
-        return  # already reported by `origin_problems`
+        return  # already reported by `find_origin_problems`
     # Only the corpus shows which queries were dropped for missing documents.
     with_corpus = MISSING_DOCUMENTS in result.run.get(TOLERATED_KEY, ())
     try:
-        facts = subset_facts(task, result.subset, str(revision), with_corpus=with_corpus)
+        facts = read_subset_facts(task, result.subset, str(revision), with_corpus=with_corpus)
     except DataError as error:
         yield (
             f"{RUN_KEY}.{REVISION_KEY}",
@@ -161,14 +167,16 @@ def _subset_problems(
         )
         return
     problems = [
-        *_rank_problems(task, facts, result),
-        *_rotation_problems(entry.model, task, facts, result),
+        *_find_rank_problems(task, facts, result),
+        *_find_rotation_problems(entry.model, task, facts, result),
     ]
     # Computing scores from impossible ranks may never end.
-    yield from problems or _score_problems(task, facts, result, scores)
+    yield from problems or _find_score_problems(task, facts, result, scores)
 
 
-def _rank_problems(task: type[PositionTask], facts: SubsetFacts, result: SubsetResult) -> Problems:
+def _find_rank_problems(
+    task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
+) -> Problems:
     """Yield the differences between the ranks and the dataset's queries and evidence.
 
     Reading a result already checks that the profile follows from the ranks.
@@ -186,10 +194,10 @@ def _rank_problems(task: type[PositionTask], facts: SubsetFacts, result: SubsetR
         )
         return
     for submitted, computed in zip(result.ranks.sets, expected.sets, strict=True):
-        yield from _position_problems(submitted, computed)
+        yield from _find_position_problems(submitted, computed)
 
 
-def _position_problems(submitted: DocumentSet, computed: DocumentSet) -> Problems:
+def _find_position_problems(submitted: DocumentSet, computed: DocumentSet) -> Problems:
     """Yield the evidence positions that contradict the dataset.
 
     Positions from a model's tokenizer are not checked.
@@ -215,7 +223,7 @@ def _position_problems(submitted: DocumentSet, computed: DocumentSet) -> Problem
         yield READ_RANKS_KEY, "do not match the dataset's evidence positions"
 
 
-def _rotation_problems(
+def _find_rotation_problems(
     model: str, task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
 ) -> Problems:
     """Yield the differences between the rotated versions and the dataset's documents."""
@@ -236,10 +244,10 @@ def _rotation_problems(
                 )
         elif rotations.untested is None:
             language = task.metadata.hf_subsets_to_langscripts[result.subset][-1]
-            yield from _sample_problems(rotations, task.scheme, facts, language)
+            yield from _find_sample_problems(rotations, task.scheme, facts, language)
 
 
-def _sample_problems(
+def _find_sample_problems(
     rotations: RotationSet, scheme: PositionScheme, facts: SubsetFacts, language: str
 ) -> Problems:
     evidence = facts.evidence
@@ -273,11 +281,11 @@ def _sample_problems(
         )
 
 
-def _score_problems(
+def _find_score_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, scores: Scores
 ) -> Problems:
     """Yield every score that is missing, unknown or contradicts the profile."""
-    bounds = retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
+    bounds = compute_retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
     unchecked = {name for name in scores if NAUC.fullmatch(name)} | UNCHECKED
     expected = {
         **bounds,
@@ -302,7 +310,7 @@ def _score_problems(
             "corpus": corpus if DIGEST.fullmatch(corpus) else "16 hexadecimal digits",
             **facts.digest,
         },
-        TOLERATED_KEY: expected_tolerated(facts, result.run.get(TOLERATED_KEY, {})),
+        TOLERATED_KEY: compute_tolerated(facts, result.run.get(TOLERATED_KEY, {})),
         "missing_subsets": [],
         "top_k": max(task.k_values),
         SCORE_NAMES_KEY: sorted(added),
@@ -312,10 +320,10 @@ def _score_problems(
         name: value for name, value in scores[RUN_KEY].items() if name != REFERENCE_KEY
     }
     yield from _find_differences(expected, actual)
-    yield from _nauc_problems(scores)
+    yield from _find_nauc_problems(scores)
 
 
-def _nauc_problems(scores: Scores) -> Problems:
+def _find_nauc_problems(scores: Scores) -> Problems:
     for name, value in scores.items():
         if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
             yield name, f"is {sanitize(value)}; nAUC is a number of at most 1, or NaN"
@@ -331,14 +339,14 @@ def _nauc_problems(scores: Scores) -> Problems:
                     )
 
 
-def expected_tolerated(facts: SubsetFacts, submitted: Counts) -> Counts:
+def compute_tolerated(facts: SubsetFacts, submitted: Counts) -> Counts:
     """Return the expected numbers of tolerated rows; an unread corpus may have any number."""
     unread_keys = () if "corpus" in facts.digest else CORPUS_KEYS
     plausible = {key: count for key, count in submitted.items() if key in unread_keys and count > 0}
     return {**plausible, **facts.tolerated}
 
 
-def retrieval_bounds(
+def compute_retrieval_bounds(
     profile: PositionProfile, recall_at_20: Any, k_values: tuple[int, ...]
 ) -> dict[str, tuple[float, float]]:
     """Return the minimum and maximum of each of mteb's retrieval scores.
@@ -419,7 +427,7 @@ class SubsetFacts:
 
 
 @lru_cache(maxsize=64)
-def subset_facts(
+def read_subset_facts(
     task: type[PositionTask], subset: str, revision: str, *, with_corpus: bool = False
 ) -> SubsetFacts:
     """Read the data of a builtin task's subset; cached, since many models are evaluated on it.
@@ -446,7 +454,7 @@ def subset_facts(
         if folder is not None:
             repository = LocalRepository(folder / folder_name(dataset))
         if issubclass(task, PosirTask) and not (issubclass(task, NanoTask) or with_corpus):
-            return _posir_facts(repository, f"{task.language.code}/{subset}")
+            return _read_posir_facts(repository, f"{task.language.code}/{subset}")
         data = task().read_subset(subset, repository)
     else:
         data = task().read_subset(subset)
@@ -458,7 +466,7 @@ def subset_facts(
     )
 
 
-def _posir_facts(repository: Repository, folder: str) -> SubsetFacts:
+def _read_posir_facts(repository: Repository, folder: str) -> SubsetFacts:
     queries = repository.fetch(f"{folder}/queries.parquet")
     qrels = repository.fetch(f"{folder}/qrels/test.parquet")
     tables = PosirTables(

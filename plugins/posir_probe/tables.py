@@ -20,7 +20,7 @@ from posir_probe.probe import SEPARATOR, UNITS, Probe, build_index_rows
 from posir_probe.probing import all_probes
 from posir_probe.results import ProbeResult, ProbeSums, read_probe_results
 from posir_published.probes import read_published_curves
-from posir_report.summary import short_labels
+from posir_report.summary import build_short_labels
 from posir_significance.findings import MIN_DOCUMENTS
 from posir_significance.messages.probes import (
     PROBE_ALONE,
@@ -260,7 +260,7 @@ def build_measurements(
     """
     probes = all_probes()
     lead = choose_lead(results, probes)
-    label = short_labels(results)[0]
+    label = build_short_labels(results)[0]
     documents = max(result.sums.documents for result in results)
     title = f"Probes of {label} on {pluralize(documents, 'document')} of {lead.data}"
     rows = build_index_rows(results, probes)

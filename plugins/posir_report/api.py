@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from posir_compare.gate import Gate, parse_limits, run_gate
-from posir_report.columns import choose_columns, known_columns, list_default_columns
+from posir_report.columns import choose_columns, list_columns, list_default_columns
 from posir_report.results import Results, build_results
 from posir_significance.decision import Margins
 from posir_tasks import results as find_result_files
@@ -142,7 +142,7 @@ def _tabulate_scores() -> Result:
     defaults = list_default_columns()
     rows = []
     lines = []
-    for score in known_columns():
+    for score in list_columns():
         source = f" [{score.citation}]" if score.citation else ""
         lines.append(f"{score.key}: {score.description}{source}")
         row = {

@@ -40,7 +40,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     for cell in cells:
         panel = titles[cell.length]
         beyond = compute_truncated_share(summary.values, cell)
-        rows.append({**cell.columns(), "panel": panel, "beyond_share": beyond})
+        rows.append({**cell.to_record(), "panel": panel, "beyond_share": beyond})
         panels[panel].append(cell.ndcg_at_10.value if cell.ndcg_at_10 else None)
     window = summary.values.read.tokens
     values = charts.label_window_end(rows, window)
@@ -73,7 +73,7 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     for cell in cells:
         margin = (cell.end - cell.start) * (1 - BANDS[cell.few]) / 2
         ends = {"start": cell.start + margin, "end": cell.end - margin}
-        values.append({**cell.columns(), **ends, "row": titles[cell.length]})
+        values.append({**cell.to_record(), **ends, "row": titles[cell.length]})
     row_axis = alt.Axis(
         labelExpr="split(datum.label, ' · ')", labelLimit=240, labelOffset=-6, grid=False
     )

@@ -16,10 +16,10 @@ from posir_report.summary import (
     ReportRow,
     Run,
     TaskSummary,
+    build_labels,
     build_rows,
-    full_labels,
+    build_short_labels,
     list_overall,
-    short_labels,
 )
 from posir_significance.advice import build_commands
 from posir_significance.findings import Quantity, Reason
@@ -81,7 +81,7 @@ def build_answer_sections(
     if is_many:
         yield from to_paragraphs(describe_findings(rows))
     tasks = len({row.task for row in overall})
-    full = full_labels(overall)
+    full = build_labels(overall)
     labels = dict(zip(map(_identify, overall), full, strict=True))
     by_task = len(set(full)) > 1 or tasks == 1
     groups = groupby(overall, key=lambda row: tables.name_task(row) if by_task else "")
@@ -101,7 +101,7 @@ def build_answer_sections(
         table = replace(table, is_narrow=True)
         yield DisplaySection(tables=(table,), anchor=f"task-{number}", entry=task)
         if by_task:
-            short = zip(short_labels(group.values()), group, strict=True)
+            short = zip(build_short_labels(group.values()), group, strict=True)
             values = {name: by_run[run].values for name, run in short if run in by_run}
             yield from build_overlay(task, values)
         width = max(map(len, names.values()))
@@ -174,7 +174,7 @@ def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
             yield describe_false_alarms(tests)
         return
     is_one_task = len({row.task for row in overall}) == 1
-    for label, row in zip(full_labels(overall), overall, strict=True):
+    for label, row in zip(build_labels(overall), overall, strict=True):
         name = label if is_one_task else f"{label}, {row.task}"
         yield f"{name}: {describe_answer(row.findings, row.task)}"
 
@@ -189,7 +189,7 @@ def title_findings(overall: Sequence[ReportRow]) -> str:
     """Write the title: the findings on up to three models of a task, else counts."""
     tasks = list(dict.fromkeys(row.task for row in overall))
     models = len({row.model for row in overall})
-    rows = zip(short_labels(overall), overall, strict=True)
+    rows = zip(build_short_labels(overall), overall, strict=True)
     findings = [(label, row.findings) for label, row in rows if row.findings]
     if len(tasks) > 1 or len(findings) < len(overall) or not findings:
         subject = pluralize(len(tasks), "task") if len(tasks) > 1 else tasks[0]
@@ -199,12 +199,12 @@ def title_findings(overall: Sequence[ReportRow]) -> str:
     return "".join(describe_models(findings))
 
 
-def build_strips(overall: Iterable[ReportRow]) -> list[PositionChart]:
+def build_position_charts(overall: Iterable[ReportRow]) -> list[PositionChart]:
     """Build the position chart of each row with findings."""
     tested = [row for row in overall if row.findings]
     is_one_task = len({row.task for row in tested}) == 1
     strips = list[PositionChart]()
-    for label, row in zip(short_labels(tested), tested, strict=True):
+    for label, row in zip(build_short_labels(tested), tested, strict=True):
         if row.strip and row.findings:
             name = label if is_one_task else f"{label}, {row.task}"
             commands = build_commands(row.findings, row.reference)

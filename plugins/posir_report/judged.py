@@ -12,7 +12,7 @@ from functools import cached_property
 from posir_report.summary import (
     Run,
     RunSummary,
-    full_labels,
+    build_labels,
     identify_run,
     list_subsets,
     name_tasks_by_data,
@@ -89,8 +89,8 @@ class JudgedSummary(RunSummary):
         note = f" ({method.value.replace('_', ' ')})" if is_noted else ""
         return estimate, format_estimate(estimate, format_percent, note)
 
-    def columns(self) -> Record:
-        """Return the columns for CSV and JSON. Columns of reports have the same names."""
+    def to_record(self) -> Record:
+        """Return the columns for CSV and JSON, named as in reports."""
         scores = self.scores
         return {
             "model": self.model,
@@ -177,7 +177,7 @@ def build_judged_table(summaries: Sequence[JudgedSummary]) -> Table:
     """Build a table with a row for each model, task and single subset."""
     headings = ("Model", "Task", "Judged queries", "Clusters", "Corpus unread", *METRICS.values())
     rows = []
-    for label, summary in zip(full_labels(summaries), summaries, strict=True):
+    for label, summary in zip(build_labels(summaries), summaries, strict=True):
         scores = summary.scores
         clusters = f"{len(scores.sizes):,} by {scores.clusters}" if scores else MISSING
         queries = format_count(scores.queries if scores else None)

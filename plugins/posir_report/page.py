@@ -13,8 +13,8 @@ from posir_report.summary import (
     ReportRow,
     TaskSummary,
     build_length_row,
+    build_short_labels,
     list_overall,
-    short_labels,
     summarize,
 )
 from posir_report.tables import build_legend, format_cell
@@ -60,7 +60,7 @@ def _draw(figure: str, summary: TaskSummary, label: str) -> Sequence[Figure]:
     return [Figure(figure, summary.task, label, chart)]
 
 
-def describe_saved(file: Path) -> Iterator[str]:
+def describe_result_file(file: Path) -> Iterator[str]:
     """Yield the answer for each model in a result file: model, chart, task and nDCG@10, then the
     finding.
     """
@@ -94,7 +94,7 @@ def _tabulate_models(rows: Sequence[ReportRow]) -> Table:
     models = list_overall(rows)
     by_length = {(row.model, row.revision, row.length): row for row in rows}
     columns = [Column("Model")]
-    cells: list[Sequence[str]] = [short_labels(models)]
+    cells: list[Sequence[str]] = [build_short_labels(models)]
     for length in dict.fromkeys(row.length for row in rows):
         columns.append(Column(length, group="nDCG@10"))
         buckets = [by_length.get((row.model, row.revision, length)) for row in models]

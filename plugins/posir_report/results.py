@@ -23,7 +23,7 @@ from posir_report.content import (
     JUDGED_NOTE,
     NOTE,
     build_answer_sections,
-    build_strips,
+    build_position_charts,
     collect_pooled_scores,
     describe_findings,
     title_findings,
@@ -42,17 +42,17 @@ from posir_report.summary import (
     TaskSummary,
     average_languages,
     build_bin_rows,
+    build_labels,
     build_length_row,
     build_rows,
+    build_short_labels,
     build_span_row,
-    full_labels,
     identify_run,
     list_overall,
     mark_notable_bias,
-    short_labels,
     summarize,
 )
-from posir_significance.analysis import analyze, analyze_places
+from posir_significance.analysis import analyze, analyze_spans
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_significance.findings import ChangeRow
 from posir_significance.messages.reports import describe_training_overlap
@@ -135,7 +135,7 @@ class Results(Result, Sequence[SubsetResult]):
         return mark_notable_bias(build_length_row(summary, 0) for summary in summaries)
 
     @cached_property
-    def place_rows(self) -> list[ReportRow]:
+    def span_rows(self) -> list[ReportRow]:
         """A row for each model and task with queries that have several evidence spans."""
         rows = [build_span_row(summary) for summary in self.summaries]
         return [row for row in rows if row]
@@ -143,7 +143,7 @@ class Results(Result, Sequence[SubsetResult]):
     @cached_property
     def overall(self) -> list[ReportRow]:
         """The rows over all lengths, sorted by task and descending nDCG@10."""
-        return list_overall([*self.total_rows, *self.place_rows])
+        return list_overall([*self.total_rows, *self.span_rows])
 
     @property
     def columns(self) -> list[ScoreInfo]:
@@ -152,11 +152,11 @@ class Results(Result, Sequence[SubsetResult]):
 
     def records(self) -> list[dict[str, object]]:
         """List every row with all scores, or with the chosen ones."""
-        rows = progress([*self.length_rows, *self.place_rows], "Scoring results")
+        rows = progress([*self.length_rows, *self.span_rows], "Scoring results")
         records = [
-            select_columns(row, self.columns) if self.keys else row.columns() for row in rows
+            select_columns(row, self.columns) if self.keys else row.to_record() for row in rows
         ]
-        return records + [summary.columns() for summary in self.judged_summaries]
+        return records + [summary.to_record() for summary in self.judged_summaries]
 
     def document(self) -> list[dict[str, Any]]:
         """List the pooled scores and the position profile of each model on each task."""
@@ -166,7 +166,7 @@ class Results(Result, Sequence[SubsetResult]):
             | {"training_overlap": self._find_overlap(summary)}
             for summary in progress(self.summaries, "Scoring results")
         ]
-        return pooled + [summary.columns() for summary in self.judged_summaries]
+        return pooled + [summary.to_record() for summary in self.judged_summaries]
 
     def _find_overlap(self, summary: TaskSummary) -> dict[str, Any]:
         """Return the sources of a task's documents, and their share in the model's training data,
@@ -186,13 +186,13 @@ class Results(Result, Sequence[SubsetResult]):
     def _build_sections(self) -> Iterator[DisplaySection]:
         if self.summaries:
             yield DisplaySection(title_findings(self.overall))
-            rows = [*self.total_rows, *self.place_rows]
+            rows = [*self.total_rows, *self.span_rows]
             yield from build_answer_sections(
                 rows, self.summaries, self.columns if self.keys else ()
             )
-            yield from to_paragraphs(tables.write_place_notes(self.summaries))
+            yield from to_paragraphs(tables.write_span_notes(self.summaries))
             yield DisplaySection(
-                strips=Deferred(lambda: build_strips(self.overall)), only=Medium.PAGE
+                strips=Deferred(lambda: build_position_charts(self.overall)), only=Medium.PAGE
             )
             yield DisplaySection(tables=Deferred(self._build_latex_tables), only=Medium.LATEX)
         if self.full and self.summaries:
@@ -239,7 +239,7 @@ class Results(Result, Sequence[SubsetResult]):
 
     def _describe_training(self) -> Iterator[str]:
         tasks = defaultdict[str, list[tuple[str, dict[str, Any]]]](list)
-        for summary, label in zip(self.summaries, short_labels(self.summaries), strict=True):
+        for summary, label in zip(self.summaries, build_short_labels(self.summaries), strict=True):
             tasks[summary.task].append((label, self._find_overlap(summary)))
         for task, overlaps in tasks.items():
             yield from describe_training_overlap(task, overlaps)
@@ -247,7 +247,7 @@ class Results(Result, Sequence[SubsetResult]):
     def _write_details(self) -> Iterator[str]:
         """Yield notes on truncation and documents, and a legend of the columns."""
         if self.subset_results:
-            labels = full_labels(self.summaries)
+            labels = build_labels(self.summaries)
             yield from tables.write_truncation_notes(labels, self.summaries)
             yield from tables.write_document_notes(labels, self.summaries)
             yield NOTE
@@ -271,11 +271,11 @@ class Results(Result, Sequence[SubsetResult]):
         rows: list[ChangeRow] = []
         gaps = {}
         summaries = self.summaries
-        for model, summary in zip(full_labels(summaries), summaries, strict=True):
+        for model, summary in zip(build_labels(summaries), summaries, strict=True):
             overall = analyze(summary.values).overall
             if overall.queries or not summary.span_findings:
                 rows += list_scores(overall, model, summary.task)
-            if places := analyze_places(summary.values):
+            if places := analyze_spans(summary.values):
                 rows += list_scores(places, model, f"{summary.task}{PLACES}")
             if summary.missing:
                 missing = ", ".join(summary.missing)
@@ -300,7 +300,7 @@ class Results(Result, Sequence[SubsetResult]):
         for summary in summaries:
             rows += [replace(build_length_row(summary, 0), position=ALL), *build_bin_rows(summary)]
         result = self._tabulate(rows, columns)
-        notes = [*result.notes, *tables.write_cut_ranking_notes(full_labels(summaries), summaries)]
+        notes = [*result.notes, *tables.write_cut_ranking_notes(build_labels(summaries), summaries)]
         return replace(result, rows=[select_columns(row, columns) for row in rows], notes=notes)
 
     def with_published(self) -> Result:
@@ -322,7 +322,7 @@ class Results(Result, Sequence[SubsetResult]):
         """
         return Result(
             title=self.title,
-            rows=[row.columns() for row in rows],
+            rows=[row.to_record() for row in rows],
             tables=[table or tables.build_bin_table(rows, columns)],
             sentences=tuple(describe_findings(self.length_rows)),
             notes=[NOTE],

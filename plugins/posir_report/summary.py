@@ -19,12 +19,12 @@ from posir_published.rows import (
     describe_notable,
     find_notable_bias,
 )
-from posir_significance.analysis import GroupAnalysis, analyze_places, load_group
+from posir_significance.analysis import GroupAnalysis, analyze_spans, load_group
 from posir_significance.decision import (
     DEFAULT_MARGINS,
     Margins,
     decide_group,
-    decide_places,
+    decide_spans,
 )
 from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.messages.verdicts import describe_group
@@ -60,7 +60,7 @@ def format_partial_suffix(subsets: int, missing: int) -> str:
     return f" (partial: {subsets} of {subsets + missing} subsets)" if missing else ""
 
 
-def full_labels(runs: Iterable[Any]) -> list[str]:
+def build_labels(runs: Iterable[Any]) -> list[str]:
     """Label each result or row with its model, and the revision if the model has several."""
     runs = list(runs)
     revisions = defaultdict(set)
@@ -72,9 +72,9 @@ def full_labels(runs: Iterable[Any]) -> list[str]:
     ]
 
 
-def short_labels(runs: Iterable[Any]) -> list[str]:
+def build_short_labels(runs: Iterable[Any]) -> list[str]:
     """Label each result or row without the model's organization, unless this is ambiguous."""
-    return drop_organizations(full_labels(runs))
+    return drop_organizations(build_labels(runs))
 
 
 Summary = TypeVar("Summary", bound="RunSummary")
@@ -95,7 +95,7 @@ VERDICT_COLUMNS = (
 #: Columns with numbers of subsets.
 COUNTS = ("subsets", "missing_subsets")
 #: Columns of the verdict that are not scores. (`state` is a score, at the default margin.)
-UNDECLARED = VERDICT_COLUMNS[1:]
+NON_SCORE_COLUMNS = VERDICT_COLUMNS[1:]
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class TaskSummary(RunSummary):
     @cached_property
     def span_findings(self) -> GroupFindings | None:
         """The findings on queries with several evidence spans, or None."""
-        return decide_places(self.values, self.margins.position_effect)
+        return decide_spans(self.values, self.margins.position_effect)
 
     @property
     def profile(self) -> PositionProfile:
@@ -198,8 +198,9 @@ class ReportRow:
             return None
         return build_position_chart(self.findings, self.load_group(), self.model)
 
+    @property
     def identity(self) -> Record:
-        """Return the columns that identify the row."""
+        """The columns that identify the row."""
         position = {} if self.position is None else {"position": self.position}
         return {
             "model": self.model,
@@ -209,7 +210,7 @@ class ReportRow:
             **position,
         }
 
-    def score_columns(self, keys: Container[str] | None = None) -> Record:
+    def flatten_scores(self, keys: Container[str] | None = None) -> Record:
         """Return the scores as columns; an estimate has three.
 
         A score with the key of another column becomes `scores.KEY`.
@@ -221,20 +222,21 @@ class ReportRow:
         for key, value in self.scores.items():
             if keys is None or key in keys:
                 cells |= flatten(key, value)
-        return prefix_scores(cells, (*self.identity(), *COUNTS, *UNDECLARED))
+        return prefix_scores(cells, (*self.identity, *COUNTS, *NON_SCORE_COLUMNS))
 
+    @property
     def verdict_columns(self) -> Record:
-        """Return the `VERDICT_COLUMNS`; all are None without findings."""
+        """The `VERDICT_COLUMNS`; all None without findings."""
         if self.findings is None:
             return dict.fromkeys(VERDICT_COLUMNS)
         values = self.findings.to_json() | {"answer": describe_group(self.findings)}
         return {name: values[name] for name in VERDICT_COLUMNS}
 
-    def columns(self) -> Record:
-        """Return the columns for CSV and charts; an estimate has three."""
-        columns = self.identity() | self.score_columns()
+    def to_record(self) -> Record:
+        """Return the columns for CSV and charts. An estimate has three columns."""
+        columns = self.identity | self.flatten_scores()
         if self.position is None:
-            columns |= self.verdict_columns()
+            columns |= self.verdict_columns
             columns |= {"subsets": self.subsets, "missing_subsets": self.missing_subsets}
         return columns
 
@@ -412,7 +414,7 @@ def build_span_row(summary: TaskSummary) -> ReportRow | None:
     None if there are none.
     """
     findings = summary.span_findings
-    places = analyze_places(summary.values)
+    places = analyze_spans(summary.values)
     if findings is None or places is None:
         return None
     quantities = (Quantity.NDCG_AT_10, Quantity.START_MINUS_END)
@@ -490,7 +492,7 @@ def build_bin_rows(summary: TaskSummary) -> list[ReportRow]:
     ]
 
 
-def order_value(row: ReportRow) -> float:
+def get_ndcg(row: ReportRow) -> float:
     """Return nDCG@10, or 0 if undefined."""
     return row.ndcg_at_10.value if row.ndcg_at_10 else 0.0
 
@@ -498,4 +500,4 @@ def order_value(row: ReportRow) -> float:
 def list_overall(rows: Iterable[ReportRow]) -> list[ReportRow]:
     """Return the rows over all lengths, sorted by task and descending nDCG@10."""
     overall = (row for row in rows if row.length == ALL)
-    return sorted(overall, key=lambda row: (row.task, -order_value(row)))
+    return sorted(overall, key=lambda row: (row.task, -get_ndcg(row)))

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from posir_report.columns import known_columns, list_added_columns
+from posir_report.columns import list_added_columns, list_columns
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
+    build_labels,
     format_partial_suffix,
-    full_labels,
 )
 from posir_significance.findings import Quantity
 from posir_significance.messages.reports import (
@@ -22,7 +22,7 @@ from posir_significance.messages.reports import (
     UNKNOWN_WINDOWS,
     describe_counting,
     describe_levels,
-    describe_place_counts,
+    describe_span_counts,
 )
 from posir_significance.messages.verdicts import format_finding, label_state
 from posir_tasks.base.records import Record
@@ -119,7 +119,7 @@ def build_answer_table(
         keys.remove(SKETCH.key)
     if heading == LENGTH and len({row.queries for row in rows}) > 1:
         keys.insert(0, "queries")
-    known = {column.key: column for column in (*known_columns(), SKETCH)}
+    known = {column.key: column for column in (*list_columns(), SKETCH)}
     main = [known[key] for key in keys if key in known]
     columns = list(dict.fromkeys((*main, *list_added_columns(), *chosen)))
     return build_score_table(rows, columns, {heading: names}, title, brief=True)
@@ -131,7 +131,7 @@ def build_length_table(
     """Build a table with a row over all lengths and a row per length bucket."""
     rows = list(rows)
     names = {
-        "Model": full_labels(rows),
+        "Model": build_labels(rows),
         "Task": [name_task(row) for row in rows],
         "Length": [row.length for row in rows],
     }
@@ -143,7 +143,7 @@ def build_bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> 
     """Build a table with a row for each position bin."""
     rows = list(rows)
     names = {
-        "Model": full_labels(rows),
+        "Model": build_labels(rows),
         "Task": [row.task for row in rows],
         "Length": [row.length for row in rows],
         "Position": [row.position or "" for row in rows],
@@ -201,11 +201,11 @@ def describe_spans(summary: TaskSummary) -> Record | None:
     }
 
 
-def write_place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
+def write_span_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
     """Describe the queries with several evidence spans of each model and task."""
-    for label, summary in zip(full_labels(summaries), summaries, strict=True):
+    for label, summary in zip(build_labels(summaries), summaries, strict=True):
         if places := describe_spans(summary):
-            yield describe_place_counts(label, summary.task, places)
+            yield describe_span_counts(label, summary.task, places)
 
 
 def write_truncation_notes(

@@ -24,7 +24,7 @@ from posir_tasks.values.scores import ResultValues
 #: Maximum number of cached analyses.
 CACHED_RESULTS = 256
 #: Number of null samples of the published PSI.
-NULL_DRAWS = 999
+NULL_SAMPLES = 999
 #: Quantiles of the central 90% of the null samples.
 CHANCE_QUANTILES = (0.05, 0.95)
 #: Minimum number of queries per bin in a chart; the 95% interval of the mean is up to 0.36 wide.
@@ -60,7 +60,7 @@ class GroupAnalysis:
         return round(float(self.observations.row_weights.sum()))
 
     @property
-    def has_places(self) -> bool:
+    def has_several_spans(self) -> bool:
         """True if each query has several places of evidence, which makes PSI undefined."""
         return bool(len(self.observations.weights))
 
@@ -69,7 +69,7 @@ class GroupAnalysis:
         """Name of the independent units: documents, or clusters of documents that share a query
         with several evidence spans.
         """
-        return CLUSTER if self.has_places else DOCUMENT
+        return CLUSTER if self.has_several_spans else DOCUMENT
 
     @cached_property
     def documents(self) -> int:
@@ -101,7 +101,7 @@ class GroupAnalysis:
     @cached_property
     def published_psi(self) -> tuple[Estimate | None, Estimate | None]:
         """PSI as published, and PSI by chance for these queries."""
-        return (None, None) if self.has_places else estimate_psi(self.observations)
+        return (None, None) if self.has_several_spans else estimate_psi(self.observations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +145,7 @@ def load_group(values: ResultValues, index: int) -> GroupAnalysis:
     return analysis.lengths[index - 1] if index else analysis.overall
 
 
-def analyze_places(values: ResultValues) -> GroupAnalysis | None:
+def analyze_spans(values: ResultValues) -> GroupAnalysis | None:
     """Analyze the queries with several places of evidence, each with weight 1/n; None without such
     queries.
     """
@@ -242,8 +242,8 @@ class BinScores:
     """
 
     def sample_null(self) -> Floats:
-        """Sample scores without a position effect, shape (NULL_DRAWS, B), by flipping the signs of
-        the clusters' contributions at random.
+        """Sample scores without a position effect by randomly flipping the signs of the clusters'
+        contributions, shape (NULL_SAMPLES, B).
 
         This is the wild cluster bootstrap with the effect restricted to 0 (Cameron, Gelbach &
         Miller 2008, Review of Economics and Statistics 90, 414-427).
@@ -277,15 +277,15 @@ def score_bins(observations: Observations) -> BinScores | None:
 
 @cache
 def _sample_signs() -> NDArray[np.float32]:
-    """Sample signs of clusters, shape (NULL_DRAWS, 2 * MAX_CLUSTERS)."""
-    signs = np.random.default_rng(SEED).integers(0, 2, (NULL_DRAWS, 2 * MAX_CLUSTERS), np.int8)
+    """Sample signs of clusters, shape (NULL_SAMPLES, 2 * MAX_CLUSTERS)."""
+    signs = np.random.default_rng(SEED).integers(0, 2, (NULL_SAMPLES, 2 * MAX_CLUSTERS), np.int8)
     return signs.astype(np.float32) * 2 - 1
 
 
 @cache
 def _sample_normals(bins: int) -> Floats:
-    """Sample standard normal values, shape (NULL_DRAWS, bins)."""
-    return np.random.default_rng(SEED).standard_normal((NULL_DRAWS, bins))
+    """Sample standard normal values, shape (NULL_SAMPLES, bins)."""
+    return np.random.default_rng(SEED).standard_normal((NULL_SAMPLES, bins))
 
 
 def estimate_psi(observations: Observations) -> tuple[Estimate | None, Estimate | None]:

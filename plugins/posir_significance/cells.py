@@ -56,8 +56,8 @@ class ProfileCell:
     null_band: Interval | None
     """Central 95% of the mean over samples of documents, without a position effect."""
 
-    def columns(self) -> dict[str, Any]:
-        """Return a chart row, with columns for the ends of the interval and the null band."""
+    def to_record(self) -> dict[str, Any]:
+        """Return a chart row, with a column for each end of the interval and the null band."""
         low, high = self.null_band or (None, None)
         row = vars(self) | flatten("ndcg_at_10", self.ndcg_at_10)
         del row["null_band"]

@@ -155,7 +155,7 @@ class ControlledTest:
         return regression.contrast(np.array((1.0, 0.0)), self.limit) if regression else None
 
     @property
-    def room_for_effect(self) -> float:
+    def max_effect(self) -> float:
         """Maximum possible difference between thirds, given the mean gain of the original texts."""
         originals = self.gains[self.versions == 0]
         level = float(originals.mean()) if len(originals) else 0.0

@@ -40,7 +40,7 @@ def overlay_curves(results: Mapping[str, ResultValues]) -> charts.LayeredChart:
     names = shorten_names(list(results), LEGEND_WIDTH)
     values = list(results.values())
     rows = [
-        {**cell.columns(), "series": name}
+        {**cell.to_record(), "series": name}
         for name, cells in zip(names, pool_curve_cells(values), strict=True)
         for cell in cells
     ]

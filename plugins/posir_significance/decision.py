@@ -18,15 +18,15 @@ from posir_significance.analysis import (
     Analysis,
     GroupAnalysis,
     analyze,
-    analyze_places,
+    analyze_spans,
     load_group,
 )
 from posir_significance.controlled import ControlledTest
 from posir_significance.findings import (
     MIN_DOCUMENTS,
-    ComputedFindings,
     Finding,
     GroupFindings,
+    LazyFindings,
     Needed,
     NeededUnit,
     Quantity,
@@ -134,7 +134,7 @@ def decide(
         Quantity.PSI_BY_CHANCE: lambda: load().published_psi[1],
     }
     return GroupFindings(
-        findings=ComputedFindings(findings, lazy_estimates),
+        findings=LazyFindings(findings, lazy_estimates),
         read=group.observations.read,
         questions=group.queries,
         documents=group.documents,
@@ -167,7 +167,7 @@ def decide_verdict(group: GroupAnalysis, margin: float, level: float = LEVEL) ->
         # If no document has evidence at both ends, more documents do not help.
         needed = estimate_needed_documents(test) if test.documents_at_ends else None
         return replace(finding, reason=Reason.FEW_DOCUMENTS, needed=needed)
-    if test.room_for_effect <= margin:
+    if test.max_effect <= margin:
         return replace(finding, reason=Reason.NO_ROOM)
     state = decide_state(estimate, margin)
     if state is not State.INCONCLUSIVE:
@@ -191,7 +191,7 @@ def decide_state(estimate: Estimate, margin: float) -> State:
 
 def explain_untested(group: GroupAnalysis) -> Reason:
     """Explain why there is no test within the window."""
-    if group.has_places:
+    if group.has_several_spans:
         return Reason.SEVERAL_POSITIONS
     if group.untested_reason is not None:
         return group.untested_reason
@@ -251,13 +251,13 @@ def decide_group(
     return findings
 
 
-def decide_places(
+def decide_spans(
     values: ResultValues, margin: float = DEFAULT_MARGINS.position_effect
 ) -> GroupFindings | None:
     """Compute the findings on queries with several places of evidence, each with weight 1/n; None
     without such queries.
     """
-    places = analyze_places(values)
+    places = analyze_spans(values)
     return decide(places, margin) if places else None
 
 

@@ -166,7 +166,7 @@ class Finding:
 WITHOUT_INTERVAL = frozenset({Quantity.UNREAD_SHARE, Quantity.PSI_AS_PUBLISHED})
 
 
-class ComputedFindings(Mapping[Quantity, Finding]):
+class LazyFindings(Mapping[Quantity, Finding]):
     """Findings by quantity, some with lazy estimates."""
 
     def __init__(
@@ -323,7 +323,7 @@ class ChangeSubject:
     """Name of the unit that `documents` counts."""
     method: str = ""
     """How the systems are paired, as text."""
-    has_places: bool = False
+    has_several_spans: bool = False
     """True if each question has several places of evidence."""
     is_judged: bool = False
     """True for all judged queries, with and without positions."""

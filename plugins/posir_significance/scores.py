@@ -35,13 +35,13 @@ def _decide(group: QueryGroup) -> GroupFindings:
     return decide_group(group.values, 0 if group.length is None else group.length + 1)
 
 
-def _mean_ndcg(group: QueryGroup) -> Estimate | None:
+def _average_ndcg(group: QueryGroup) -> Estimate | None:
     if group.position is not None:
         return group.estimate(NDCG_AT_10)
     return _decide(group)[Quantity.NDCG_AT_10].estimate
 
 
-def _mean_ndcg_as_published(group: QueryGroup) -> Estimate | None:
+def _average_ndcg_as_published(group: QueryGroup) -> Estimate | None:
     # Papers report the mean over queries for all lengths.
     mean = None if group.length is None else _analyze(group).ndcg_as_published
     return Estimate(mean.value, mean.interval) if mean else None
@@ -133,10 +133,10 @@ TRENDS = (
 RECALLS = {f"recall_at_{depth}": depth for depth in RECALL_COLUMNS}
 #: Functions for the scores that are not estimates of a `Quantity`.
 COMPUTE: dict[str, Callable[[QueryGroup], ScoreValue]] = {
-    "ndcg_at_10": _mean_ndcg,
+    "ndcg_at_10": _average_ndcg,
     "unread_share": lambda group: _decide(group).value(Quantity.UNREAD_SHARE),
     "state": lambda group: _decide(group).state.value if group.queries else None,
-    "ndcg_at_10_as_published": _mean_ndcg_as_published,
+    "ndcg_at_10_as_published": _average_ndcg_as_published,
     "psi_of_thirds": _compute_psi_of_thirds,
     "documents": lambda group: _decide(group).documents,
     "tested_questions": lambda group: _decide(group).tested_questions,

@@ -12,11 +12,11 @@ from tests.support.board import published
 def _one_library_and_one_reading_of_what_is_published() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(site, "bundle_chart_library", lambda: "Vega, which takes seconds to bundle")
-        patched.setattr(build, "published_records", published)
+        patched.setattr(build, "list_published_records", published)
         yield
 
 
 @pytest.fixture
 def nothing_published(monkeypatch: pytest.MonkeyPatch) -> None:
     """Publish one result alone, on another task than those of the tests."""
-    monkeypatch.setattr(build, "published_records", lambda: published()[:1])
+    monkeypatch.setattr(build, "list_published_records", lambda: published()[:1])

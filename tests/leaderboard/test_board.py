@@ -35,15 +35,20 @@ from posir_leaderboard.board.comparable import compute_pin, format_pins
 from posir_leaderboard.board.folder import create_server, push_site, write_site
 from posir_leaderboard.board.manifest import MANIFEST, hash_content
 from posir_leaderboard.board.ranks import (
+    average_by_cluster,
     average_differences,
-    means_by_cluster,
-    paired_differences,
-    rank_ranges,
+    compute_paired_differences,
+    compute_rank_ranges,
 )
-from posir_leaderboard.board.site import MODEL_FIELDS, bundle_table_library, data_file, render_site
+from posir_leaderboard.board.site import (
+    MODEL_FIELDS,
+    bundle_table_library,
+    render_data_file,
+    render_site,
+)
 from posir_leaderboard.entries import read_entries
 from posir_published.rows import published_rows
-from posir_report.columns import known_columns
+from posir_report.columns import list_columns
 from posir_report.summary import VERDICT_COLUMNS, build_rows, summarize
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.cells import MERGED_BINS, build_curve_cells
@@ -197,7 +202,7 @@ def test_sparse_bins_of_a_curve_are_merged_as_in_the_report(tmp_path):
             cells = [cell for cell in build_curve_cells(summary.values) if cell.length == title]
             assert len(cells) == MERGED_BINS
             for name in recording.BIN_COLUMNS:
-                expected = [cell.columns().get(name) for cell in cells]
+                expected = [cell.to_record().get(name) for cell in cells]
                 assert curve[name] == round_floats(expected)
 
 
@@ -225,7 +230,7 @@ def test_a_models_page_has_every_position_and_domain(built):
 
 def test_published_averages_are_those_of_the_papers():
     records = published()
-    for group in groups.builtin_groups()[:2]:
+    for group in groups.list_builtin_groups()[:2]:
         view = views.build_average_view(group, records)
         shown = {
             (row.model.name, length): scored
@@ -248,10 +253,10 @@ def test_published_averages_are_those_of_the_papers():
 
 
 def test_further_languages_have_a_choice_and_no_average():
-    listed = groups.builtin_groups(
+    listed = groups.list_builtin_groups(
         {"PosIR-Persian", "PosIR-Persian-English", "PosIR-German", "NFCorpus"}
     )
-    known = {task for group in groups.builtin_groups() for task in group.labels}
+    known = {task for group in groups.list_builtin_groups() for task in group.labels}
     further = {
         task: label for group in listed for task, label in group.labels.items() if task not in known
     }
@@ -327,7 +332,7 @@ def test_an_average_counts_the_states_of_its_tasks():
     assert average.states == (State.FAVORS_START, State.FAVORS_END, State.INCONCLUSIVE)
     start, end, inconclusive = (name_state(state, 0.05) for state in average.states)
     assert average.state_label == f"{start} in 3, {end} in 1, {inconclusive} in 1 of 5"
-    columns = recording.row_columns([average])
+    columns = recording.build_row_columns([average])
     assert (columns["state"], columns["states"]) == (
         [None],
         [[State.FAVORS_START, State.FAVORS_END, State.INCONCLUSIVE]],
@@ -346,7 +351,7 @@ def test_an_average_counts_the_states_of_its_tasks():
 def test_rank_ranges_count_who_is_certainly_before_and_after(pairs):
     intervals = [tuple(sorted(pair)) for pair in pairs]
     scores = [sum(pair) / 2 for pair in pairs]
-    ranges = rank_ranges(list(map(Estimate, scores, intervals)))
+    ranges = compute_rank_ranges(list(map(Estimate, scores, intervals)))
     for own, result in zip(intervals, ranges, strict=True):
         lower = sum(other[1] < own[0] for other in intervals)
         higher = sum(other[0] > own[1] for other in intervals)
@@ -355,7 +360,7 @@ def test_rank_ranges_count_who_is_certainly_before_and_after(pairs):
 
 def test_scores_without_an_interval_have_no_range():
     scores = [Estimate(0.9, (0.8, 1.0)), Estimate(0.5), Estimate(0.1, (0.0, 0.2)), None]
-    ranges = rank_ranges(scores)
+    ranges = compute_rank_ranges(scores)
     assert ranges == [(1, 2), None, (2, 3), None]
 
 
@@ -381,7 +386,7 @@ def test_a_paired_test_separates_overlapping_intervals():
     worse = (rng.random(600) < 0.5).astype(int)
     better = np.maximum(worse, rng.random(600) < 0.06)
     means = [
-        means_by_cluster(value)[0]
+        average_by_cluster(value)[0]
         for value in rank_values(np.array([worse, better]), np.arange(600))
     ]
     intervals = [
@@ -390,8 +395,8 @@ def test_a_paired_test_separates_overlapping_intervals():
     scores = [mean.gains.mean() for mean in means]
     assert scores == pytest.approx([worse.mean(), better.mean()])
     estimates = list(map(Estimate, scores, intervals))
-    assert rank_ranges(estimates) == [(1, 2), (1, 2)]
-    assert rank_ranges(estimates, paired_differences(means)) == [(2, 2), (1, 1)]
+    assert compute_rank_ranges(estimates) == [(1, 2), (1, 2)]
+    assert compute_rank_ranges(estimates, compute_paired_differences(means)) == [(2, 2), (1, 1)]
 
 
 def test_models_on_other_queries_are_compared_by_their_intervals():
@@ -401,20 +406,20 @@ def test_models_on_other_queries_are_compared_by_their_intervals():
         rank_values(gains[:1], np.arange(400)),
         rank_values(gains[1:, :399], np.arange(399)),
     )
-    means = [means_by_cluster(value)[0] for value in (first, second)]
-    differences = paired_differences(means)
+    means = [average_by_cluster(value)[0] for value in (first, second)]
+    differences = compute_paired_differences(means)
     assert not differences.paired.any()
     best = Estimate(0.9, (0.8, 1.0))
-    assert rank_ranges([Estimate(0.2, (0.1, 0.3)), best], differences) == [(2, 2), (1, 1)]
-    assert rank_ranges([Estimate(0.2, (0.1, 0.95)), best], differences) == [(1, 2), (1, 2)]
+    assert compute_rank_ranges([Estimate(0.2, (0.1, 0.3)), best], differences) == [(2, 2), (1, 1)]
+    assert compute_rank_ranges([Estimate(0.2, (0.1, 0.95)), best], differences) == [(1, 2), (1, 2)]
 
 
 def test_paired_errors_are_those_of_the_mean_of_the_differences():
     rng = np.random.default_rng(3)
     gains = (rng.random((3, 200)) < 0.6).astype(int)
     documents = rng.integers(0, 50, 200)
-    differences = paired_differences(
-        [means_by_cluster(value)[0] for value in rank_values(gains, documents)]
+    differences = compute_paired_differences(
+        [average_by_cluster(value)[0] for value in rank_values(gains, documents)]
     )
     for item, two in ((0, 1), (0, 2), (1, 2)):
         difference = gains[item] - gains[two]
@@ -434,10 +439,10 @@ def test_changes_equal_compare_and_ranks_hold_for_all_pairs():
     for documents in (5, 60, 400):
         gains = (rng.random((6, documents)) < np.linspace(0.4, 0.6, 6)[:, None]).astype(int)
         gains[5] = gains[4]
-        means = [means_by_cluster(value)[0] for value in rank_values(gains, np.arange(documents))]
-        differences = paired_differences(means)
+        means = [average_by_cluster(value)[0] for value in rank_values(gains, np.arange(documents))]
+        differences = compute_paired_differences(means)
         states, level = differences.states, 1 - 0.05 / 3
-        ranks = rank_ranges(
+        ranks = compute_rank_ranges(
             [Estimate(mean.gains.mean(), (0.0, 1.0)) for mean in means], differences
         )
         for row, column in permutations(range(6), 2):
@@ -472,11 +477,11 @@ def test_no_score_may_be_named_like_another_field_of_the_page():
     assert len(derived) > 5
     named = {
         name
-        for column in recording.board_columns()
-        if recording.page_key(column) == column.key
-        for name in recording.column_names(column, column.key)
+        for column in recording.list_board_columns()
+        if recording.get_page_key(column) == column.key
+        for name in recording.list_column_names(column, column.key)
     }
-    assert {*recording.NAMED_SCORES} <= {column.key for column in known_columns()}
+    assert {*recording.NAMED_SCORES} <= {column.key for column in list_columns()}
     assert named.isdisjoint(
         {*derived, "name", *MODEL_FIELDS, *recording.TABLE_COLUMNS, *VERDICT_COLUMNS} - {"state"}
     )
@@ -497,7 +502,7 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     assert columns["paired"] == [1, 1, 0]
     assert JSON.validate_json(JSON.dump_json(records[0])).means.keys() == records[0].means.keys()
     view = views.build_task_view("PosIR-English", records)
-    paired = view.differences_json(
+    paired = view.build_differences(
         {record.model.id: place for place, record in enumerate(records)}, view.compute_differences()
     )
     rows = [
@@ -531,7 +536,7 @@ def test_a_result_without_rotated_versions_has_a_command(results):
     (record,) = (recording.score_entry(entry) for entry in entries if entry.model == "org/second")
     for row in record.rows:
         assert (row.states, row.findings.reason) == ((State.NOT_TESTED,), Reason.NOT_STORED)
-    columns = recording.row_columns(record.rows)
+    columns = recording.build_row_columns(record.rows)
     assert {*columns["code"]} == {"posir run -t PosIR-English -m org/second"}
     assert {*columns["state"]} == {State.NOT_TESTED}
     assert {*columns["reason"]} == {"not_stored"}
@@ -578,10 +583,10 @@ def share(monkeypatch):
         better=Direction.HIGHER,
         interval=True,
     )
-    monkeypatch.setattr(recording, "known_columns", lambda: [*known_columns(), share])
-    recording.board_columns.cache_clear()
+    monkeypatch.setattr(recording, "list_columns", lambda: [*list_columns(), share])
+    recording.list_board_columns.cache_clear()
     yield share
-    recording.board_columns.cache_clear()
+    recording.list_board_columns.cache_clear()
 
 
 def test_a_foreign_score_named_like_a_field_is_a_column(
@@ -633,7 +638,7 @@ def test_the_file_has_every_declared_score():
         [*records, fake_record(fake_model(0), "PosIR-English", 1)], GROUPS, NO_LIBRARIES
     )
     lines = list(csv.DictReader(io.StringIO(gzip.decompress(site["scores.csv.gz"]).decode())))
-    assert {column.key for column in known_columns()} <= lines[0].keys()
+    assert {column.key for column in list_columns()} <= lines[0].keys()
     means = ("ndcg_at_10", "ndcg_at_10_as_published")
     filled = {
         (line["published"], line["length"] == "all", *(bool(line[mean]) for mean in means))
@@ -744,7 +749,7 @@ def test_ids_differ_where_name_or_revision_differ():
     )
 )
 def test_a_data_file_holds_its_value_and_no_markup(value):
-    text = data_file("x", value).decode("ascii")
+    text = render_data_file("x", value).decode("ascii")
     assert "<" not in text
     assert contents({"data/x.js": text.encode()})["x"] == value
 
@@ -769,7 +774,7 @@ def test_an_unreadable_file_is_named_and_the_others_shown(results, tmp_path):
     link = tmp_path / "a" / "results" / "org__second" / "rev1" / "PosIR-English.json"
     link.unlink()
     link.symlink_to(tmp_path / "elsewhere.json")
-    files = list(building.entry_files(tmp_path / "a"))
+    files = list(building.find_entry_files(tmp_path / "a"))
     for _ in range(2):
         records, problems, _ = building.score_results(files, tmp_path / "cache", submitted=False)
         assert [(record.model.name, record.task) for record in records.values()] == [
@@ -805,7 +810,7 @@ def test_building_again_scores_nothing_and_writes_nothing(built, results):
 
 def test_only_what_changed_is_scored_again(results, tmp_path, monkeypatch):
     shutil.copytree(results, tmp_path / "a")
-    files = list(building.entry_files(tmp_path / "a"))
+    files = list(building.find_entry_files(tmp_path / "a"))
     cache = tmp_path / "cache"
     first, _, scored = building.score_results(files, cache, submitted=False)
     assert scored == 3
@@ -823,7 +828,7 @@ def test_only_what_changed_is_scored_again(results, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_many_results_are_scored_by_several_processes_alike(results, tmp_path, monkeypatch):
-    files = list(building.entry_files(results))
+    files = list(building.find_entry_files(results))
     alone = building.score_results(files, tmp_path / "a", submitted=False)
     monkeypatch.setattr(building, "MIN_PARALLEL", 1)
     assert building.score_results(files, tmp_path / "b", submitted=False) == alone

@@ -19,11 +19,11 @@ import pytest
 from posir_leaderboard.board import records as recording
 from posir_leaderboard.board.comparable import separate_data
 from posir_leaderboard.board.folder import create_server, write_site
-from posir_leaderboard.board.groups import builtin_groups
+from posir_leaderboard.board.groups import list_builtin_groups
 from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.board.site import render_site
 from posir_leaderboard.entries import read_entries
-from posir_report.columns import known_columns
+from posir_report.columns import list_columns
 from posir_significance.findings import State
 from posir_significance.messages.verdicts import name_state
 from posir_tasks.values.estimates import Estimate
@@ -332,8 +332,8 @@ def test_headers_follow_from_the_declarations(visit, tmp_path, monkeypatch):
         interval=True,
     )
     unfilled = ScoreInfo("never_filled", "Never", "Never filled.")
-    monkeypatch.setattr(recording, "known_columns", lambda: [*known_columns(), share, unfilled])
-    recording.board_columns.cache_clear()
+    monkeypatch.setattr(recording, "list_columns", lambda: [*list_columns(), share, unfilled])
+    recording.list_board_columns.cache_clear()
     records = [
         fake_record(fake_model(number), "PosIR-English", number, detail=False)
         for number in range(3)
@@ -346,7 +346,7 @@ def test_headers_follow_from_the_declarations(visit, tmp_path, monkeypatch):
     folder = board_of(
         tmp_path, [*records, fake_record(fake_model(9), "PosIR-Mini", 9, detail=False)]
     )
-    recording.board_columns.cache_clear()
+    recording.list_board_columns.cache_clear()
     with served(folder) as address:
         page = visit().go(f"{address}#data=PosIR-English&sort=-scores.rank")
         header = page.locator("th.scores-rank")
@@ -358,7 +358,7 @@ def test_headers_follow_from_the_declarations(visit, tmp_path, monkeypatch):
         titles = page.locator("th .dt-column-title").all_text_contents()
         assert titles.index("First, <b>share") == titles.index("PSI") + 1
         assert "Never" not in titles
-        declared = {column.key: column for column in known_columns()}
+        declared = {column.key: column for column in list_columns()}
         for css, key in (
             ("score", "ndcg_at_10"),
             ("effect", "position_effect"),
@@ -899,7 +899,9 @@ def records_beside_published_ones() -> list[BoardRecord]:
 def published(tmp_path_factory) -> Iterator[str]:
     with served(
         board_of(
-            tmp_path_factory.mktemp("published"), records_beside_published_ones(), builtin_groups()
+            tmp_path_factory.mktemp("published"),
+            records_beside_published_ones(),
+            list_builtin_groups(),
         )
     ) as url:
         yield url
@@ -969,7 +971,7 @@ def test_the_published_first_screen_has_every_known_position(visit, published):
 
 def test_own_results_come_first(visit, tmp_path):
     records = separate_data(records_beside_published_ones(), {}, submitted=False)
-    with served(board_of(tmp_path, records, builtin_groups())) as address:
+    with served(board_of(tmp_path, records, list_builtin_groups())) as address:
         page = visit().go(address)
         own = {"mteb/baseline-bm25s", "sentence-transformers/all-MiniLM-L6-v2"}
         assert page.input_value("#data") == "PosIR-English", "the first data with own results"

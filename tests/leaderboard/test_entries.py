@@ -21,8 +21,8 @@ from posir_leaderboard.entries import (
     MAX_NAME,
     EntryError,
     ModelMeta,
-    entry_files,
-    origin_problems,
+    find_entry_files,
+    find_origin_problems,
     read_entries,
     read_entry,
 )
@@ -301,12 +301,17 @@ def test_a_result_in_another_models_folder_is_refused(file, name, revision):
 def test_an_experiment_is_no_result_of_the_model(tmp_path):
     write_result(tmp_path, {"sports": profile(1)}, experiment="prompts")
     assert read_entries(tmp_path) == ([], [])
-    assert [file.name for file in entry_files(tmp_path, experiments=True)] == ["PosIR-English.json"]
+    assert [file.name for file in find_entry_files(tmp_path, experiments=True)] == [
+        "PosIR-English.json"
+    ]
     own = write_result(tmp_path, {"sports": profile(1)})
     ((entry,), problems) = read_entries(tmp_path)
     assert (entry.file, problems) == (own, [])
     write_result(tmp_path, {"sports": profile(1)}, model="a/y")
-    assert [file.parent.parent.name for file in entry_files(tmp_path)] == ["a__y", "org__model"]
+    assert [file.parent.parent.name for file in find_entry_files(tmp_path)] == [
+        "a__y",
+        "org__model",
+    ]
 
 
 def test_a_run_with_a_protocol_is_an_unranked_entry(tmp_path):
@@ -319,14 +324,16 @@ def test_a_run_with_a_protocol_is_an_unranked_entry(tmp_path):
         [],
     )
     (entry,) = (entry for entry in entries if entry.paper)
-    assert "the settings of posir for BAAI/bge-m3" in " ".join(map(str, origin_problems(entry)))
+    assert "the settings of posir for BAAI/bge-m3" in " ".join(
+        map(str, find_origin_problems(entry))
+    )
     data = json.loads(made.read_text())
     data["scores"]["test"][0]["position_run"]["protocol"] = {
         "asked": find_protocol("posir", model).list_values()
     }
     made.write_text(json.dumps(data))
     (asked,) = (entry for entry in read_entries(tmp_path)[0] if entry.paper)
-    assert "the settings of posir" not in " ".join(map(str, origin_problems(asked)))
+    assert "the settings of posir" not in " ".join(map(str, find_origin_problems(asked)))
     record = score_entry(asked)
     assert record.model.label == "BAAI/bge-m3 (protocol posir)"
     separated = separate_data([record, score_entry(entries[0])], {}, submitted=False)

@@ -20,9 +20,9 @@ from posir_leaderboard.entries import EntryError, read_entries, read_entry
 from posir_leaderboard.validation import (
     MAX_PROBLEMS,
     check_revision,
-    expected_tolerated,
-    retrieval_bounds,
-    subset_facts,
+    compute_retrieval_bounds,
+    compute_tolerated,
+    read_subset_facts,
     validate_entry,
 )
 from posir_significance.findings import State
@@ -53,7 +53,7 @@ K_VALUES = (1, 3, 5, 10, 20, 100)
 
 @pytest.fixture(autouse=True)
 def _no_data_of_another_test():
-    subset_facts.cache_clear()
+    read_subset_facts.cache_clear()
 
 
 @pytest.fixture(scope="session")
@@ -275,7 +275,7 @@ def test_true_scores_lie_within_the_bounds_of_their_profile(ranks):
     true = compute_retrieval_scores(RankedQueries(ranks, confidence={}), K_VALUES)
     totals = np.bincount(np.where(ranks == 0, 12, np.minimum(ranks, 11)), minlength=13)[None, 1:]
     profile = PositionProfile(Axes("any", ("all",), ("all",)), totals[:, None], totals)
-    bounds = retrieval_bounds(profile, round(true["recall_at_20"], 6), K_VALUES)
+    bounds = compute_retrieval_bounds(profile, round(true["recall_at_20"], 6), K_VALUES)
     assert true.keys() == bounds.keys()
     for name, value in true.items():
         low, high = bounds[name]
@@ -286,7 +286,7 @@ def test_true_scores_lie_within_the_bounds_of_their_profile(ranks):
 @pytest.mark.parametrize("recall", [None, "x", 5, -3, float("nan"), True])
 def test_bounds_of_an_unbelievable_recall_at_20_are_still_bounds(recall):
     totals = np.array([[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 5]])
-    bounds = retrieval_bounds(
+    bounds = compute_retrieval_bounds(
         PositionProfile(Axes("any", ("all",), ("all",)), totals[:, None], totals), recall, K_VALUES
     )
     assert all(low <= high for low, high in bounds.values())
@@ -406,7 +406,7 @@ def test_a_result_on_fewer_queries_is_refused_with_both_numbers(bm25, tmp_path):
     ranks = replace(whole, sets=(part.select(np.arange(len(part.ranks)) > 0),))
     scores.update(ResultValues(ranks, values.read).to_json())
     del scores["rotations"]
-    bounds = retrieval_bounds(ranks.profile, scores["recall_at_20"], K_VALUES)
+    bounds = compute_retrieval_bounds(ranks.profile, scores["recall_at_20"], K_VALUES)
     scores.update(
         {name: round(low, 6) for name, (low, _) in bounds.items()},
         main_score=round(bounds["ndcg_at_10"][0], 6),
@@ -473,7 +473,7 @@ def test_the_facts_of_data_with_several_places_have_its_digest():
         def read_subset(self, _):
             return data
 
-    facts = subset_facts(PlacedTask, "default", MINI.revision)
+    facts = read_subset_facts(PlacedTask, "default", MINI.revision)
     assert facts.digest == divide_split(data)["digest"]() != MINI_DIGEST
 
 
@@ -640,7 +640,7 @@ def test_facts_have_the_articles_that_the_reader_finds(tmp_path, monkeypatch):
     data = read_domain(LocalRepository(root), "eng-Latn", "eng-Latn", "sports")
     (root / "eng-Latn/sports/corpus.parquet").unlink()
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
-    facts = subset_facts(builtin_tasks()["PosIR-English"], "sports", COMMIT)
+    facts = read_subset_facts(builtin_tasks()["PosIR-English"], "sports", COMMIT)
     assert facts.digest == {"queries": digest_data(data)["queries"]}
     assert facts.evidence.clusters == data.evidence.clusters == ("Mills", "Bees", "Bees", "Mills")
 
@@ -667,16 +667,16 @@ def test_facts_leave_out_the_queries_that_the_reader_does(tmp_path, monkeypatch)
         "queries_with_another_length": 2,
         "queries_without_document": 1,
     }
-    facts = subset_facts(task, "sports", COMMIT, with_corpus=True)
-    assert facts.tolerated == stated == expected_tolerated(facts, stated)
+    facts = read_subset_facts(task, "sports", COMMIT, with_corpus=True)
+    assert facts.tolerated == stated == compute_tolerated(facts, stated)
     assert facts.evidence.query_ids == ["q1", "q2"]
     assert facts.digest.keys() == {"queries", "corpus"}
     facts, believed = (
-        subset_facts(task, "sports", COMMIT),
+        read_subset_facts(task, "sports", COMMIT),
         alone | {"queries_with_another_length": 2},
     )
     assert facts.tolerated == alone
-    assert expected_tolerated(facts, believed | {"documents_without_id": -1}) == believed
+    assert compute_tolerated(facts, believed | {"documents_without_id": -1}) == believed
 
 
 def test_posir_is_checked_against_its_queries_alone(posir, tmp_path):
@@ -701,7 +701,7 @@ def test_posir_is_checked_against_its_queries_alone(posir, tmp_path):
     posir.write_text(part)
 
     shutil.rmtree(tmp_path / "data" / POSIR_FOLDER / "eng-Latn" / "game")
-    subset_facts.cache_clear()
+    read_subset_facts.cache_clear()
     unread = [
         problem
         for problem in validate_entry(read_entry(posir))

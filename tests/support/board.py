@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from posir_leaderboard.board.groups import Group
-from posir_leaderboard.board.published import published_records
+from posir_leaderboard.board.published import list_published_records
 from posir_leaderboard.board.records import (
     BIN_COLUMNS,
     BoardModel,
     BoardRecord,
     BoardRow,
-    row_columns,
+    build_row_columns,
 )
 from posir_leaderboard.board.site import bundle_table_library
 from posir_leaderboard.board.views import View
@@ -173,7 +173,7 @@ def fake_detail(
         "positions": POSITIONS,
         "position_title": "Position of the evidence (0: start of the document, 1: end)",
         "panels": panels,
-        "subsets": {"name": list(DOMAINS), **row_columns(domains)},
+        "subsets": {"name": list(DOMAINS), **build_row_columns(domains)},
         "notes": [f"{model.name} reads {model.window} tokens of a document."],
     }
 
@@ -192,7 +192,7 @@ NO_LIBRARIES = {"datatables": "", "vega": ""}
 
 @cache
 def published() -> list[BoardRecord]:
-    return published_records()
+    return list_published_records()
 
 
 @cache
@@ -221,7 +221,7 @@ def hostile_names() -> list[str]:
 
 
 def columns_at(view: View, length: str) -> dict[str, list[Any]]:
-    return view.columns(length, view.compute_differences())
+    return view.build_columns(length, view.compute_differences())
 
 
 def length_columns(data: Mapping[str, Any], file: str, length: str) -> dict[str, list[Any]]:

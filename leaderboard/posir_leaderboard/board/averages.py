@@ -13,7 +13,7 @@ from posir_leaderboard.board.records import (
     BoardRecord,
     BoardRow,
     Columns,
-    board_columns,
+    list_board_columns,
 )
 from posir_psi.scores import none_if_nan
 from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
@@ -100,7 +100,7 @@ def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRo
     first = rows[0]
     queries = [row.queries for row in rows if row.queries is not None]
     scores: Record = {"queries": sum(queries) if len(queries) == len(rows) else None}
-    for column in board_columns():
+    for column in list_board_columns():
         if column.unit in AVERAGED_UNITS:
             present = [estimate for row in rows if (estimate := row.estimate(column.key))]
             is_complete = len(present) == len(rows)

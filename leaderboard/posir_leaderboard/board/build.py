@@ -16,11 +16,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from posir_leaderboard.board.comparable import KNOWN_PINS, read_pins, separate_data
 from posir_leaderboard.board.folder import check_output_folder, write_site
-from posir_leaderboard.board.groups import add_data_tables, builtin_groups
+from posir_leaderboard.board.groups import add_data_tables, list_builtin_groups
 from posir_leaderboard.board.published import (
     add_query_counts,
     collect_query_counts,
-    published_records,
+    list_published_records,
     read_statistics,
 )
 from posir_leaderboard.board.records import (
@@ -31,12 +31,12 @@ from posir_leaderboard.board.records import (
     read_board_model,
     score_file,
 )
-from posir_leaderboard.board.site import bundle_table_library, cached_chart_library, render_site
+from posir_leaderboard.board.site import bundle_table_library, load_chart_library, render_site
 from posir_leaderboard.entries import (
     MAX_BYTES,
     EntryProblem,
-    entry_files,
     find_duplicates,
+    find_entry_files,
 )
 from posir_leaderboard.identity import Identities, identify_models, list_unchecked
 from posir_tasks.base.digests import digest, digest_file
@@ -105,7 +105,7 @@ def build_site(
     reproduced_folder = results.resolve() / REPRODUCED
     submissions: list[Path] = []
     reproductions: list[Path] = []
-    for file in entry_files(results):
+    for file in find_entry_files(results):
         is_reproduction = file.is_relative_to(reproduced_folder)
         (reproductions if is_reproduction else submissions).append(file)
     scored, problems, newly_scored = score_results(submissions, cache, submitted=submitted)
@@ -118,16 +118,16 @@ def build_site(
     if submitted:
         reproduced, _, _ = score_results(reproductions, cache, submitted=False)
         records = _describe_submitted(records, reproduced.values(), identities)
-    separated = separate_data([*records, *published_records()], pins, submitted=submitted)
+    separated = separate_data([*records, *list_published_records()], pins, submitted=submitted)
     records = [record for record in separated if not record.model.published]
     published = [record for record in separated if record.model.published]
     published = add_query_counts(published, collect_query_counts(records) | counts)
     libraries = {
         "datatables": bundle_table_library(),
-        "vega": cached_chart_library(cache / "libraries"),
+        "vega": load_chart_library(cache / "libraries"),
     }
     tasks = {record.base_task or record.task for record in records}
-    groups = add_data_tables(builtin_groups(tasks), records)
+    groups = add_data_tables(list_builtin_groups(tasks), records)
     site = render_site([*records, *published], groups, libraries, repository, url)
     change = write_site(site, output)
     unranked = []
@@ -273,12 +273,12 @@ def _find_cached(folder: Path, file: Path, *, submitted: bool) -> Path | None:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_BYTES:
             return None
     digests = [digest_file(path).hex() for path in inputs]
-    key = digest(_describe_programs(), str(submitted), *digests, *file.parts[-3:])
+    key = digest(_describe_versions(), str(submitted), *digests, *file.parts[-3:])
     return folder / f"{key.hex()}.json"
 
 
 @cache
-def _describe_programs() -> str:
+def _describe_versions() -> str:
     plugins = [(plugin.name, plugin.origin, plugin.problem) for plugin in get_plugins().plugins]
     versions = [version(name) for name in ("posir", "numpy", "scipy")]
     return repr((FORMAT_VERSION, versions, plugins))

@@ -49,7 +49,7 @@ class Group:
         return 2 if self.dimension == Dimension.DATASET else 1
 
 
-def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
+def list_builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
     """Return PosIR's benchmarks, extended by tasks in other languages, and PosIR-Mini."""
     benchmarks = {task.name: task.benchmark for task in BUILTIN}
     added_languages = map(read_language, sorted(tasks))

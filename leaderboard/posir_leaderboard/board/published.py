@@ -66,7 +66,7 @@ ARCHITECTURES = {"reranker": "cross-encoder"}
 QueryCounts = Mapping[str, tuple[int, Sequence[int]]]
 
 
-def published_records() -> list[BoardRecord]:
+def list_published_records() -> list[BoardRecord]:
     """Return every published result, without the papers' averages over tasks."""
     registered = read_models()
     kinds = {system.model: system.architecture for system in read_posq_systems()}

@@ -40,7 +40,7 @@ class MeanByCluster:
     """Degrees of freedom: 1 / sum of the squared shares of the clusters, minus 1."""
 
 
-def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
+def average_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
     """Compute mean nDCG@10 over all lengths, then in each length bucket; None with fewer than two
     clusters.
     """
@@ -105,7 +105,7 @@ class PairedDifferences:
         state = ChangeState(self.states[row, column])
         return Estimate(value, (value - half, value + half)), state
 
-    def is_before(self) -> Mask:
+    def find_clearly_better(self) -> Mask:
         """Return True if the row's model is better than the column's, with intervals that hold for
         all pairs at the same time; shape (k, k).
         """
@@ -136,7 +136,7 @@ class PairedDifferences:
         return np.select(list(rules.values()), states, str(ChangeState.INCONCLUSIVE))
 
 
-def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferences:
+def compute_paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferences:
     """Compare models pairwise, as `estimate_difference` does.
 
     The squared error is C / (C - 1) sum (d_1 - d_2)^2 over the C clusters.
@@ -187,17 +187,17 @@ def average_differences(tasks: Sequence[PairedDifferences], *, power: int) -> Pa
     )
 
 
-def rank_ranges(
+def compute_rank_ranges(
     scores: Sequence[Estimate | None], differences: PairedDifferences | None = None
 ) -> list[Range | None]:
     """Return the possible ranks of each score.
 
-    The best rank is 1 + the number of models ahead; the worst leaves room for the models behind.
-    Models with the same queries are ordered by `PairedDifferences.is_before`, all others by
-    disjoint intervals: the rule of Klein, Wright & Wieczorek 2020, Journal of the Royal Statistical
-    Society C 69, 589-606, for intervals of a joint level. With 95% intervals of similar width and
-    independent errors, two models of equal true score are separated in 0.6% of comparisons. A score
-    without an interval has no range.
+    The best rank is 1 + the number of better models, the worst rank is the number of models minus
+    the number of worse models. Models with the same queries are compared by
+    `PairedDifferences.find_clearly_better`. Other models differ if their intervals do not overlap,
+    as in Klein, Wright & Wieczorek 2020, Journal of the Royal Statistical Society C 69, 589-606.
+    With 95% intervals of similar width and independent errors, two models with the same true score
+    are separated in 0.6% of comparisons. A score without an interval has no range.
 
     Args:
         scores: None for an unranked model, which is not counted in ranks.
@@ -208,7 +208,7 @@ def rank_ranges(
     has_interval = ~np.isnan(ends[:, 0])
     ahead = ends[:, :1] > ends[:, 1]
     if differences:
-        ahead = np.where(differences.paired, differences.is_before(), ahead)
+        ahead = np.where(differences.paired, differences.find_clearly_better(), ahead)
     ahead &= has_interval[:, None] & has_interval
     first = 1 + ahead.sum(axis=0)
     last = len(scores) - scores.count(None) - ahead.sum(axis=1)

@@ -21,20 +21,20 @@ from pydantic import (
     field_validator,
 )
 
-from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
+from posir_leaderboard.board.ranks import MeanByCluster, average_by_cluster
 from posir_leaderboard.entries import (
     MIN_DATE,
     Entry,
     EntryError,
     EntryProblem,
-    future_problems,
-    origin_problems,
+    find_future_problems,
+    find_origin_problems,
     read_entry,
 )
 from posir_published.rows import START_TO_END_UNWEIGHTED
-from posir_report.columns import FULL_KEYS, MAIN_KEYS, known_columns
+from posir_report.columns import FULL_KEYS, MAIN_KEYS, list_columns
 from posir_report.summary import (
-    UNDECLARED,
+    NON_SCORE_COLUMNS,
     VERDICT_COLUMNS,
     ReportRow,
     TaskSummary,
@@ -51,7 +51,7 @@ from posir_significance.findings import State
 from posir_significance.messages.board import (
     BOARD_UNRANKED,
     count_task_states,
-    describe_several_places,
+    describe_several_spans,
 )
 from posir_significance.messages.verdicts import iterate_answer, label_state
 from posir_significance.observations import Observations
@@ -250,18 +250,19 @@ class BoardRow(ReportRow):
         margin = DEFAULT_MARGINS.position_effect
         return count_task_states(self.task_states or self.states, margin)
 
+    @property
     def verdict_columns(self) -> dict[str, Any]:
-        """Return the report's columns of the verdict; the state is None if tasks differ."""
+        """The report's verdict columns; the state is None if tasks differ."""
         state = self.states[0] if len(self.states) == 1 else None
-        return {**super().verdict_columns(), "state": state}
+        return {**super().verdict_columns, "state": state}
 
     @cached_property
     def cells(self) -> dict[str, Any]:
-        """The columns of `row_columns`, rounded. Cached, since several views show the row."""
+        """The columns of `build_row_columns`, rounded. Cached, since several views show the row."""
         cells: dict[str, Any] = {}
-        for column in board_columns():
-            cells |= flatten(page_key(column), self.scores.get(column.key))
-        cells |= self.verdict_columns() | flatten("score", self.score)
+        for column in list_board_columns():
+            cells |= flatten(get_page_key(column), self.scores.get(column.key))
+        cells |= self.verdict_columns | flatten("score", self.score)
         cells |= {"states": list(self.states), "state_label": self.state_label}
         cells |= {"parts": [], "code": ""}
         if self.findings is not None:
@@ -343,7 +344,7 @@ class BoardRecord:
         if self.document_ranks is None:
             return {}
         axes = Axes.from_json(self.document_ranks["axes"])
-        means = means_by_cluster(DocumentRanks.from_json(self.document_ranks["ranks"], axes))
+        means = average_by_cluster(DocumentRanks.from_json(self.document_ranks["ranks"], axes))
         return {row.length: mean for row, mean in zip(self.rows, means, strict=True) if mean}
 
     @cached_property
@@ -399,7 +400,7 @@ def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None
         entry = read_entry(file)
         if entry is None:
             return None
-        problems = origin_problems(entry) if submitted else future_problems(entry)
+        problems = find_origin_problems(entry) if submitted else find_future_problems(entry)
         return next(problems, None) or score_entry(entry)
     except EntryError as error:
         return error.problem
@@ -416,7 +417,7 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
         lengths.insert(0, ALL_LENGTHS)
     groups = [group.observations for group in analyze(summary.values).groups]
     several_places = describe_spans(summary)
-    notes = [describe_several_places(several_places)] if several_places else []
+    notes = [describe_several_spans(several_places)] if several_places else []
     notes += write_truncation_notes([summary.model], [summary])
     if entry.paper is None:
         notes += list_differences([(entry.task, entry.model)])
@@ -427,7 +428,7 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
             for subset in entry.subsets
         ]
         names = [subset.subset for subset in entry.subsets]
-        subsets = {"name": names, **row_columns(subset_rows)}
+        subsets = {"name": names, **build_row_columns(subset_rows)}
     return {
         "strips": [strip and draw_glyph(strip) for strip in strips],
         "lengths": lengths,
@@ -473,19 +474,23 @@ def _describe_merged_bins(observations: Observations, axes: Axes) -> Columns | N
     return _describe_bins(observations.merge_bins(EQUAL_BINS // MERGED_BINS))
 
 
-def row_columns(rows: Sequence[BoardRow | None]) -> Columns:
+def build_row_columns(rows: Sequence[BoardRow | None]) -> Columns:
     """Return the declared scores, the verdict and the `TABLE_COLUMNS` of rows, or None for a
     missing row.
     """
     cells = [row.cells if row else {} for row in rows]
-    scores = [name for column in board_columns() for name in column_names(column, page_key(column))]
+    scores = [
+        name
+        for column in list_board_columns()
+        for name in list_column_names(column, get_page_key(column))
+    ]
     return {
         name: [row.get(name) for row in cells]
         for name in dict.fromkeys((*scores, *VERDICT_COLUMNS, *TABLE_COLUMNS))
     }
 
 
-def page_key(column: ScoreInfo) -> str:
+def get_page_key(column: ScoreInfo) -> str:
     """Return the name of a score on the page."""
     return column.key if column.key in NAMED_SCORES else f"scores.{column.key}"
 
@@ -494,20 +499,20 @@ def page_key(column: ScoreInfo) -> str:
 RUN = ("model", "revision", "published", "task", "data_revision", "length")
 
 
-def scores_csv(records: Iterable[BoardRecord]) -> bytes:
+def write_scores_csv(records: Iterable[BoardRecord]) -> bytes:
     """Write every declared score of every model, task and length as gzipped CSV."""
-    other_columns = (*RUN, *UNDECLARED)
-    declared = [name for column in known_columns() for name in column_names(column, column.key)]
-    names = (*prefix_scores(dict.fromkeys(declared), other_columns), *UNDECLARED)
+    other_columns = (*RUN, *NON_SCORE_COLUMNS)
+    declared = [name for column in list_columns() for name in list_column_names(column, column.key)]
+    names = (*prefix_scores(dict.fromkeys(declared), other_columns), *NON_SCORE_COLUMNS)
     lines = []
     for record in records:
         for row in record.rows:
-            cells = prefix_scores(row.score_columns(), other_columns) | row.verdict_columns()
+            cells = prefix_scores(row.flatten_scores(), other_columns) | row.verdict_columns
             lines.append((*_run(record, row.length), *map(cells.get, names)))
     return _compress((*RUN, *names), lines)
 
 
-def positions_csv(records: Iterable[BoardRecord]) -> bytes:
+def write_positions_csv(records: Iterable[BoardRecord]) -> bytes:
     """Write the position bins of every model, task and length as gzipped CSV."""
     lines = []
     for record in records:
@@ -528,13 +533,13 @@ def _compress(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:
 
 
 @cache
-def board_columns() -> tuple[ScoreInfo, ...]:
+def list_board_columns() -> tuple[ScoreInfo, ...]:
     """Return the scores on the page: `NAMED_SCORES` and the default columns of tables."""
-    columns = known_columns()
+    columns = list_columns()
     return tuple(column for column in columns if column.column or column.key in NAMED_SCORES)
 
 
-def column_names(column: ScoreInfo, key: str) -> tuple[str, ...]:
+def list_column_names(column: ScoreInfo, key: str) -> tuple[str, ...]:
     """Return the names of a score's columns, as in `posir_tasks.values.scores.flatten`."""
     if not column.interval:
         return (key,)

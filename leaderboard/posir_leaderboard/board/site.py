@@ -22,13 +22,19 @@ from posir_leaderboard.board.published import UNTESTED
 from posir_leaderboard.board.records import (
     BoardModel,
     BoardRecord,
-    board_columns,
-    page_key,
-    positions_csv,
-    row_columns,
-    scores_csv,
+    build_row_columns,
+    get_page_key,
+    list_board_columns,
+    write_positions_csv,
+    write_scores_csv,
 )
-from posir_leaderboard.board.views import View, bound_lengths, build_views, find_opening, read_strip
+from posir_leaderboard.board.views import (
+    View,
+    build_views,
+    find_opening,
+    list_length_bounds,
+    read_position_chart,
+)
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, Quantity, State
 from posir_significance.messages.board import BOARD, caption_model
@@ -104,16 +110,16 @@ def render_site(
     site = {f"lib/{name}.js": text.encode() for name, text in sorted(libraries.items())}
     scripts = [f"js/{name}.js" for name in SCRIPTS]
     for name in ("board.css", *scripts):
-        site[name] = _static(name)
+        site[name] = _read_static(name)
     file = f"views/{opening_view.id}"
     # Only the data that `index.html` repeats stay in memory.
     data = {}
     for name, value in build_data(ordered, groups, views):
-        site[f"data/{name}.js"] = data_file(name, value)
+        site[f"data/{name}.js"] = render_data_file(name, value)
         if name in ("board", file):
             data[name] = value
-    site["scores.csv.gz"] = scores_csv(ordered)
-    site["positions.csv.gz"] = positions_csv(ordered)
+    site["scores.csv.gz"] = write_scores_csv(ordered)
+    site["positions.csv.gz"] = write_positions_csv(ordered)
     site[PREVIEW] = draw_preview(opening_view)
     view = data[file]
     models = data["board"]["models"]
@@ -146,14 +152,17 @@ def render_site(
         points=format_points,
     )
     # Model names may contain lone surrogates.
-    return site | {"index.html": page.encode(errors="replace"), "README.md": _static("space.md")}
+    return site | {
+        "index.html": page.encode(errors="replace"),
+        "README.md": _read_static("space.md"),
+    }
 
 
-def _static(name: str) -> bytes:
+def _read_static(name: str) -> bytes:
     return (files("posir_leaderboard.board") / "static" / name).read_bytes()
 
 
-def data_file(name: str, value: Any) -> bytes:
+def render_data_file(name: str, value: Any) -> bytes:
     """Render data as a script, which even a page opened from the disk can load.
 
     The script is ASCII without `<`, so that it cannot contain markup. It parses JSON from a string:
@@ -189,8 +198,8 @@ def build_data(
             yield f"views/{view.id}", view.to_json(indices, differences)
             for index, length in enumerate(view.lengths):
                 if length != view.opening_length:
-                    yield f"lengths/{view.id}-{index}", view.columns(length, differences)
-            yield f"differences/{view.id}", view.differences_json(indices, differences)
+                    yield f"lengths/{view.id}-{index}", view.build_columns(length, differences)
+            yield f"differences/{view.id}", view.build_differences(indices, differences)
             if view.average:
                 for average in view.rows:
                     averages[average.model.id][group] = _describe_record(average)
@@ -200,7 +209,7 @@ def build_data(
 
 
 def _describe_record(record: BoardRecord) -> Record:
-    rows = {"length": list(record.rows_by_length), **row_columns(record.rows)}
+    rows = {"length": list(record.rows_by_length), **build_row_columns(record.rows)}
     return {"rows": rows, **record.detail}
 
 
@@ -218,13 +227,13 @@ def _build_index(
     return {
         "opening": next(group.name for group in groups if opening_view in views[group.name]),
         "columns": [
-            {name: getattr(column, name) for name in COLUMN_FIELDS} | {"key": page_key(column)}
-            for column in board_columns()
+            {name: getattr(column, name) for name in COLUMN_FIELDS} | {"key": get_page_key(column)}
+            for column in list_board_columns()
         ],
         "states": {state: name_state(state, margins.position_effect) for state in State},
         "changes": {state[0]: name_change(state, margins.ndcg_at_10) for state in ChangeState},
         "messages": BOARD,
-        "lengths": bound_lengths(),
+        "lengths": list_length_bounds(),
         "models": {
             "id": [model.id for model in models],
             "name": names,
@@ -281,7 +290,7 @@ def bundle_table_library() -> str:
     )
 
 
-def cached_chart_library(folder: Path) -> str:
+def load_chart_library(folder: Path) -> str:
     """Return the script that defines `vegaEmbed`, cached since bundling takes seconds."""
     file = folder / f"vega-{version('vl-convert-python')}-{alt.SCHEMA_VERSION}.js"
     if not file.is_file():
@@ -293,13 +302,13 @@ def draw_preview(view: View) -> bytes:
     """Draw the three best models of a view as PNG."""
     length = view.opening_length
     strips = []
-    for record, row in zip(view.rows, view.ranked_rows(length), strict=True):
+    for record, row in zip(view.rows, view.get_ranked_rows(length), strict=True):
         if row and row.score:
             label = row.state_label if row.findings or row.task_states else ""
             effect = Quantity.POSITION_EFFECT if row.position_effect else Quantity.START_MINUS_END
             shift = row.position_effect or row.difference
             estimates = {Quantity.NDCG_AT_10: row.score, effect: shift}
-            if strip := read_strip(record, length, caption_model(estimates, label)):
+            if strip := read_position_chart(record, length, caption_model(estimates, label)):
                 strips.append((row.score.value, strip))
     best = sorted(strips, key=itemgetter(0), reverse=True)[:PREVIEW_MODELS]
     source = f"{view.data}, {view.describe_documents(length)}." if best else ""

@@ -17,8 +17,8 @@ from posir_leaderboard.board.ranks import (
     Floats,
     PairedDifferences,
     average_differences,
-    paired_differences,
-    rank_ranges,
+    compute_paired_differences,
+    compute_rank_ranges,
 )
 from posir_leaderboard.board.records import (
     BIN_COLUMNS,
@@ -27,7 +27,7 @@ from posir_leaderboard.board.records import (
     Columns,
     Exclusion,
     Unranked,
-    row_columns,
+    build_row_columns,
 )
 from posir_psi.scores import none_if_nan
 from posir_published.rows import find_query_count
@@ -104,7 +104,9 @@ class View:
         longest documents if all results are published.
         """
         for length in self.lengths:
-            if any(row and not UNDECIDED.issuperset(row.states) for row in self.rows_at(length)):
+            if any(
+                row and not UNDECIDED.issuperset(row.states) for row in self.get_rows_at(length)
+            ):
                 return length
         return self.lengths[0 if self.has_evaluations else -1]
 
@@ -119,7 +121,7 @@ class View:
         states = {state for record in self.rows for row in record.rows for state in row.states}
         return states <= UNDECIDED, not self.has_evaluations, self.average
 
-    def rows_at(self, length: str) -> list[BoardRow | None]:
+    def get_rows_at(self, length: str) -> list[BoardRow | None]:
         """Return the row of each record at a length."""
         return [record.rows_by_length.get(length) for record in self.rows]
 
@@ -149,9 +151,9 @@ class View:
             "name": self.name,
             "lengths": self.lengths,
             "opening": self.opening_length,
-            "columns": self.columns(self.opening_length, differences),
+            "columns": self.build_columns(self.opening_length, differences),
             "scores": {
-                length: [row.cells["score"] if row else None for row in self.rows_at(length)]
+                length: [row.cells["score"] if row else None for row in self.get_rows_at(length)]
                 for length in self.lengths
             },
             "revisions": dict(sorted(revisions.items())),
@@ -159,14 +161,14 @@ class View:
             "newest": newest,
         }
 
-    def columns(self, length: str, differences: Differences) -> Columns:
+    def build_columns(self, length: str, differences: Differences) -> Columns:
         """Return the columns of one length.
 
         `paired` counts the ranked models with the same queries. `changes` has a letter per model of
         the view: the first of the `ChangeState` from that model to the row's model.
         """
-        rows = self.rows_at(length)
-        ranked = self.ranked_rows(length)
+        rows = self.get_rows_at(length)
+        ranked = self.get_ranked_rows(length)
         scores = [row.score if row else None for row in ranked]
         paired = differences[length]
         has_interval = [bool(score and score.interval) for score in scores]
@@ -180,28 +182,28 @@ class View:
                 exclusion = Exclusion(Unranked.OTHER_MEAN)
             labels.append(exclusion.label if exclusion else "")
             glyph = record.find_detail("strips", length)
-            if not glyph and (strip := read_strip(record, length, ("",))):
+            if not glyph and (strip := read_position_chart(record, length, ("",))):
                 glyph = draw_glyph(strip)
             strips.append(glyph)
         return {
-            **row_columns(rows),
+            **build_row_columns(rows),
             "other_data": labels,
             "strip": strips,
             "changes": [None if set(line) == {"-"} else "".join(line) for line in letters.tolist()],
-            "rank": list(rank_ranges(scores, paired)),
+            "rank": list(compute_rank_ranges(scores, paired)),
             "paired": (paired.paired & has_interval).sum(axis=1).tolist(),
             "where": self.describe_documents(length),
             "headline": heading.split(NAME_MARK),
             "lead": lead.split(NAME_MARK),
         }
 
-    def ranked_rows(self, length: str) -> list[BoardRow | None]:
+    def get_ranked_rows(self, length: str) -> list[BoardRow | None]:
         """Return the ranked row of each record at a length, or None.
 
         In a length bucket the papers give only the mean over positions, which is not ranked among
         means over queries.
         """
-        pairs = zip(self.rows, self.rows_at(length), strict=True)
+        pairs = zip(self.rows, self.get_rows_at(length), strict=True)
         rows = [row if record.comparable else None for record, row in pairs]
         means = [row if row and row.ndcg_at_10 else None for row in rows]
         return means if any(means) else rows
@@ -232,7 +234,7 @@ class View:
             return short.format(documents=documents)
         if length == self.lengths[-1]:
             return long.format(documents=documents)
-        if bounds := bound_lengths().get(length):
+        if bounds := list_length_bounds().get(length):
             length = f"{bounds[0]:,} to {bounds[1]:,} tokens"
         return between.format(documents=documents, length=length)
 
@@ -244,7 +246,7 @@ class View:
             NAME_MARK + record.model.short_name.replace(NAME_MARK, "") + NAME_MARK
             for record in self.rows
         ]
-        ranked = self.ranked_rows(length)
+        ranked = self.get_ranked_rows(length)
         scores = {index: row.score for index, row in enumerate(ranked) if row and row.score}
         if not scores:
             return BOARD["unranked"], ""
@@ -303,13 +305,13 @@ class View:
                     record.results[task].means.get(length) if record.comparable else None
                     for record in self.rows
                 ]
-                by_task.append(paired_differences(means))
+                by_task.append(compute_paired_differences(means))
             average = average_differences(by_task, power=self.power)
             comparisons = METRICS if length == ALL else METRICS * max(buckets, default=1)
             differences[length] = replace(average, comparisons=comparisons)
         return differences
 
-    def differences_json(
+    def build_differences(
         self, indices: Mapping[str, int], differences: Differences
     ) -> Record | None:
         """Return the differences between the best `MAX_PAIRED` models at each length, or None if no
@@ -317,7 +319,7 @@ class View:
         """
         is_paired = np.any([group.paired.any(axis=1) for group in differences.values()], axis=0)
         paired_models = np.flatnonzero(is_paired).tolist()
-        best = sorted(paired_models, key=lambda index: -self._overall_score(index))[:MAX_PAIRED]
+        best = sorted(paired_models, key=lambda index: -self._get_overall_score(index))[:MAX_PAIRED]
         if not best:
             return None
         block = np.ix_(best, best)
@@ -333,7 +335,7 @@ class View:
         models = [indices[self.rows[index].model.id] for index in best]
         return {"models": models, "lengths": columns}
 
-    def _overall_score(self, index: int) -> float:
+    def _get_overall_score(self, index: int) -> float:
         row = self.rows[index].rows_by_length.get(ALL)
         return row.score.value if row and row.score else 0.0
 
@@ -351,7 +353,7 @@ def _is_tied(first: int, other: int, scores: Scores, differences: PairedDifferen
     return low is not None and low <= (scores[other].high or 0)
 
 
-def bound_lengths() -> dict[str, tuple[int, int | None]]:
+def list_length_bounds() -> dict[str, tuple[int, int | None]]:
     """Return the minimum and maximum number of tokens of each of PosIR's length buckets; the last
     has no maximum.
     """
@@ -391,7 +393,9 @@ def shorten_size(parameters: int) -> str:
     return ""
 
 
-def read_strip(record: BoardRecord, length: str, caption: Sequence[str]) -> PositionChart | None:
+def read_position_chart(
+    record: BoardRecord, length: str, caption: Sequence[str]
+) -> PositionChart | None:
     """Build a captioned chart of nDCG@10 by position bin, or return None if it is unknown."""
     panel = record.find_detail("curves", length) or record.find_detail("panels", length)
     if not panel:

@@ -39,7 +39,7 @@ BOARD_UNRANKED = {
 }
 #: Phrases for the shortest bucket, the longest bucket, and buckets between them.
 BOARD_LENGTHS = ("in short {documents}", "in long {documents}", "in {documents} of {length}")
-SEVERAL_PLACES = (
+SEVERAL_SPANS = (
     "{queries} with several places of evidence are counted separately. Each place has the rank of "
     "its document and the weight 1/n: nDCG@10 is {score}, start minus end {difference}{left_out}."
 )
@@ -109,10 +109,10 @@ def count_task_states(states: Sequence[State], margin: float) -> str:
     return f"{counts} of {len(states)}"
 
 
-def describe_several_places(places: Mapping[str, Any]) -> str:
+def describe_several_spans(places: Mapping[str, Any]) -> str:
     """Describe the queries with several places of evidence."""
     left_out = places["left_out"]
-    return SEVERAL_PLACES.format(
+    return SEVERAL_SPANS.format(
         queries=pluralize(places["queries"], "query", "queries"),
         score=numbers.format_percent(places["ndcg_at_10"]),
         difference=numbers.format_points(places["start_minus_end"]),

@@ -83,7 +83,7 @@ def describe_levels(levels: Sequence[float]) -> str:
     return LEVELS.format(levels=" or ".join(map(format_level, levels)))
 
 
-def describe_place_counts(model: str, task: str, places: Mapping[str, Any]) -> str:
+def describe_span_counts(model: str, task: str, places: Mapping[str, Any]) -> str:
     """Describe the queries with several places of evidence from `posir_report`'s summary."""
     shares = map(numbers.format_percent, places["shares"] or [None])
     gains = map(numbers.format_percent, places["ndcg_at_10_by_third"] or [None])

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from posir_report.api import read_results as report_results
 from posir_report.charts import MERGED, draw_curves, draw_heat_map
-from posir_report.page import build_figure_sections, describe_saved
-from posir_report.summary import full_labels, summarize
+from posir_report.page import build_figure_sections, describe_result_file
+from posir_report.summary import build_labels, summarize
 from posir_report.tables import write_truncation_notes
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.cells import (
@@ -300,9 +300,9 @@ def test_every_figure_names_task_revisions_and_queries(figures, raw):
 
 
 def test_models_of_one_name_are_labeled_with_their_revision(summary):
-    labels = full_labels([summary, replace(summary, revision="rev2")])
+    labels = build_labels([summary, replace(summary, revision="rev2")])
     assert labels == ["org/model @ rev1", "org/model @ rev2"]
-    assert full_labels([summary, summary]) == ["org/model"] * 2
+    assert build_labels([summary, summary]) == ["org/model"] * 2
 
 
 @given(st.text(min_size=1), st.integers(3, 80))
@@ -557,7 +557,7 @@ def test_a_saved_result_is_a_line_with_its_score_and_finding(raw, tmp_path):
     for task in ("PosIR-English", "PosIR-French"):
         write_result(tmp_path, {"default": profile_of(raw, RelativePositions())}, task=task)
     (file,) = tmp_path.rglob("PosIR-French.json")
-    (line,) = describe_saved(file)
+    (line,) = describe_result_file(file)
     (summary,) = summarize(
         [result for result in read_results(tmp_path) if result.task == "PosIR-French"]
     )

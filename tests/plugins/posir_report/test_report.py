@@ -30,9 +30,9 @@ from posir_report.summary import (
     average_languages,
     build_bin_rows,
     build_rows,
+    get_ndcg,
     mark_notable_bias,
     name_tasks_by_data,
-    order_value,
     summarize,
 )
 from posir_report.tables import (
@@ -96,14 +96,16 @@ def test_a_score_called_like_another_column_has_one_of_its_own():
         model="org/a",
         scores={"model": 0.5, "margin": Estimate(0.1, (0.0, 0.2)), "share": 0.3},
     )
-    columns = row.columns()
+    columns = row.to_record()
     assert (columns["model"], columns["scores.model"], columns["share"]) == ("org/a", 0.5, 0.3)
     assert (columns["margin"], columns["scores.margin"], columns["scores.margin_low"]) == (
         None,
         0.1,
         0.0,
     )
-    bins = ReportRow(model="org/a", task="b", position="first", scores={"position": 0.2}).columns()
+    bins = ReportRow(
+        model="org/a", task="b", position="first", scores={"position": 0.2}
+    ).to_record()
     assert (bins["position"], bins["scores.position"]) == ("first", 0.2)
 
 
@@ -254,7 +256,7 @@ def test_csv_of_lengths_and_positions_is_read_back_the_same(summary):
         "psi_by_chance_high",
     ]
     numbers += ["position_effect_in_window", "position_effect_in_window_low"]
-    records = [row.columns() for row in rows]
+    records = [row.to_record() for row in rows]
     assert columns_of(to_csv(records), *numbers) == [
         [record.get(name) for record in records] for name in numbers
     ]
@@ -266,7 +268,7 @@ def test_csv_of_lengths_and_positions_is_read_back_the_same(summary):
     assert records[0]["position_effect_in_window_low"] is not None
     assert rows[3].scores.get("psi_as_published") is None
     bins = build_bin_rows(summary)
-    text = to_csv([row.columns() for row in bins])
+    text = to_csv([row.to_record() for row in bins])
     assert [row["position"] for row in csv.DictReader(io.StringIO(text))] == [
         row.position for row in bins
     ]
@@ -396,10 +398,10 @@ def test_the_command_prints_every_form(folder, summary):
         to_json([pooled | {"training_overlap": overlap}])
     )
     assert printed("--format", "csv") == to_csv(
-        [row.columns() for row in mark_notable_bias(build_rows(summary))]
+        [row.to_record() for row in mark_notable_bias(build_rows(summary))]
     )
     assert printed("--format", "csv", "--bins") == to_csv(
-        [row.columns() for row in build_bin_rows(summary)]
+        [row.to_record() for row in build_bin_rows(summary)]
     )
     (finding,) = describe_findings(build_rows(summary))
     finding = finding.removeprefix(f"{summary.model}: ")
@@ -427,7 +429,7 @@ def test_published_models_are_marked_and_sorted_by_ndcg():
     rows = merge_published(own)
     whole = [row for row in rows if row.length == "all"]
     assert {row.length for row in rows} == {"all", "Q1"}
-    assert [order_value(row) for row in whole] == sorted(map(order_value, whole), reverse=True)
+    assert [get_ndcg(row) for row in whole] == sorted(map(get_ndcg, whole), reverse=True)
     assert len(whole) == 11
     assert [row.model for row in whole if not row.model.endswith("(published)")] == ["mine/model"]
 
@@ -467,7 +469,7 @@ def test_revisions_of_a_model_have_a_heading_and_a_column(summary):
         }
     assert {row[0] for row in next(build_answer_sections(rows)).tables[0].rows} == labels
     for records, key in ((rows, "length"), (bins, "position")):
-        read = list(csv.DictReader(io.StringIO(to_csv([record.columns() for record in records]))))
+        read = list(csv.DictReader(io.StringIO(to_csv([record.to_record() for record in records]))))
         assert len(
             {(line["model"], line["revision"], line["task"], line[key]) for line in read}
         ) == len(records)

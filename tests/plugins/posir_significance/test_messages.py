@@ -26,7 +26,7 @@ from posir_significance.messages.board import (
     describe_best,
     describe_ends,
     describe_lead,
-    describe_several_places,
+    describe_several_spans,
 )
 from posir_significance.messages.comparisons import (
     OPEN_CHANGES,
@@ -291,7 +291,7 @@ def test_states_of_an_average_are_counted():
 
 def test_queries_with_several_places_are_described():
     places = {"queries": 2, "ndcg_at_10": 0.5, "start_minus_end": 0.1, "left_out": 1_000}
-    text = describe_several_places(places)
+    text = describe_several_spans(places)
     assert text.startswith("2 queries with several places")
     assert text.endswith("nDCG@10 is 50.0, start minus end +10.0; 1,000 more have too many places.")
 
