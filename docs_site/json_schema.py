@@ -25,7 +25,7 @@ from posir_significance.findings import (
     WITHOUT_INTERVAL,
     ChangeRow,
     ChangeSubject,
-    NeededUnit,
+    DataUnit,
     Quantity,
     Reason,
     State,
@@ -178,7 +178,7 @@ def describe_findings() -> dict[str, Schema]:
         "tested_documents": COUNT,
         "read": READ,
     }
-    properties |= {f"{unit.value}_needed": COUNT_OR_NULL for unit in NeededUnit}
+    properties |= {f"{unit.value}_needed": COUNT_OR_NULL for unit in DataUnit}
     for quantity in Quantity:
         name = quantity.value
         properties |= {name: NUMBER_OR_NULL} if quantity in WITHOUT_INTERVAL else estimate(name)
@@ -269,7 +269,7 @@ def describe_comparison() -> Schema:
         **row,
         **estimate("difference"),
         "needed": COUNT_OR_NULL,
-        "needed_unit": describe(NeededUnit | None),
+        "needed_unit": describe(DataUnit | None),
         "answer": TEXT,
         "baseline_reads": TEXT,
         "model_reads": TEXT,

@@ -351,7 +351,7 @@ def _build_strip(inspection: Inspection, scores: PositionScores) -> PositionChar
     strip = build_position_chart(findings, scores.group, scores.wording.words)
     if len(inspection.fading or ()) == 1:
         strip = replace(strip, name=inspection.name)
-    unread = (findings.value(Quantity.UNREAD_SHARE) or 0) * findings.questions
+    unread = (findings.get_value(Quantity.UNREAD_SHARE) or 0) * findings.questions
     codes = tuple(
         (snippet.kind, snippet.sentence, snippet.code, snippet is inspection.snippet)
         for snippet in inspection.snippets

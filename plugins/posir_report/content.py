@@ -39,7 +39,7 @@ from posir_significance.messages.verdicts import (
     iterate_answer,
     label_state,
 )
-from posir_significance.strips import build_overlay
+from posir_significance.strips import build_overlay_section
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.labels import Label
@@ -103,7 +103,7 @@ def build_answer_sections(
         if by_task:
             short = zip(build_short_labels(group.values()), group, strict=True)
             values = {name: by_run[run].values for name, run in short if run in by_run}
-            yield from build_overlay(task, values)
+            yield from build_overlay_section(task, values)
         width = max(map(len, names.values()))
         for run, row in group.items():
             if not is_many:
@@ -181,7 +181,7 @@ def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
 
 def _list_shares(rows: Iterable[ReportRow]) -> list[float]:
     """List the positive shares of truncated evidence, sorted."""
-    shares = [row.findings.value(Quantity.UNREAD_SHARE) for row in rows if row.findings]
+    shares = [row.findings.get_value(Quantity.UNREAD_SHARE) for row in rows if row.findings]
     return sorted(share for share in shares if share)
 
 

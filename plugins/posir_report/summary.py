@@ -420,7 +420,7 @@ def build_span_row(summary: TaskSummary) -> ReportRow | None:
     quantities = (Quantity.NDCG_AT_10, Quantity.START_MINUS_END)
     scores: GroupScores = {
         "queries": findings.questions,
-        "unread_share": findings.value(Quantity.UNREAD_SHARE),
+        "unread_share": findings.get_value(Quantity.UNREAD_SHARE),
         "state": findings.state.value,
         **{quantity.value: findings[quantity].estimate for quantity in quantities},
     }

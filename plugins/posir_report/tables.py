@@ -18,7 +18,7 @@ from posir_significance.findings import Quantity
 from posir_significance.messages.reports import (
     CUT_RANKINGS,
     DESIGN_EFFECT,
-    EXPLAINED_SKETCH,
+    SKETCH_EXPLANATION,
     UNKNOWN_WINDOWS,
     describe_counting,
     describe_levels,
@@ -37,7 +37,7 @@ from posir_tasks.values.read_part import ReadKind
 from posir_tasks.values.scores import ALL, ScoreInfo, Unit
 
 #: The column with the chart as a line of text, on an axis from 0 to 100.
-SKETCH = ScoreInfo("sketch", "Over position", EXPLAINED_SKETCH, unit=Unit.TEXT)
+SKETCH = ScoreInfo("sketch", "Over position", SKETCH_EXPLANATION, unit=Unit.TEXT)
 #: Headings that differ from the score's title.
 HEADINGS = {"state": "Bias within\nthe window"}
 #: Roles of columns on pages.

@@ -253,7 +253,7 @@ def compute_scores(values: ResultValues, baseline: ResultValues | None = None) -
             analyze(baseline).overall.observations, group.observations
         )
         change = estimate_difference(differences.gains, differences.clusters)
-        effect = findings.value(Quantity.POSITION_EFFECT)
+        effect = findings.get_value(Quantity.POSITION_EFFECT)
         scores[CRITERION] = 0.0 if effect is None else 1 - abs(effect)
         if change and change.high is not None and change.high < 0:
             scores[CRITERION] = change.value - 1

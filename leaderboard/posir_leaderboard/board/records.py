@@ -49,7 +49,7 @@ from posir_significance.cells import EQUAL_BINS, MERGED_BINS, is_sparse
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import State
 from posir_significance.messages.board import (
-    BOARD_UNRANKED,
+    UNRANKED_REASONS,
     count_task_states,
     describe_several_spans,
 )
@@ -147,7 +147,7 @@ class Exclusion:
     @property
     def label(self) -> str:
         """The reason in words."""
-        return BOARD_UNRANKED[self.reason].format(self.name)
+        return UNRANKED_REASONS[self.reason].format(self.name)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from posir_leaderboard.board.views import (
 )
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, Quantity, State
-from posir_significance.messages.board import BOARD, caption_model
+from posir_significance.messages.board import HEADINGS, caption_model
 from posir_significance.messages.comparisons import name_change
 from posir_significance.messages.verdicts import name_state
 from posir_tasks.base.errors import PosirError
@@ -232,7 +232,7 @@ def _build_index(
         ],
         "states": {state: name_state(state, margins.position_effect) for state in State},
         "changes": {state[0]: name_change(state, margins.ndcg_at_10) for state in ChangeState},
-        "messages": BOARD,
+        "messages": HEADINGS,
         "lengths": list_length_bounds(),
         "models": {
             "id": [model.id for model in models],

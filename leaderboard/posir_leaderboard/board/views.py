@@ -34,8 +34,8 @@ from posir_published.rows import find_query_count
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, Quantity, State
 from posir_significance.messages.board import (
-    BOARD,
-    BOARD_LENGTHS,
+    HEADINGS,
+    LENGTH_PHRASES,
     describe_best,
     describe_ends,
     describe_lead,
@@ -229,7 +229,7 @@ class View:
             return f"on {self.data}"
         is_named = self.dimension in (Dimension.LANGUAGE, Dimension.PAIR)
         documents = f"{self.label} documents" if is_named else "documents"
-        short, long, between = BOARD_LENGTHS
+        short, long, between = LENGTH_PHRASES
         if length == self.lengths[1]:
             return short.format(documents=documents)
         if length == self.lengths[-1]:
@@ -249,7 +249,7 @@ class View:
         ranked = self.get_ranked_rows(length)
         scores = {index: row.score for index, row in enumerate(ranked) if row and row.score}
         if not scores:
-            return BOARD["unranked"], ""
+            return HEADINGS["unranked"], ""
         first, *runners_up = sorted(scores, key=lambda index: -scores[index].value)
         ties = [index for index in runners_up if _is_tied(first, index, scores, differences)]
         best = [first, *ties]
@@ -261,7 +261,7 @@ class View:
             paired=not runners_up or bool(differences.paired[first, runners_up[0]]),
         )
         if self.has_evaluations and runners_up:
-            heading = BOARD["models"].format(models=f"{len(scores)} models") + heading
+            heading = HEADINGS["models"].format(models=f"{len(scores)} models") + heading
         lead = ""
         if runners_up:
             second = runners_up[0]
@@ -283,7 +283,7 @@ class View:
             return "".join(describe_models(findings)), f"{heading}. {lead}"
         if findings:
             results = [group for _, group in findings]
-            truncating = sum(bool(group.value(Quantity.UNREAD_SHARE)) for group in results)
+            truncating = sum(bool(group.get_value(Quantity.UNREAD_SHARE)) for group in results)
             lead += f"{count_truncating(truncating, len(results))}. "
             lead += count_states(Counter(map(label_state, results)))
         return heading, lead

@@ -63,7 +63,7 @@ def test_a_model_that_reads_the_first_third_is_seen_through(cut):
     for fading in inspection.fading:
         findings = fading.findings
         assert findings[Quantity.POSITION_EFFECT].estimate.low > 0.3
-        assert findings.value(Quantity.UNREAD_SHARE) == pytest.approx(2 / 3, abs=0.05)
+        assert findings.get_value(Quantity.UNREAD_SHARE) == pytest.approx(2 / 3, abs=0.05)
         assert findings.read.part is Part.FIRST
         assert fading.ndcg_at_10_not_read < 0.4
     assert inspection.chunks.row.size in (64, 107)
@@ -89,7 +89,7 @@ def test_an_order_blind_model_reads_everything_and_nothing_fades():
     assert inspection.unread.share.value == 0
     for fading in inspection.fading:
         assert fading.findings.state is State.NO_BIAS
-        assert fading.findings.value(Quantity.UNREAD_SHARE) == 0
+        assert fading.findings.get_value(Quantity.UNREAD_SHARE) == 0
         assert fading.findings[Quantity.POSITION_EFFECT].estimate.value == pytest.approx(
             0, abs=0.005
         )
@@ -98,7 +98,7 @@ def test_an_order_blind_model_reads_everything_and_nothing_fades():
 def test_the_page_of_a_model_that_reads_all_says_the_state():
     inspection = run(FirstWords(), invent_texts(20, 9), 8_000)
     findings = inspection.fading[-1].findings
-    assert findings.value(Quantity.UNREAD_SHARE) == 0
+    assert findings.get_value(Quantity.UNREAD_SHARE) == 0
     facts = dict(inspection.position_charts()[0].facts())
     assert facts["Bias within the window"].endswith(label_state(findings))
 
@@ -244,7 +244,7 @@ def test_questions_in_other_words_stand_beside_the_others():
     assert other.words_alone.shared_words == pytest.approx(1)
     assert [row.size for row in other.chunks.rows] == [row.size for row in inspection.chunks.rows]
     assert other.chunks.rows[0].ndcg_at_10.value == pytest.approx(
-        written.findings.value(Quantity.NDCG_AT_10)
+        written.findings.get_value(Quantity.NDCG_AT_10)
     )
     shown = " ".join(show(inspection).split())
     assert "The same in other words" in shown

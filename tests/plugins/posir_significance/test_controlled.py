@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posir_significance.controlled import ControlledTest, _weight_rows
+from posir_significance.controlled import ControlledTest, _compute_row_weights
 from tests.support.rotations import build_test
 
 
@@ -58,7 +58,7 @@ def test_differences_are_of_the_same_rows():
     assert difference.effect.value == pytest.approx(second.effect.value - first.effect.value)
     assert first.has_same_rows(second)
     assert not first.has_same_rows(build_test(documents=39))
-    assert first.without_effect().effect.value == 0
+    assert first.remove_effect().effect.value == 0
 
 
 def test_controlled_psi_is_of_the_levels():
@@ -72,7 +72,7 @@ def test_controlled_psi_is_of_the_levels():
 def test_weights_are_the_questions_of_a_cell_for_each_tested_one():
     cells = np.array([0] * 8 + [1] * 2)
     tested = np.array([0, 0, 0, 1, 1, 1, 8, 8, 8])
-    weights = _weight_rows(tested, cells)
+    weights = _compute_row_weights(tested, cells)
     assert weights.mean() == pytest.approx(1)
     assert weights[0] / weights[-1] == pytest.approx((8 / 2) / (2 / 1))
 

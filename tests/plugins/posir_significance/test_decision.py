@@ -15,8 +15,8 @@ from posir_significance.decision import (
 )
 from posir_significance.findings import (
     ChangeState,
+    DataUnit,
     Metric,
-    NeededUnit,
     Quantity,
     Reason,
     State,
@@ -93,7 +93,7 @@ def test_what_is_needed_would_decide():
     test = build_test(documents=12, spread=0.4, seed=4)
     findings = decide(build_group(test))
     error = test.effect.standard_error
-    assert findings.verdict.needed.unit is NeededUnit.QUESTIONS
+    assert findings.verdict.needed.unit is DataUnit.QUESTIONS
     assert findings.verdict.needed.number == pytest.approx(
         (3.2416 * error / 0.05) ** 2 * 60, rel=0.05
     )
@@ -106,7 +106,7 @@ def test_what_is_needed_would_decide():
 
 def test_few_documents_need_as_many_more():
     needed = decide(build_group(build_test(documents=5))).verdict.needed
-    assert (needed.unit, needed.number) == (NeededUnit.DOCUMENTS, 10)
+    assert (needed.unit, needed.number) == (DataUnit.DOCUMENTS, 10)
 
 
 def test_the_published_psi_is_drawn_once_and_only_if_it_is_read():

@@ -12,12 +12,12 @@ from posir_significance.findings import (
     ChangeRow,
     ChangeState,
     ChangeSubject,
+    DataUnit,
     Metric,
-    Needed,
-    NeededUnit,
     Prediction,
     Quantity,
     Reason,
+    RequiredData,
     State,
 )
 from posir_significance.messages.board import (
@@ -29,7 +29,7 @@ from posir_significance.messages.board import (
     describe_several_spans,
 )
 from posir_significance.messages.comparisons import (
-    OPEN_CHANGES,
+    INCONCLUSIVE_CHANGES,
     describe_change,
     group_by_state,
     select_title_metrics,
@@ -53,7 +53,7 @@ from posir_significance.messages.verdicts import (
     iterate_answer,
     label_state,
     list_facts,
-    phrase_finding,
+    write_predicate,
 )
 from posir_tasks.values.estimates import Difference, Estimate
 from posir_tasks.values.read_part import UNKNOWN
@@ -88,7 +88,7 @@ def test_every_verdict_is_told(name):
         describe_observed(findings),
         describe_advice(findings, "PosIR-Mini"),
         label_state(findings),
-        phrase_finding(findings),
+        write_predicate(findings),
         *dict(iterate_answer(findings, "PosIR-Mini")).values(),
         *dict(list_facts(findings)).values(),
     ]
@@ -148,11 +148,11 @@ def test_the_observed_difference_is_a_description():
 def test_every_change_that_can_occur_is_told():
     difference = Difference(0.03, (0.01, 0.05))
     reasons = {state: [None] for state in ChangeState}
-    reasons[ChangeState.INCONCLUSIVE] = [Reason.WIDE_INTERVAL, *OPEN_CHANGES]
+    reasons[ChangeState.INCONCLUSIVE] = [Reason.WIDE_INTERVAL, *INCONCLUSIVE_CHANGES]
     reasons[ChangeState.NOT_TESTED] = list(UNTESTED)
     pairs = [(state, reason) for state, listed in reasons.items() for reason in listed]
     for state, reason in pairs:
-        needed = Needed(120, NeededUnit.QUESTIONS) if reason is Reason.WIDE_INTERVAL else None
+        needed = RequiredData(120, DataUnit.QUESTIONS) if reason is Reason.WIDE_INTERVAL else None
         for metric in Metric:
             change = ChangeRow(metric, state, 0.05, difference, reason, needed)
             text = describe_change(change, "A", "B")
