@@ -25,7 +25,7 @@ from posir_significance.messages.comparisons import (
     title_models,
 )
 from posir_significance.messages.verdicts import describe_steps, format_difference
-from posir_significance.strips import build_overlay_section, build_position_chart
+from posir_significance.position_charts import build_overlay_section, build_position_chart
 from posir_tasks.base.wording import pluralize, shorten_names
 from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.latex import stack_estimates

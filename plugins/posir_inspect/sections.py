@@ -40,7 +40,7 @@ from posir_significance.messages.verdicts import (
     label_state,
     list_effects,
 )
-from posir_significance.strips import build_position_chart
+from posir_significance.position_charts import build_position_chart
 from posir_tasks.base.private_names import TASKS_REGISTRY
 from posir_tasks.base.wording import drop_organization, pluralize
 from posir_tasks.data.formats.passages import SkippedText, describe_skipped

@@ -36,9 +36,9 @@ FULL_KEYS = (
     "psi_by_chance",
 )
 #: Keys of `--recall`.
-RECALL = ("queries", *(f"recall_at_{depth}" for depth in RECALL_COLUMNS))
+RECALL_KEYS = ("queries", *(f"recall_at_{depth}" for depth in RECALL_COLUMNS))
 #: Keys that `--published` adds.
-PUBLISHED = ("ndcg_at_10_as_published", "start_to_end_unweighted")
+PUBLISHED_KEYS = ("ndcg_at_10_as_published", "start_to_end_unweighted")
 
 
 def list_columns() -> list[ScoreInfo]:
@@ -87,14 +87,16 @@ def list_bin_columns() -> list[ScoreInfo]:
 def add_published_columns(
     columns: Sequence[ScoreInfo], rows: Sequence[ReportRow]
 ) -> list[ScoreInfo]:
-    """Add the `PUBLISHED` columns that have a value."""
+    """Add the `PUBLISHED_KEYS` columns that have a value."""
     missing = [
-        column for column in list_columns() if column.key in PUBLISHED and column not in columns
+        column
+        for column in list_columns()
+        if column.key in PUBLISHED_KEYS and column not in columns
     ]
     has_value = [any(row.scores.get(column.key) is not None for row in rows) for column in missing]
     return [*columns, *compress(missing, has_value)]
 
 
 def select_columns(row: ReportRow, columns: Iterable[ScoreInfo]) -> Record:
-    """Return the identity of a row and its unformatted scores in the given columns."""
+    """Return a row's identity and its unformatted scores in the given columns."""
     return row.identity | row.flatten_scores({column.key for column in columns})

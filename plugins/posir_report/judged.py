@@ -30,7 +30,7 @@ from posir_tasks.values.profile import pool
 from posir_tasks.values.read_part import CountedWith, ReadKind
 from posir_tasks.values.scores import ALL
 
-#: Explains the rows of results without posir.
+#: Note on results that mteb wrote without posir.
 PLAIN_NOTE = (
     "Results of mteb without posir have a row for each split and subset. They cannot be pooled and "
     "have no intervals, since mteb does not store scores of queries."
@@ -44,11 +44,11 @@ class JudgedSummary(RunSummary):
     results: tuple[StoredResult, ...]
     """The results of the subsets."""
     subset: str = ""
-    """The only subset, with its split if needed; empty if all subsets are pooled."""
+    """The subset, with its split if needed; empty if all subsets are pooled."""
 
     @property
     def full_task(self) -> str:
-        """The task with the only subset."""
+        """The task, with the subset unless all subsets are pooled."""
         return f"{self.task} ({self.subset})" if self.subset else self.task
 
     @cached_property
@@ -61,8 +61,9 @@ class JudgedSummary(RunSummary):
 
     @cached_property
     def estimates(self) -> dict[str, MeanEstimate | None]:
-        """The mean of each metric over queries, in [0, 1], with its interval for new clusters;
-        mteb's score without an interval for results without posir.
+        """The mean of each metric over queries, in [0, 1], with its interval for new clusters.
+
+        For results without posir, this is mteb's score without an interval.
         """
         if self.scores is None:
             (result,) = self.results
@@ -151,7 +152,7 @@ def _summarize(run: Run, results: Sequence[StoredResult], subset: str = "") -> J
 
 
 def describe_subsets(summaries: Iterable[JudgedSummary]) -> Iterator[str]:
-    """Explain the rows of single subsets, and list the subsets that all models share on a task."""
+    """Explain the rows of single subsets, and list the subsets that all models of a task share."""
     by_task = defaultdict[str, list[JudgedSummary]](list)
     for summary in summaries:
         if summary.subset:

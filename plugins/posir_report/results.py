@@ -12,7 +12,7 @@ from typing import Any, overload
 from posir_compare.gate import Gate, Limit, check_limits, list_judged_scores, list_scores
 from posir_report import tables
 from posir_report.columns import (
-    RECALL,
+    RECALL_KEYS,
     add_published_columns,
     choose_columns,
     list_bin_columns,
@@ -86,8 +86,8 @@ class Results(Result, Sequence[SubsetResult]):
     margins: Margins = DEFAULT_MARGINS
 
     def __post_init__(self) -> None:
-        """Derive what is displayed from the results."""
-        displayed = {
+        """Fill the fields of `Result` from the results."""
+        fields = {
             "title": self._describe_size(),
             "data": self._describe_data(),
             "rows": Deferred(lambda: self.length_rows),
@@ -95,7 +95,7 @@ class Results(Result, Sequence[SubsetResult]):
             "notes": Deferred(self._write_notes),
             "details": Deferred(self._write_details),
         }
-        for name, value in displayed.items():
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     @overload
@@ -159,7 +159,7 @@ class Results(Result, Sequence[SubsetResult]):
         return records + [summary.to_record() for summary in self.judged_summaries]
 
     def document(self) -> list[dict[str, Any]]:
-        """List the pooled scores and the position profile of each model on each task."""
+        """List each model's pooled scores and position profile on each task."""
         rows = iter(self.length_rows)
         pooled = [
             collect_pooled_scores(summary, [next(rows) for _ in summary.scores.groups])
@@ -169,14 +169,14 @@ class Results(Result, Sequence[SubsetResult]):
         return pooled + [summary.to_record() for summary in self.judged_summaries]
 
     def _find_overlap(self, summary: TaskSummary) -> dict[str, Any]:
-        """Return the sources of a task's documents, and their share in the model's training data,
-        None if unknown.
+        """Find a task's document sources, and the share of them in the model's training data, None
+        if unknown.
         """
         sources = list_sources(summary.task, summary.subsets)
-        names = read_training_data(self._files[summary.model, summary.revision])
+        training_data = read_training_data(self._files[summary.model, summary.revision])
         share = None
-        if sources and names is not None:
-            share = measure_overlap(sources, names)
+        if sources and training_data is not None:
+            share = measure_overlap(sources, training_data)
         return {"sources": [*sources], "share": share}
 
     @cached_property
@@ -229,8 +229,8 @@ class Results(Result, Sequence[SubsetResult]):
 
     def _write_notes(self) -> Iterator[str]:
         if self.subset_results:
-            strips = [row.strip for row in self.overall if row.strip]
-            brief = f"{explain_sketches(strips)}\n{BRIEF}" if strips else BRIEF
+            charts = [row.position_chart for row in self.overall if row.position_chart]
+            brief = f"{explain_sketches(charts)}\n{BRIEF}" if charts else BRIEF
             yield NOTE if self.keys or self.full else brief
         if any(summary.scores for summary in self.judged_summaries):
             yield JUDGED_NOTE
@@ -294,7 +294,7 @@ class Results(Result, Sequence[SubsetResult]):
 
     def recall(self) -> Result:
         """Show Recall@5, @10 and @100: a row for each model and task, then for its bins."""
-        columns = choose_columns(RECALL)
+        columns = choose_columns(RECALL_KEYS)
         rows = []
         summaries = self.summaries
         for summary in summaries:
@@ -330,15 +330,13 @@ class Results(Result, Sequence[SubsetResult]):
         )
 
     def plot(self, task: str | None = None) -> Picture:
-        """Draw nDCG@10 over position and the truncated share: a strip per model, best nDCG@10
-        first.
+        """Draw nDCG@10 over position and the truncated share, a chart per model, best first.
 
         Args:
             task: The task to draw; None for all.
 
         Returns:
-            A picture that a notebook shows without a network. `save("picture.png")` or `.svg`
-            writes it.
+            A picture that notebooks display offline. `save("picture.png")` or `.svg` writes it.
 
         Raises:
             PosirError: There are no results on this task.

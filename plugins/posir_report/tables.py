@@ -36,7 +36,7 @@ from posir_tasks.values.profile import RECALL_COLUMNS, build_recall_gains
 from posir_tasks.values.read_part import ReadKind
 from posir_tasks.values.scores import ALL, ScoreInfo, Unit
 
-#: The column with the chart as a line of text, on an axis from 0 to 100.
+#: The column with the text chart, on an axis from 0 to 100.
 SKETCH = ScoreInfo("sketch", "Over position", SKETCH_EXPLANATION, unit=Unit.TEXT)
 #: Headings that differ from the score's title.
 HEADINGS = {"state": "Bias within\nthe window"}
@@ -47,8 +47,8 @@ ROLES: dict[str, Role] = {
 }
 #: Heading of the column of document lengths.
 LENGTH = "Length in tokens"
-#: Larger design effects get a note.
-LARGE_DESIGN_EFFECT = 1.2
+#: Design effects above this limit get a note.
+MAX_DESIGN_EFFECT = 1.2
 
 
 def format_cell(row: ReportRow, column: ScoreInfo, *, brief: bool = False) -> str:
@@ -106,11 +106,11 @@ def build_answer_table(
     names: Sequence[str],
     rows: Sequence[ReportRow],
     title: str,
-    chosen: Sequence[ScoreInfo] = (),
+    extra_columns: Sequence[ScoreInfo] = (),
     *,
     has_sketch: bool,
 ) -> Table:
-    """Build a table of the main scores of models, tasks or lengths, then the chosen columns.
+    """Build a table of the main scores of models, tasks or lengths, then the extra columns.
 
     A table by length has a column of query counts if they differ.
     """
@@ -119,9 +119,9 @@ def build_answer_table(
         keys.remove(SKETCH.key)
     if heading == LENGTH and len({row.queries for row in rows}) > 1:
         keys.insert(0, "queries")
-    known = {column.key: column for column in (*list_columns(), SKETCH)}
-    main = [known[key] for key in keys if key in known]
-    columns = list(dict.fromkeys((*main, *list_added_columns(), *chosen)))
+    column_by_key = {column.key: column for column in (*list_columns(), SKETCH)}
+    main_columns = [column_by_key[key] for key in keys if key in column_by_key]
+    columns = list(dict.fromkeys((*main_columns, *list_added_columns(), *extra_columns)))
     return build_score_table(rows, columns, {heading: names}, title, brief=True)
 
 
@@ -171,7 +171,7 @@ def build_legend(columns: Iterable[ScoreInfo]) -> str:
 
 
 def describe_spans(summary: TaskSummary) -> Record | None:
-    """Summarize the queries with several evidence spans, or return None if there are none.
+    """Summarize the queries with several evidence spans; None if there are none.
 
     Each of a query's n spans has weight 1/n.
     """
@@ -234,7 +234,7 @@ def write_document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]
     for label, summary in zip(labels, summaries, strict=True):
         scores = summary.scores[ALL]
         effect = scores.get("design_effect")
-        if isinstance(effect, float) and effect > LARGE_DESIGN_EFFECT:
+        if isinstance(effect, float) and effect > MAX_DESIGN_EFFECT:
             yield DESIGN_EFFECT.format(
                 task=summary.task,
                 model=label,

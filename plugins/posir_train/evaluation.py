@@ -21,7 +21,7 @@ from posir_significance.decision import decide
 from posir_significance.findings import Quantity
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats, Integers, Observations, subtract_observations
-from posir_significance.strips import build_position_chart
+from posir_significance.position_charts import build_position_chart
 from posir_tasks.base.errors import PosirError
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data

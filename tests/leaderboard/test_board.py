@@ -246,7 +246,7 @@ def test_published_averages_are_those_of_the_papers():
         for key, row in papers.items():
             values = (
                 shown[key].score.value,
-                shown[key].estimate("psi_as_published").value,
+                shown[key].get_estimate("psi_as_published").value,
                 shown[key].queries,
             )
             assert values == pytest.approx((row.ndcg_at_10, row.psi_as_published, row.queries))

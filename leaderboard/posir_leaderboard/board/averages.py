@@ -102,7 +102,7 @@ def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRo
     scores: Record = {"queries": sum(queries) if len(queries) == len(rows) else None}
     for column in list_board_columns():
         if column.unit in AVERAGED_UNITS:
-            present = [estimate for row in rows if (estimate := row.estimate(column.key))]
+            present = [estimate for row in rows if (estimate := row.get_estimate(column.key))]
             is_complete = len(present) == len(rows)
             scores[column.key] = _average(present, power) if is_complete else None
     return BoardRow(

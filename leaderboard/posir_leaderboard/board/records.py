@@ -280,7 +280,7 @@ class BoardRow(ReportRow):
     @property
     def difference(self) -> Estimate | None:
         """Start minus end, from unweighted thirds if nothing else is published."""
-        return self.start_minus_end or self.estimate(START_TO_END_UNWEIGHTED.key)
+        return self.start_minus_end or self.get_estimate(START_TO_END_UNWEIGHTED.key)
 
     @classmethod
     def from_report(cls, row: ReportRow) -> BoardRow:
@@ -410,7 +410,7 @@ def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None
 
 def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry) -> dict[str, Any]:
     """Build the contents of the model's page on a task, without the rows."""
-    strips = [row.strip for row in rows]
+    strips = [row.position_chart for row in rows]
     axes = summary.profile.axes
     lengths = list(axes.length_titles)
     if len(lengths) > 1:

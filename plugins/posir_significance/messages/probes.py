@@ -53,7 +53,7 @@ PROBE_TERMS = (
     "percentile in a document. It also depends on the words.",
     "Embeddings: these probes do not measure search. A model whose embeddings lean toward the "
     "start may still find evidence near the end.",
-    "Cosine: similarity of the embeddings of two texts, 1 if they point in the same direction. It is "
+    "Cosine: similarity of two texts' embeddings, 1 if they point in the same direction. It is "
     "rarely 0 for unrelated texts, so compare cosines with each other.",
     "No interval: there are fewer than ten documents, or the value is undefined in some "
     "bootstrap samples.",

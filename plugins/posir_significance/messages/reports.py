@@ -122,7 +122,7 @@ def describe_training_overlap(
         )
 
 
-def describe_folded_lengths(lengths: Mapping[str, int]) -> str:
+def describe_unestimated_lengths(lengths: Mapping[str, int]) -> str:
     """List the lengths without an estimate, with their query counts; empty without lengths."""
     items = [f"{name} ({format_queries(number)})" for name, number in lengths.items()]
     return f"Not estimated: {', '.join(items)}." if items else ""

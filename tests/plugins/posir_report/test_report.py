@@ -43,7 +43,7 @@ from posir_report.tables import (
     write_cut_ranking_notes,
     write_level_notes,
 )
-from posir_significance.messages.reports import describe_folded_lengths
+from posir_significance.messages.reports import describe_unestimated_lengths
 from posir_tasks.base.errors import PosirError
 from posir_tasks.display.labels import Tone, find_tone
 from posir_tasks.display.tables import Medium, to_csv, to_json, to_markdown
@@ -361,7 +361,7 @@ def test_ten_models_are_one_table_and_empty_lengths_are_folded(summary):
     sections = build_answer_sections(build_rows(summary), [summary])
     lengths = next(part for part in sections if part.only is Medium.TEXT and part.tables)
     assert [row[0][:2] for row in lengths.tables[0].rows] == ["Q1", "Q2", "Q4"]
-    assert lengths.tables[0].notes[-1] == describe_folded_lengths({"Q3": 0})
+    assert lengths.tables[0].notes[-1] == describe_unestimated_lengths({"Q3": 0})
 
 
 def print_plainly(section, width=80):
