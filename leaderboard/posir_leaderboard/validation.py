@@ -1,8 +1,9 @@
 """Check that entries are complete, use the named dataset, and match the scores of their profiles.
 
-All scores are recomputed from the profile. Scores that the profile only bounds (at 20; nDCG and MRR
-at 100) must lie within the bounds. mteb's nAUC depends on similarity scores, so only its synonyms
-are compared. Only another run of the model can show that the profile itself is correct.
+All scores are recomputed from the profile. Scores for which the profile gives only bounds (at 20;
+nDCG and MRR at 100) must lie within the bounds. mteb's nAUC depends on similarity scores, so only
+its synonyms are compared. Only another run of the model can show that the profile itself is
+correct.
 """
 
 from __future__ import annotations
@@ -86,22 +87,22 @@ if TYPE_CHECKING:
 
 #: Maximum rounding error: half a unit of the last decimal, plus summation error.
 ROUNDING = 0.5 * 10**-DECIMALS + 1e-9
-#: Metrics that are equal if every query has one relevant document.
-SYNONYMS = {
+#: Prefixes of metrics that are equal if every query has one relevant document.
+SYNONYM_PREFIXES = {
     "map_at_": "mrr_at_",
     "nauc_map_at_": "nauc_mrr_at_",
     "nauc_precision_at_": "nauc_recall_at_",
 }
-NAUC = re.compile(r"nauc_(ndcg|map|mrr|recall|precision)_at_\d+_(max|std|diff1)")
-#: Model-independent fields that mteb adds to a result.
-UNCHECKED = {"mteb_version", "previous_results_model_meta"}
-#: Fields with packed columns, which are compared after unpacking.
-PACKED = (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY, ROTATIONS_KEY)
+NAUC_NAME = re.compile(r"nauc_(ndcg|map|mrr|recall|precision)_at_\d+_(max|std|diff1)")
+#: Fields that mteb adds to a result; they do not depend on the model.
+UNCHECKED_FIELDS = {"mteb_version", "previous_results_model_meta"}
+#: Fields with packed columns, which are unpacked before they are compared.
+PACKED_FIELDS = (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY, ROTATIONS_KEY)
 #: Key for the number of judgments whose document is missing from the corpus.
 MISSING_DOCUMENTS = "judgments_of_missing_documents"
 #: Maximum number of reported problems per subset.
 MAX_PROBLEMS = 20
-#: Fields and messages.
+#: Pairs of a field and a message.
 Problems = Iterator[tuple[str, str]]
 Scores = Mapping[str, Any]
 Counts = Mapping[str, int]
@@ -110,7 +111,7 @@ Counts = Mapping[str, int]
 def validate_entry(entry: Entry) -> list[EntryProblem]:
     """Return every problem with an entry; an entry without problems may enter the leaderboard.
 
-    Reads the dataset from the Hub or `POSIR_DATA`; only the queries and qrels of PosIR.
+    Reads the dataset from the Hub or `POSIR_DATA`; of PosIR, only queries and qrels.
     """
     task = find_task(entry.task)
     if task is None:
@@ -119,8 +120,12 @@ def validate_entry(entry: Entry) -> list[EntryProblem]:
     subsets = list(zip(entry.subsets, chain(*entry.data["scores"].values()), strict=True))
     for result, scores in progress(subsets, f"Checking {entry.model}, {entry.task}"):
         if result.subset in task.metadata.hf_subsets:
-            faults = islice(_find_subset_problems(entry, task, result, scores), MAX_PROBLEMS)
-            problems += [entry.make_problem(text, field, result.subset) for field, text in faults]
+            subset_problems = islice(
+                _find_subset_problems(entry, task, result, scores), MAX_PROBLEMS
+            )
+            problems += [
+                entry.make_problem(text, field, result.subset) for field, text in subset_problems
+            ]
     return problems
 
 
@@ -156,7 +161,7 @@ def _find_subset_problems(
     pinned = task.metadata.dataset["revision"]
     if check_revision(revision, entry.data.get("dataset_revision"), pinned):
         return  # already reported by `find_origin_problems`
-    # Only the corpus shows which queries were dropped for missing documents.
+    # Only the corpus shows which queries were dropped because their document is missing.
     with_corpus = MISSING_DOCUMENTS in result.run.get(TOLERATED_KEY, ())
     try:
         facts = read_subset_facts(task, result.subset, str(revision), with_corpus=with_corpus)
@@ -179,7 +184,7 @@ def _find_rank_problems(
 ) -> Problems:
     """Yield the differences between the ranks and the dataset's queries and evidence.
 
-    Reading a result already checks that the profile follows from the ranks.
+    That the profile follows from the ranks is already checked when a result is read.
     """
     evidence = facts.evidence
     languages = task.metadata.hf_subsets_to_langscripts[result.subset]
@@ -198,15 +203,15 @@ def _find_rank_problems(
 
 
 def _find_position_problems(submitted: DocumentSet, computed: DocumentSet) -> Problems:
-    """Yield the evidence positions that contradict the dataset.
+    """Yield the fields whose evidence positions contradict the dataset.
 
-    Positions from a model's tokenizer are not checked.
+    Positions counted with a model's tokenizer are not checked.
     """
     if len(computed.thirds) and not np.array_equal(submitted.thirds, computed.thirds):
         yield READ_RANKS_KEY, "do not match the dataset's thirds of documents"
     if not np.array_equal(submitted.document_keys[:, TITLES], computed.document_keys[:, TITLES]):
         yield KEYS_KEY, "do not match the dataset's article titles"
-    # The digests themselves are not compared: the texts may be gigabytes.
+    # The digests are not compared, since the texts may be gigabytes.
     if not submitted.document_keys[:, [TEXTS, OPENINGS]].all():
         yield (
             KEYS_KEY,
@@ -226,7 +231,7 @@ def _find_position_problems(submitted: DocumentSet, computed: DocumentSet) -> Pr
 def _find_rotation_problems(
     model: str, task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
 ) -> Problems:
-    """Yield the differences between the rotated versions and the dataset's documents."""
+    """Yield the differences between the rotated versions and the dataset."""
     subsets = len(task.metadata.hf_subsets)
     for rotations in result.values.rotations.sets if result.values.rotations else ():
         if rotations.subsets != subsets:
@@ -257,7 +262,7 @@ def _find_sample_problems(
     quota = rotations.quota(rotations.sample_size)
     field = f"{ROTATIONS_KEY}.sample"
     if documents is None:
-        # Without texts, only the size of each length's sample and its numbering can be checked.
+        # Without texts, only the sample size of each length and the numbering can be checked.
         buckets = lengths[[group[0] for group in groups]]
         for length in np.unique(buckets):
             numbers = rotations.sample[buckets == length]
@@ -284,9 +289,9 @@ def _find_sample_problems(
 def _find_score_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, scores: Scores
 ) -> Problems:
-    """Yield every score that is missing, unknown or contradicts the profile."""
+    """Yield every score that is missing, unknown, or contradicts the profile."""
     bounds = compute_retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
-    unchecked = {name for name in scores if NAUC.fullmatch(name)} | UNCHECKED
+    unchecked = {name for name in scores if NAUC_NAME.fullmatch(name)} | UNCHECKED_FIELDS
     expected = {
         **bounds,
         "hf_subset": result.subset,
@@ -294,8 +299,8 @@ def _find_score_problems(
         "main_score": bounds[task.metadata.main_score][0],
         **result.values.to_json(),
     }
-    # Values of packed columns are compared above; the packed bytes depend on the zlib version.
-    for key in scores.keys() & PACKED:
+    # The unpacked columns are compared above; the packed bytes depend on the zlib version.
+    for key in scores.keys() & PACKED_FIELDS:
         expected[key] = {**scores[key], "schema": SCHEMA}
     added = score_result(result.values).to_json(
         result.profile.positions, reserved_keys={*unchecked, *expected, RUN_KEY}
@@ -325,12 +330,12 @@ def _find_score_problems(
 
 def _find_nauc_problems(scores: Scores) -> Problems:
     for name, value in scores.items():
-        if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
+        if NAUC_NAME.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
             yield name, f"is {sanitize(value)}; nAUC is a number of at most 1, or NaN"
-        for first, second in SYNONYMS.items():
+        for first, second in SYNONYM_PREFIXES.items():
             if name.startswith(first):
                 synonym = name.replace(first, second)
-                # Two NaN values are unequal, but their texts are equal.
+                # NaN is not equal to NaN, but its repr is.
                 if repr(value) != repr(scores.get(synonym)):
                     yield (
                         name,
@@ -340,7 +345,7 @@ def _find_nauc_problems(scores: Scores) -> Problems:
 
 
 def compute_tolerated(facts: SubsetFacts, submitted: Counts) -> Counts:
-    """Return the expected numbers of tolerated rows; an unread corpus may have any number."""
+    """Compute the expected numbers of tolerated rows; any number is valid for an unread corpus."""
     unread_keys = () if "corpus" in facts.digest else CORPUS_KEYS
     plausible = {key: count for key, count in submitted.items() if key in unread_keys and count > 0}
     return {**plausible, **facts.tolerated}
@@ -349,10 +354,10 @@ def compute_tolerated(facts: SubsetFacts, submitted: Counts) -> Counts:
 def compute_retrieval_bounds(
     profile: PositionProfile, recall_at_20: Any, k_values: tuple[int, ...]
 ) -> dict[str, tuple[float, float]]:
-    """Return the minimum and maximum of each of mteb's retrieval scores.
+    """Compute the minimum and maximum of each of mteb's retrieval scores.
 
-    A profile counts ranks 11 to 100 together. Recall@20, if plausible, gives the number of ranks
-    from 11 to 20: at best 11, at worst 20. All others are at best 21 and at worst 100.
+    A profile has one count for ranks 11 to 100. A plausible Recall@20 determines how many of these
+    are 11 to 20. The bounds assume rank 11 or 20 for them, and rank 21 or 100 for the others.
     """
     counts = profile.totals.sum(axis=0)
     up_to_10 = int(counts[:DEPTH].sum())
@@ -380,7 +385,7 @@ def _is_number(value: Any) -> bool:
 def _find_differences(expected: Any, actual: Any, field: str = "") -> Problems:
     """Yield the differences between expected and actual JSON by field.
 
-    Expected numbers are not rounded; a tuple has the minimum and maximum of a number.
+    Expected numbers are not rounded. A tuple is the minimum and maximum of a number.
     """
     if isinstance(expected, dict) and isinstance(actual, dict):
         for name in sorted(expected.keys() | actual.keys()):
@@ -415,13 +420,13 @@ def _compare(expected: Any, value: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class SubsetFacts:
-    """Facts derived from a subset's data."""
+    """A subset's evidence and digests, to compare results with."""
 
     evidence: Evidence
     tolerated: Counts
-    """Number of tolerated rows by rule, including corpus rows if the corpus was read."""
+    """Number of tolerated rows by rule; includes the corpus only if it was read."""
     digest: Mapping[str, str]
-    """Digests of `queries` and, if it was read, `corpus`."""
+    """Digests of `queries` and, if it was read, of `corpus`."""
     documents: Rows | None = None
     """Rows of the relevant documents by id; None if the corpus was not read."""
 
@@ -430,13 +435,12 @@ class SubsetFacts:
 def read_subset_facts(
     task: type[PositionTask], subset: str, revision: str, *, with_corpus: bool = False
 ) -> SubsetFacts:
-    """Read the data of a builtin task's subset; cached, since many models are evaluated on it.
+    """Read the data of a builtin task's subset. Cached, since many results are on the same data.
 
     Args:
         task: The task.
         subset: The subset.
-        revision: A commit on the Hub; ignored for packaged data, and for data in a folder
-            `POSIR_DATA`.
+        revision: A commit on the Hub; ignored for packaged data and with `POSIR_DATA`.
         with_corpus: Also read PosIR's corpora, which are gigabytes of text.
 
     Raises:

@@ -30,7 +30,7 @@ from posir_compare.comparison import compare_pairs
 from posir_leaderboard.board import averages, groups, views
 from posir_leaderboard.board import build as building
 from posir_leaderboard.board import records as recording
-from posir_leaderboard.board.build import JSON
+from posir_leaderboard.board.build import RECORD_ADAPTER
 from posir_leaderboard.board.comparable import compute_pin, format_pins
 from posir_leaderboard.board.folder import create_server, push_site, write_site
 from posir_leaderboard.board.manifest import MANIFEST, hash_content
@@ -238,8 +238,8 @@ def test_published_averages_are_those_of_the_papers():
             for length, scored in row.rows_by_length.items()
         }
         papers = {(row.model, row.length): row for row in published_rows(group.name)}
-        opened = min(views.build_views(group, records), key=lambda view: view.opening_order)
-        assert (opened.name, opened.opening_length) == (group.averaged_tasks[0], "Q4"), (
+        opened = min(views.build_views(group, records), key=lambda view: view.initial_order)
+        assert (opened.name, opened.initial_length) == (group.averaged_tasks[0], "Q4"), (
             "no average of languages"
         )
         assert shown.keys() == papers.keys()
@@ -446,22 +446,22 @@ def test_changes_equal_compare_and_ranks_hold_for_all_pairs():
             [Estimate(mean.gains.mean(), (0.0, 1.0)) for mean in means], differences
         )
         for row, column in permutations(range(6), 2):
-            error, freedom = differences.errors[row, column], differences.freedom[row, column]
-            difference = build_student_difference(differences.values[row, column], error, freedom)
+            error, degrees = differences.errors[row, column], differences.degrees[row, column]
+            difference = build_student_difference(differences.values[row, column], error, degrees)
             change = decide_change(
                 Metric.NDCG_AT_10,
                 difference,
                 DEFAULT_MARGINS.ndcg_at_10,
-                int(freedom) + 1,
+                int(degrees) + 1,
                 1,
                 level,
             )
             assert states[row, column] == change.state
             assert differences.half_widths[row, column] == pytest.approx(
-                t.ppf((1 + level) / 2, freedom) * error
+                t.ppf((1 + level) / 2, degrees) * error
             )
         joint = (
-            differences.values > t.ppf(1 - 0.05 / 15 / 2, differences.freedom) * differences.errors
+            differences.values > t.ppf(1 - 0.05 / 15 / 2, differences.degrees) * differences.errors
         )
         before, after = (((states == ChangeState.BETTER) & joint).sum(axis=axis) for axis in (0, 1))
         assert ranks == [(1 + first, 6 - last) for first, last in zip(before, after, strict=True)]
@@ -500,7 +500,10 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     records = [recording.score_entry(entry) for entry in entries]
     columns = columns_at(views.build_task_view("PosIR-English", records), "all")
     assert columns["paired"] == [1, 1, 0]
-    assert JSON.validate_json(JSON.dump_json(records[0])).means.keys() == records[0].means.keys()
+    assert (
+        RECORD_ADAPTER.validate_json(RECORD_ADAPTER.dump_json(records[0])).means.keys()
+        == records[0].means.keys()
+    )
     view = views.build_task_view("PosIR-English", records)
     paired = view.build_differences(
         {record.model.id: place for place, record in enumerate(records)}, view.compute_differences()
@@ -540,7 +543,7 @@ def test_a_result_without_rotated_versions_has_a_command(results):
     assert {*columns["code"]} == {"posir run -t PosIR-English -m org/second"}
     assert {*columns["state"]} == {State.NOT_TESTED}
     assert {*columns["reason"]} == {"not_stored"}
-    assert JSON.validate_json(JSON.dump_json(record)).rows == record.rows
+    assert RECORD_ADAPTER.validate_json(RECORD_ADAPTER.dump_json(record)).rows == record.rows
 
 
 def test_a_part_has_no_rank_and_no_place_in_an_average():
@@ -888,9 +891,9 @@ def test_files_that_somebody_added_or_changed_are_kept(tmp_path):
     change = write_site(LATER, tmp_path)
     kept = {"index.html.replaced": b"edited", "data/old.js": b"changed"}
     assert site_files(tmp_path) == LATER | added | kept
-    assert set(change.kept) == {str(tmp_path / path) for path in kept}
+    assert set(change.kept_files) == {str(tmp_path / path) for path in kept}
     # They are now the user's, and no later site asks about them.
-    assert write_site(EARLIER | {"data/old.js": b"changed"}, tmp_path).kept == []
+    assert write_site(EARLIER | {"data/old.js": b"changed"}, tmp_path).kept_files == []
 
 
 @pytest.mark.parametrize("path", ["js/new.js", "js/new.js/inner"])
@@ -910,7 +913,7 @@ def test_nothing_is_written_or_removed_through_a_link(tmp_path):
     elsewhere.mkdir()
     (site / "data" / "old.js").rename(elsewhere / "old.js")
     (site / "data" / "old.js").symlink_to(elsewhere / "old.js")
-    assert write_site(LATER, site).kept == [str(site / "data" / "old.js")]
+    assert write_site(LATER, site).kept_files == [str(site / "data" / "old.js")]
     (site / "js").rename(elsewhere / "js")
     (site / "js").symlink_to(elsewhere / "js")
     before = read_site(elsewhere)
@@ -1002,7 +1005,7 @@ def test_a_killed_build_is_finished_by_the_next(tmp_path, monkeypatch, writes):
     with suppress(KeyboardInterrupt):
         write_site(LATER, tmp_path)
     monkeypatch.undo()
-    assert write_site(LATER, tmp_path).kept == []
+    assert write_site(LATER, tmp_path).kept_files == []
     assert site_files(tmp_path) == LATER
 
 

@@ -272,10 +272,10 @@ def test_a_false_digest_removes_no_other_own_result(tmp_path, forge):
     assert view["columns"]["other_data"] == [""]
     if forge is date_in_the_future:
         assert [problem.field for problem in built.problems] == ["date"] * 3
-        assert built.separate == []
+        assert built.separate_tables == []
     else:
         assert built.problems == []
-        assert len(built.separate) == 1
+        assert len(built.separate_tables) == 1
         assert all(f"forged-{number}" in " ".join(built.unranked) for number in range(3))
         assert not any("honest" in name for name in built.unranked)
 
