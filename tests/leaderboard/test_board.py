@@ -191,7 +191,7 @@ def test_sparse_bins_of_a_curve_are_merged_as_in_the_report(tmp_path):
     record = recording.score_entry(entry)
     view = views.build_task_view("PosIR-English", [record])
     glyph = columns_at(view, "Q4")["strip"][0]
-    assert glyph == draw_glyph(build_rows(summary)[-1].strip)
+    assert glyph == draw_glyph(build_rows(summary)[-1].position_chart)
     curves = record.detail["curves"][1:]
     counts = summary.profile.counts.sum(axis=2)
     sparse = [bool(queries.min() < MIN_QUERIES) for queries in counts]

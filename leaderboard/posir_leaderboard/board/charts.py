@@ -28,10 +28,12 @@ FAINT = alt.ExprRef("faint")
 NARROW = 600
 #: Indices of compared models, which differ in color and shape; the page has the legend.
 SERIES = [0, 1, 2, 3]
-COLOR = alt.Color("place:N", legend=None, scale=alt.Scale(domain=SERIES))
-FILL = alt.Fill("place:N", legend=None, scale=alt.Scale(domain=SERIES))
+COLOR = alt.Color("series:N", legend=None, scale=alt.Scale(domain=SERIES))
+FILL = alt.Fill("series:N", legend=None, scale=alt.Scale(domain=SERIES))
 SHAPE = alt.Shape(
-    "place:N", legend=None, scale=alt.Scale(domain=SERIES, range=list(charts.SHAPES[: len(SERIES)]))
+    "series:N",
+    legend=None,
+    scale=alt.Scale(domain=SERIES, range=list(charts.SHAPES[: len(SERIES)])),
 )
 #: The scale from `low` to `high`.
 RANGE = alt.Scale(domainMin=alt.ExprRef("low"), domainMax=alt.ExprRef("high"), nice=False)
@@ -194,7 +196,7 @@ def _draw_subsets() -> charts.LayeredChart:
             title=None,
             axis=alt.Axis(labelLimit=170, domain=False, ticks=False),
         ),
-        yOffset=alt.YOffset("place:N", sort=None),
+        yOffset=alt.YOffset("series:N", sort=None),
     )
     score = alt.X("ndcg_at_10:Q", title=charts.SCORE, scale=RANGE, axis=charts.PERCENT)
     points = base.mark_point(filled=True, size=36, opacity=1)

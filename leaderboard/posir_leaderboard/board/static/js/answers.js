@@ -18,7 +18,7 @@
   function best(rows, value, format) {
     const scored = rows.filter((row) => isKnown(value(row)));
     const first = scored.reduce((top, row) => (!top || value(row) > value(top) ? row : top), null);
-    const ties = (row) => (value === score ? board.tied(first, row) : format(value(row)) === format(value(first)));
+    const ties = (row) => (value === score ? board.isTied(first, row) : format(value(row)) === format(value(first)));
     return first && [first, ...scored.filter((row) => row !== first && ties(row)).sort((a, b) => value(b) - value(a))];
   }
 
@@ -56,9 +56,9 @@
     const target = { ...state, page: "1", ...patch };
     const link = el(
       "a",
-      { href: board.hash(target), class: "answer", title: note },
+      { href: board.toFragment(target), class: "answer", title: note },
       el("span", { class: "question" }, title),
-      el("b", {}, ...board.namesOf(found), found.length > 1 ? ": cannot be told apart" : ""),
+      el("b", {}, ...board.listNames(found), found.length > 1 ? ": cannot be told apart" : ""),
       el("span", {}, text(found, rows)),
     );
     link.addEventListener("click", (event) => {
@@ -80,8 +80,8 @@
     const answers = questions(lengths.at(-1))
       .map((question) => [question, question.find(passing, length)])
       .filter(([, found]) => found && !(found.length === 1 && found[0] === first));
-    const place = board.byId("answers");
-    place.hidden = !answers.length || passing.length < 2;
-    place.replaceChildren(...answers.map(([question, found]) => answer(question, found, passing, state)));
+    const container = board.byId("answers");
+    container.hidden = !answers.length || passing.length < 2;
+    container.replaceChildren(...answers.map(([question, found]) => answer(question, found, passing, state)));
   };
 }
