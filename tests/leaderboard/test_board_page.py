@@ -474,9 +474,9 @@ def test_going_back_and_links_to_what_is_not_there(visit, address):
     assert page.status() == f"0 of {EVERY}"
     notice = page.inner_text("#notice")
     for part in (
-        "benchmark “None”; shown is PosIR",
+        "benchmark “None”; it shows PosIR",
         "data “no”",
-        "length “Q9”; shown is all lengths",
+        "length “Q9”; it shows all lengths",
         "filter “size”",
         "model “zzz”",
     ):

@@ -1,10 +1,10 @@
 "use strict";
-// Charts by Vega, which is loaded with the first chart. Specifications come from the site's data.
+// Vega charts. Vega is loaded with the first chart; the specifications are in the site's data.
 
 {
   const { byId, el, isKnown } = board;
   const MAX_MARKED = 40;
-  // Lines that fit into the height of the chart; both in pixels.
+  // Maximum number of lines in the height of the chart. HEIGHT and LINE are in pixels.
   const MAX_NAMED = 30;
   const HEIGHT = 440;
   const LINE = 14;
@@ -53,7 +53,7 @@
     signals: signals.map((signal) => (signal.name in values ? { ...signal, value: values[signal.name] } : signal)),
   });
 
-  /** Free the charts that are no longer in the page. */
+  /** Free the charts that are no longer on the page. */
   function freeCharts() {
     for (const [container, { finalize }] of drawnCharts) {
       if (container.isConnected) continue;
@@ -163,7 +163,7 @@
     );
   };
 
-  /** Label the selected points and the points with the highest scores, as near as there is room. */
+  /** Label the selected points and those with the highest scores, as near to the point as possible. */
   function namePoints(points, { low, high, bottom, top, width }, selected) {
     const first = (point) => Number(selected.includes(point.id));
     const named = [...points].sort((a, b) => first(b) - first(a) || b.score - a.score).slice(0, MAX_NAMED);
@@ -203,10 +203,10 @@
 
   /** Describe the largest start-minus-end difference in each direction whose interval excludes 0 or is unknown. */
   board.describeEnds = (rows) => {
-    const clear = rows.filter((row) => isKnown(row.difference) && (!isKnown(row.start_minus_end_low) || row.start_minus_end_low > 0 || row.start_minus_end_high < 0));
-    const largest = (sign) => clear.reduce((top, row) => (sign * row.difference > sign * (top?.difference ?? 0) ? row : top), null);
-    const say = (template, row) => (row ? board.fill(template, { points: board.percent(Math.abs(row.difference)), model: board.name(board.shortName(row.name)) }) : []);
-    return [...say("start_higher", largest(1)), ...say("start_lower", largest(-1))];
+    const significant = rows.filter((row) => isKnown(row.difference) && (!isKnown(row.start_minus_end_low) || row.start_minus_end_low > 0 || row.start_minus_end_high < 0));
+    const largest = (sign) => significant.reduce((top, row) => (sign * row.difference > sign * (top?.difference ?? 0) ? row : top), null);
+    const write = (template, row) => (row ? board.fill(template, { points: board.percent(Math.abs(row.difference)), model: board.name(board.shortName(row.name)) }) : []);
+    return [...write("start_higher", largest(1)), ...write("start_lower", largest(-1))];
   };
 
   const NAMES = { position_effect: "position effect", start_minus_end: "start minus end" };

@@ -1,5 +1,5 @@
 "use strict";
-// `board` is the page's only global. Each script extends it in a block of its own.
+// `board` is the only global of the page. Each script extends it in a separate block.
 const board = {};
 
 {

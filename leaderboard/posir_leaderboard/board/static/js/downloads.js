@@ -59,7 +59,7 @@
     return Object.fromEntries(scores.length ? [...fields, ["scores", Object.fromEntries(scores)]] : fields);
   };
 
-  // Spreadsheets run a text that starts like this as a formula; posir_tasks/display/tables.py has the same rule.
+  // Spreadsheets would run a text that matches this as a formula; posir_tasks/display/tables.py has the same rule.
   const FORMULA = /^(?![-+]\d*\.?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]/;
   const escapeFormula = (text) => (FORMULA.test(text) ? `'${text}` : text);
 

@@ -1,5 +1,5 @@
 "use strict";
-// Chart sections of models: by position, domain and language. A chart is drawn when its section is in the page.
+// Chart sections of models: by position, domain and language. A chart is drawn once its section is on the page.
 
 {
   const { el, section } = board;
@@ -89,7 +89,7 @@
     );
   };
 
-  /** Return the picture of a model that truncates evidence, else null. */
+  /** Return the chart of the window if the model truncates evidence, else null. */
   function windowChart(model, detail, length) {
     const i = detail.rows.length.indexOf(length);
     const share = detail.rows.unread_share?.[i];

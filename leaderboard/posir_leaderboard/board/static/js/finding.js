@@ -1,12 +1,12 @@
 "use strict";
-// The heading with the finding on the filtered rows, and the legend of the table.
+// The heading about the filtered rows, and the legend of the table.
 
 {
   const { el, byId, isKnown } = board;
   const nameElement = (row) => board.name(board.shortName(row.label));
   const pluralize = (number, word) => `${board.count(number)} ${word}${number === 1 ? "" : "s"}`;
 
-  /** Split rows, by descending score, into those not worse than the best and all others. */
+  /** Split rows into the best, those not worse than the best, and the others, each by descending score. */
   board.splitByTie = (rows) => {
     const sorted = rows.filter((row) => isKnown(row.score)).sort((a, b) => b.score - a.score);
     const [best, ...others] = sorted;
@@ -16,7 +16,7 @@
   /** Name the first row, and the second row or the number of other rows. */
   board.listNames = ([first, ...others]) => [nameElement(first), ...(others.length ? [" and ", others.length > 1 ? `${others.length} others` : nameElement(others[0])] : [])];
 
-  /** Return the heading on the filtered rows and the lead below it, as texts and elements. */
+  /** Return the heading about the filtered rows and the lead below it, as texts and elements. */
   function finding(rows, state, where) {
     const passing = rows.filter((row) => board.isComparable(row) && board.passes(row, state));
     const { best, ties, behind } = board.splitByTie(passing);
@@ -39,7 +39,7 @@
     ];
   }
 
-  /** Show the heading, the lead below it, and the measure. */
+  /** Show the heading, the lead below it, and a note on the data. */
   board.showFinding = (rows, state, shown, { where, headline, lead }) => {
     const named = (parts) => parts.map((part, i) => (i % 2 ? board.name(part) : part));
     const [heading, below] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), named(lead)];
@@ -54,13 +54,13 @@
     const intervals = !published && rows.some((row) => isKnown(row.score_low)) ? "; in brackets 95% intervals" : "";
     const single = published && shown.choice.average && !rows.some((row) => isKnown(row.difference)) ? "; start minus end is known only for single tasks" : "";
     const sample = shown.group.name === "PosIR-Mini" ? " A small sample for a first run." : "";
-    const pictures = rows.some((row) => row.strip) ? el("span", { class: "narrow" }, " Pictures: the same from the start of documents to their end.") : "";
+    const pictures = rows.some((row) => row.strip) ? el("span", { class: "narrow" }, " Charts: nDCG@10 from the start to the end of documents.") : "";
     byId("untested").hidden = !rows.some((row) => row.published);
     board.showElsewhere(rows, shown);
-    return byId("measured").replaceChildren("nDCG@10 (100: the right document always first)", `${[what, data && `; ${data}`, intervals, source, single].join("")}.${sample}`, pictures);
+    return byId("measured").replaceChildren("nDCG@10 (100: the relevant document is always first)", `${[what, data && `; ${data}`, intervals, source, single].join("")}.${sample}`, pictures);
   };
 
-  /** Point to the published results below a table without any. */
+  /** Link to the published results below a table that has none. */
   board.showElsewhere = (rows, { group, elsewhere }) => {
     const container = byId("elsewhere");
     container.hidden = !elsewhere || elsewhere === group || rows.some((row) => row.published);
@@ -69,7 +69,7 @@
     container.replaceChildren(`${pluralize(count, "published model")}, on other data: see `, el("a", { href: board.toFragment({ ...board.defaults(), benchmark: elsewhere.name }) }, elsewhere.name), ".");
   };
 
-  /** Hide the legend entries that apply to no row. */
+  /** Hide the legend entries for columns without values. */
   board.showKey = (rows) => {
     const has = (name) => rows.some((row) => isKnown(row[name]) && row[name] !== false);
     for (const entry of document.querySelectorAll("[data-has]")) entry.hidden = !has(entry.dataset.has);

@@ -41,7 +41,7 @@
     ];
     return named
       .filter(([, missing]) => missing)
-      .map(([what, , value, instead]) => `This board has no ${what} “${value}”${instead ? `; shown is ${instead}` : ""}.`);
+      .map(([what, , value, instead]) => `This board has no ${what} “${value}”${instead ? `; it shows ${instead}` : ""}.`);
   }
 
   /** Return a promise of the columns of a length. A view includes the columns of its opening length. */
@@ -103,7 +103,7 @@
     byId("link").hidden = !navigator.clipboard;
   }
 
-  // The old content stays until the new content is loaded; the style sheet fades it after a while.
+  // The old content stays until the new content is loaded; the style sheet fades it after a moment.
   let waiting = 0;
   function showBusy(work) {
     byId("main").setAttribute("aria-busy", ++waiting > 0);

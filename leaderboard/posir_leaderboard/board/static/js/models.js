@@ -1,5 +1,5 @@
 "use strict";
-// The tab of one model, or of up to four compared models.
+// The tab with one model, or with up to four compared models.
 
 {
   const { el, byId, section } = board;
@@ -18,7 +18,7 @@
 
   const findSelected = (index, state) => findModels(index, board.models(state));
 
-  /** Return the ids of models to open the tab with: the best model, preferably with known positions, and the models that differ most from it. */
+  /** Choose the models that the tab shows at first: the best model, preferably with known positions, and those with the largest differences between start and end. */
   function chooseFirst(rows, state) {
     const ranked = rows.filter((row) => board.isComparable(row) && board.passes(row, state) && board.isKnown(row.score));
     const order = (a, b) => Boolean(b.strip) - Boolean(a.strip) || Boolean(a.published) - Boolean(b.published) || b.score - a.score;

@@ -1,5 +1,5 @@
 "use strict";
-// Buttons for the pages of the table. DataTables' own buttons measure themselves, which triggers another layout of the page.
+// Buttons for the pages of the table. The buttons of DataTables measure themselves, which triggers another layout.
 
 {
   const { el } = board;
@@ -12,7 +12,7 @@
     return near.flatMap((number, i) => (i && number > near[i - 1] + 1 ? [null, number] : [number]));
   }
 
-  /** Show buttons for pages in an element; `open` is called with the chosen page. The focused button keeps the focus. */
+  /** Show buttons for pages in an element; `open` is called with the selected page. The focused button keeps the focus. */
   board.offerPages = (container, { page, pages }, open) => {
     const focused = container.contains(document.activeElement) ? document.activeElement.dataset.name : null;
     const button = (name, text, number) =>

@@ -3,13 +3,13 @@
 
 {
   const { isKnown } = board;
-  /** Return the picture of nDCG@10 over position, or a dash if unknown. */
+  /** Return the chart of nDCG@10 over position, or a dash if unknown. */
   board.positionChart = (row) => {
     if (!row.strip) return board.el("span", { class: "ends" }, row.published ? "curve not published" : board.DASH);
     return document.importNode(new DOMParser().parseFromString(row.strip, "image/svg+xml").documentElement, true);
   };
 
-  /** The score with the full color. */
+  /** The score with the most intense color. */
   const DEEP = 0.85;
 
   /** Color a cell by a score; the scale is the same on every board. */

@@ -9,7 +9,7 @@
   let shown = null;
   const pageButtons = el("nav", { class: "pages", "aria-label": "Pages of the table" });
 
-  // Unranked results come last in both sort orders; missing values come last among the ranked and among the unranked.
+  // Unranked results come last in both sort orders. Among ranked and unranked results, missing values come last.
   const compareMissingLast = (direction) => ([later, a], [other, b]) => {
     if (later !== other) return later - other;
     if (a === b) return 0;
@@ -20,7 +20,7 @@
   DataTable.type("missing-last", { order: { asc: compareMissingLast(1), desc: compareMissingLast(-1) }, className: "" });
   DataTable.ext.errMode = "throw";
 
-  /** Labels of cells on a narrow page, where each row is a card without a head. */
+  /** Labels of cells on a narrow page, where each row is a card without column heads. */
   const CARDS = { score: "nDCG@10", effect: "Position effect", verdict: "Bias within the window", difference: "Start minus end", psi: "PSI as published" };
 
   /** Score keys of the columns whose names differ from the key. */
@@ -172,7 +172,7 @@
         : [board.scoreTitle("position_effect"), (lengthRow) => lengthRow.position_effect, (lengthRow) => [board.points(lengthRow.position_effect), " ", ends(board.intervalText(lengthRow, "position_effect"))]],
       [board.scoreTitle("queries"), (lengthRow) => lengthRow.queries, (lengthRow) => board.count(lengthRow.queries)],
     ].filter(([, value]) => every.filter((lengthRow) => board.isKnown(value(lengthRow))).length >= Math.min(2, every.length));
-    // A wide row has these in columns.
+    // On a wide page, these are columns of the table.
     const repeats = ([title]) => title === board.scoreTitle("ndcg_at_10") && !every.some(board.formatScoreInterval);
     const kind = (column) => `${column[0].toLowerCase().replaceAll(/\W+/g, "-")}${repeats(column) ? " repeated" : ""}`;
     const head = lengthColumns.map((column) => el("th", { scope: "col", title: column[3], class: kind(column) }, column[0]));
@@ -209,7 +209,7 @@
     return scoreElement(board.percent(row.score), board.formatScoreInterval(row), mark);
   }
 
-  /** Return the distance of a row to the best in points, and whether it is significant. */
+  /** Return how many points a row is behind the best, and whether the difference is significant. */
   function behindCell(row) {
     if (row === shown.best) return el("span", { class: "standing" }, "best");
     if (!shown.best || !board.isKnown(row.behind)) return board.DASH;
@@ -292,7 +292,7 @@
   /** Show rows with the filters, order and page of a state. */
   board.showTable = (rows, state, { length }) => {
     const key = drawKey(state);
-    // Redraw only if needed: a redrawn row loses the keyboard focus.
+    // Redraw only if needed, since a redrawn row loses the keyboard focus.
     if (shown?.rows === rows && shown.key === key) {
       updateRows();
       return;
@@ -314,7 +314,7 @@
         columns.forEach((column, i) => table.column(i).visible(isFilled(column), false));
       }
       byId("table").classList.toggle("no-effect", !rows.some((row) => board.isKnown(row.effect) || board.isKnown(row.difference)));
-      // Only with additional columns: a table that scrolls by itself has no sticky head.
+      // Only with additional columns, since a scrolling table has no sticky head.
       byId("table").classList.toggle("others", otherColumns().some(isFilled));
       board.showKey(rows);
     }
@@ -325,13 +325,13 @@
     return openFirst();
   };
 
-  /** With more models, no row is expanded at first. */
-  const FEW = 5;
+  /** Maximum number of models for which a row is expanded at first. */
+  const MAX_EXPANDED = 5;
 
   /** Expand the first row that truncates evidence, if there is room. */
   async function openFirst() {
     const first = board.tableRows().find(board.isTruncated);
-    if (!first || shown.rows.length > FEW || shown.opened === first) return;
+    if (!first || shown.rows.length > MAX_EXPANDED || shown.opened === first) return;
     shown.opened = first;
     const node = table.row((_, row) => row === first).node();
     if (!table.row(node).child.isShown()) await toggle(node.querySelector(".expand"));
@@ -388,7 +388,7 @@
 
   const passes = (row, state) => (state.unranked !== "hidden" || board.isComparable(row)) && board.passes(row, state);
 
-  /** Offer to hide the unranked results at the end. */
+  /** Show a button that hides the unranked results at the end. */
   function offerUnranked() {
     const state = board.state();
     const unranked = shown.rows.filter((row) => !board.isComparable(row) && board.passes(row, state)).length;
