@@ -1,6 +1,4 @@
-"""Models of submitted results exist in the revision and spelling that they name, and are what
-registry or Hub say.
-"""
+"""Test that submitted models exist, and that the registry or the Hub describes them."""
 
 import json
 
@@ -56,7 +54,7 @@ def identify(tmp_path, name, revision):
         ),
     ],
 )
-def test_a_model_is_looked_up_by_name_and_revision(tmp_path, name, revision, problem):
+def test_models_are_looked_up_by_name_and_revision(tmp_path, name, revision, problem):
     identity = identify(tmp_path, name, revision)
     assert not identity.lookup_problem
     assert problem in identity.problem
@@ -75,10 +73,8 @@ def test_registered_models_need_no_network(hub, tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("hub")
-def test_another_spelling_removes_no_result_that_the_hub_knows(tmp_path, monkeypatch):
-    """Not even while the Hub does not answer; of one's own results, mteb's registry knows the
-    spelling.
-    """
+def test_other_spelling_removes_no_known_result(tmp_path, monkeypatch):
+    """This also holds while the Hub does not answer, since mteb's registry knows spellings."""
     task = mteb.get_task("PosIR-Mini")
     write_guesses(tmp_path / "both", [task], name="honest/one", revision=COMMIT)
     pins = format_pins({"PosIR-Mini": compute_pin("PosIR-Mini")})
@@ -100,7 +96,7 @@ def test_another_spelling_removes_no_result_that_the_hub_knows(tmp_path, monkeyp
         assert (built.results, len(built.problems)) == (kept, 2 - kept)
 
 
-def test_a_gated_model_is_not_taken_without_a_word(hub, tmp_path):
+def test_gated_model_is_reported(hub, tmp_path):
     hub.failures.append(Failure("revision", 403, {"X-Error-Code": "GatedRepo"}, times=9))
     identity = identify(tmp_path, "honest/one", OTHER)
     assert "gated" in identity.lookup_problem
@@ -108,7 +104,7 @@ def test_a_gated_model_is_not_taken_without_a_word(hub, tmp_path):
 
 
 @pytest.mark.usefixtures("hub")
-def test_submitted_models_are_described_by_the_hub(tmp_path):
+def test_hub_describes_submitted_models(tmp_path):
     task = mteb.get_task("PosIR-Mini")
     for name, revision in (
         ("honest/one", COMMIT),
@@ -139,7 +135,7 @@ def test_submitted_models_are_described_by_the_hub(tmp_path):
     assert '"reproduced"' in pages
 
 
-def test_a_submitted_run_with_a_protocol_is_of_its_model(tmp_path):
+def test_protocol_run_belongs_to_its_model(tmp_path):
     meta = mteb.get_model_meta("BAAI/bge-m3")
     task = mteb.get_task("PosIR-Mini")
     folder = write_guesses(tmp_path, [task], name=meta.name, revision=meta.revision)

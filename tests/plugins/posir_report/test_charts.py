@@ -95,7 +95,7 @@ def raw():
 
 @pytest.fixture(scope="module")
 def folder(raw, tmp_path_factory):
-    """Results of two models on a PosIR task, one with a hostile name, and of one on PosQ's tasks."""
+    """Two models on a PosIR task, one with a hostile name, and one model on PosQ's tasks."""
     output = tmp_path_factory.mktemp("output")
     write_result(output, {"sports": build_frame_profile(raw, RelativePositions())})
     write_result(
