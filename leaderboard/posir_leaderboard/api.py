@@ -306,7 +306,6 @@ def _describe_commit(commit: Commit, hub: HuggingFaceHub) -> Iterator[str]:
 
 
 def _write_card(card: Path, entries: Sequence[Entry]) -> None:
-    """Write the scores of a single model into its card."""
     from posir_leaderboard.model_card import render_section, write_section
 
     models = sorted({f"{entry.model}, revision {entry.revision}" for entry in entries})

@@ -130,7 +130,6 @@ def validate_entry(entry: Entry) -> list[EntryProblem]:
 
 
 def _find_file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProblem]:
-    """Yield wrong splits, fields that mteb does not write, and missing and unknown subsets."""
     splits = entry.data["scores"].keys()
     if splits != {*task.metadata.eval_splits}:
         yield entry.make_problem(
@@ -231,7 +230,6 @@ def _find_position_problems(submitted: DocumentSet, computed: DocumentSet) -> Pr
 def _find_rotation_problems(
     model: str, task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
 ) -> Problems:
-    """Yield the differences between the rotated versions and the dataset."""
     subsets = len(task.metadata.hf_subsets)
     for rotations in result.values.rotations.sets if result.values.rotations else ():
         if rotations.subsets != subsets:
@@ -289,7 +287,6 @@ def _find_sample_problems(
 def _find_score_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, scores: Scores
 ) -> Problems:
-    """Yield every score that is missing, unknown, or contradicts the profile."""
     bounds = compute_retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
     unchecked = {name for name in scores if NAUC_NAME.fullmatch(name)} | UNCHECKED_FIELDS
     expected = {

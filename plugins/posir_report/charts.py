@@ -117,7 +117,6 @@ DRAW = {"curves": draw_curves, "heat-map": draw_heat_map}
 def _add_frame(
     chart: charts.LayeredChart, summary: TaskSummary, explanation: str, alt_text: str
 ) -> alt.VConcatChart:
-    """Add a title with the state, a subtitle with model and task, and the source."""
     model = shorten_middle(summary.model)
     partial = format_partial_suffix(len(summary.subsets), len(summary.missing))
     source = (

@@ -141,7 +141,6 @@ def _show_answer(title: str, row: ReportRow) -> DisplaySection:
 
 
 def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
-    """Describe the size of a task's data and of its largest test."""
     findings = [row.findings for row in rows if row.findings]
     if not findings:
         return task
@@ -190,7 +189,6 @@ def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
 
 
 def _list_shares(rows: Iterable[ReportRow]) -> list[float]:
-    """List the positive shares of truncated evidence, sorted."""
     shares = [row.findings.get_value(Quantity.UNREAD_SHARE) for row in rows if row.findings]
     return sorted(share for share in shares if share)
 

@@ -169,9 +169,6 @@ class Results(Result, Sequence[SubsetResult]):
         return pooled + [summary.to_record() for summary in self.judged_summaries]
 
     def _find_overlap(self, summary: TaskSummary) -> dict[str, Any]:
-        """Find a task's document sources, and the share of them in the model's training data, None
-        if unknown.
-        """
         sources = list_sources(summary.task, summary.subsets)
         training_data = read_training_data(self._files[summary.model, summary.revision])
         share = None
@@ -245,7 +242,6 @@ class Results(Result, Sequence[SubsetResult]):
             yield from describe_training_overlap(task, overlaps)
 
     def _write_details(self) -> Iterator[str]:
-        """Yield notes on truncation and documents, and a legend of the columns."""
         if self.subset_results:
             labels = build_labels(self.summaries)
             yield from tables.write_truncation_notes(labels, self.summaries)
@@ -317,9 +313,6 @@ class Results(Result, Sequence[SubsetResult]):
     def _tabulate(
         self, rows: Sequence[ReportRow], columns: Sequence[ScoreInfo], table: Table | None = None
     ) -> Result:
-        """Show rows in a table, by default with a row per position bin, with findings and a
-        legend.
-        """
         return Result(
             title=self.title,
             rows=[row.to_record() for row in rows],

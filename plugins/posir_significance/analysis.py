@@ -39,10 +39,7 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class GroupAnalysis:
-    """Statistics over the queries of a result or a length bucket; None if undefined.
-
-    They are computed on first access.
-    """
+    """Lazy statistics over the queries of a result or a length bucket; None if undefined."""
 
     observations: Observations
     """The queries."""

@@ -58,13 +58,11 @@ class Design:
     lengths: int = 1
     """Number of lengths with simultaneous intervals, at least 1."""
     variance: float | None = None
-    """Variance of the position effect times the number of questions, in nDCG@10 squared;
-    defaults to the value measured with MiniLM.
-    """
+    """As `effect_variance`; defaults to the value measured with MiniLM."""
 
     @property
     def effect_variance(self) -> float:
-        """Variance of the position effect times the number of questions."""
+        """Variance of the position effect times the number of questions, in nDCG@10 squared."""
         if self.variance is not None:
             return self.variance
         if self.questions_per_document >= MIN_QUESTIONS:

@@ -122,7 +122,6 @@ def compute_truncated_share(values: ResultValues, cell: ProfileCell) -> float | 
 def _build_bucket(
     length: str, names: Sequence[str], observations: Observations, *, merged: bool
 ) -> list[ProfileCell]:
-    """Build the cells of one length bucket, or of all lengths."""
     if merged:
         size = EQUAL_BINS // MERGED_BINS
         observations = observations.merge_bins(size)

@@ -241,10 +241,7 @@ def decide_result(
 def decide_group(
     values: ResultValues, index: int, margin: float = DEFAULT_MARGINS.position_effect
 ) -> GroupFindings:
-    """Compute the findings on all questions of a result (index 0) or a length bucket (from 1).
-
-    Findings are cached.
-    """
+    """Compute the findings on all questions (index 0) or on a length bucket (from 1); cached."""
     cache = values.cache.setdefault("findings", {})
     if (margin, index) not in cache:
         level = compute_length_level(analyze(values)) if index else LEVEL

@@ -56,10 +56,7 @@ def build_position_chart(findings: GroupFindings, group: GroupAnalysis, name: st
 def build_overlay_section(
     task: str, results: Mapping[str, ResultValues]
 ) -> Iterator[DisplaySection]:
-    """Yield a folded section with the curves of all models on a task, given results by name.
-
-    Yield nothing if fewer than two models have queries.
-    """
+    """Yield a folded section with the curves of the models on a task, if there are several."""
     curves = {name: values for name, values in results.items() if values.profile.queries}
     if len(curves) > 1:
         draw = partial(_draw_models, task, curves)

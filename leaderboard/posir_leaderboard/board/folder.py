@@ -96,11 +96,7 @@ def _read_folder_manifest(folder: Path) -> Manifest:
 
 
 def _is_edited(folder: Path, path: str, earlier: Manifest) -> bool:
-    """Return True for an edited file of an earlier site.
-
-    Raises:
-        PosirError: posir did not write the file.
-    """
+    """Return True for an edited file of an earlier site; raise PosirError for a foreign file."""
     file = folder / path
     content = _read_file(folder, path)
     if not file.exists() and not has_link(folder, path):

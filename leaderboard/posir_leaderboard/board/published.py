@@ -141,7 +141,6 @@ def _build_detail(rows: Sequence[PublishedRow], bins: Sequence[Sequence[Publishe
 
 
 def _build_panel(bins: Sequence[PublishedBin]) -> Columns | None:
-    """Convert position bins to columns; a bin with a query count gets an interval."""
     rows: list[tuple[float | None, ...]] = []
     for bin_ in bins:
         interval: tuple[float | None, float | None] = (None, None)

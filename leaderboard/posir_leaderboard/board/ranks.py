@@ -41,10 +41,7 @@ class MeanByCluster:
 
 
 def average_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
-    """Compute mean nDCG@10 over all lengths, then in each length bucket.
-
-    A mean over fewer than two clusters is None.
-    """
+    """Compute means over all lengths, then in each length bucket; None below two clusters."""
     observations = Observations.from_ranks(ranks)
     digest = "+".join(f"{part.documents}:{part.queries}" for part in ranks.sets)
     lengths = len(ranks.axes.lengths)

@@ -407,7 +407,6 @@ def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None
 
 
 def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry) -> dict[str, Any]:
-    """Build the content of the model's page about a task, except for the rows."""
     strips = [row.position_chart for row in rows]
     axes = summary.profile.axes
     lengths = list(axes.length_titles)
@@ -453,7 +452,6 @@ def read_date(seconds: object) -> str | None:
 
 
 def _tabulate_bins(observations: Observations) -> Columns:
-    """Build the `BIN_COLUMNS` of the position bins."""
     counts = np.bincount(observations.position, minlength=observations.bins).tolist()
     columns: Columns = {name: [] for name in BIN_COLUMNS}
     for queries, mean in zip(counts, estimate_bins(observations), strict=True):
@@ -473,10 +471,7 @@ def _tabulate_merged_bins(observations: Observations, axes: Axes) -> Columns | N
 
 
 def build_row_columns(rows: Sequence[BoardRow | None]) -> Columns:
-    """Build the columns of rows: declared scores, verdict and `TABLE_COLUMNS`.
-
-    Cells of a missing row are None.
-    """
+    """Build the declared scores, verdicts and `TABLE_COLUMNS` of rows; None for missing rows."""
     cells = [row.cells if row else {} for row in rows]
     scores = [
         name

@@ -152,10 +152,9 @@ def render_site(
         points=format_points,
     )
     # Model names may contain lone surrogates.
-    return site | {
-        "index.html": page.encode(errors="replace"),
-        "README.md": _read_static("space.md"),
-    }
+    site["index.html"] = page.encode(errors="replace")
+    site["README.md"] = _read_static("space.md")
+    return site
 
 
 def _read_static(name: str) -> bytes:

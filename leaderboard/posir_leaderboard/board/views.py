@@ -349,7 +349,6 @@ def _to_lists(values: Floats) -> list[Any]:
 
 
 def _is_tied(first: int, other: int, scores: Scores, differences: PairedDifferences) -> bool:
-    """Return True unless the best model is better than the other model."""
     if differences.paired[first, other]:
         return bool(differences.states[first, other] != ChangeState.BETTER)
     low = scores[first].low
@@ -357,10 +356,7 @@ def _is_tied(first: int, other: int, scores: Scores, differences: PairedDifferen
 
 
 def list_length_bounds() -> dict[str, tuple[int, int | None]]:
-    """List the minimum and maximum number of tokens of PosIR's length buckets.
-
-    The last bucket has no maximum.
-    """
+    """List the minimum and maximum number of tokens of PosIR's length buckets."""
     scheme = RelativePositions()
     lows = (1, *(bound + 1 for bound in scheme.token_bounds))
     ends = zip(lows, (*scheme.token_bounds, None), strict=True)

@@ -79,9 +79,9 @@ def format_change(change: ChangeRow) -> Label:
 
 
 def describe_change(change: ChangeRow, a: str = "", b: str = "") -> str:
-    """Describe a change; if it is not decided, add the reason and the amount of data needed.
+    """Describe a change between `a` and `b`, by default the subject's systems.
 
-    `a` and `b` replace the names of the systems.
+    If it is not decided, the reason and the amount of data needed are added.
     """
     assert change.state is not None
     text = CHANGE_SENTENCES[change.state].format(
@@ -137,7 +137,6 @@ def select_title_metrics(changes: Sequence[ChangeRow]) -> list[Metric]:
 
 
 def _title_change(change: ChangeRow) -> str:
-    """Write a title for one change: `B scores 31.7 points lower than A [24.9, 38.4]`."""
     a = change.subject.baseline
     b = change.subject.model
     if change.state in CHANGE_TITLES:

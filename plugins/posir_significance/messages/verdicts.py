@@ -354,10 +354,7 @@ def format_score_in_percent(estimate: Estimate | None) -> str:
 
 
 def format_finding(finding: Finding, *, with_level: bool = True) -> str:
-    """Format an effect in points with its interval: `+4.2 [+1.0, +7.4]`.
-
-    The level is shown unless it is 95%.
-    """
+    """Format an effect in points: `+4.2 [+1.0, +7.4]`, with the level unless it is 95%."""
     if finding.estimate and finding.estimate.interval == (0.0, 0.0):
         return numbers.format_points(0.0)
     note = _name_level(finding.level) if with_level else ""
@@ -369,7 +366,6 @@ def _name_level(level: float) -> str:
 
 
 def _format_size(finding: Finding) -> dict[str, str]:
-    """Format an absolute effect and its interval for the template fields `size` and `ends`."""
     if finding.estimate is None:
         return {}
     ends = f"{format_ends(finding.estimate)}{_name_level(finding.level)}"
