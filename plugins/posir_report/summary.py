@@ -345,15 +345,15 @@ def name_tasks_by_data(summaries: Sequence[Summary]) -> list[Summary]:
     renamed = []
     for summary in summaries:
         others = firsts[summary.full_task]
-        number = [_have_same_data(summary, other) for other in others].index(True)
+        index = [_have_same_data(summary, other) for other in others].index(True)
         revisions = [other.data_revision for other in others]
-        revision = revisions[number]
+        revision = revisions[index]
         from_hub = [revision for revision in revisions if not revision.startswith(LOCAL)]
         if len(others) == 1 or from_hub == [revision]:
             renamed.append(summary)
             continue
         if revisions.count(revision) > 1:
-            revision += f", content {number + 1}"
+            revision += f", content {index + 1}"
         renamed.append(replace(summary, task=f"{summary.task} (data {revision})"))
     return renamed
 

@@ -124,15 +124,15 @@ def write_command(advice: Advice, reference: CommandReference) -> str:
     return ""
 
 
-def find_larger_task(task: str, number: int) -> str:
-    """Find the smallest larger task with at least `number` questions, on the same data and in the
-    same language; empty if there is none.
+def find_larger_task(task: str, min_questions: int) -> str:
+    """Find the smallest larger task on the same data and in the same language; empty if none has
+    `min_questions`.
     """
     sizes = {builtin.name: builtin.about_questions or builtin.questions for builtin in BUILTIN}
     larger = name_larger_task(task)
     while larger:
         size = sizes.get(larger)
-        if isinstance(size, int) and size >= number:
+        if isinstance(size, int) and size >= min_questions:
             break
         larger = name_larger_task(larger)
     return larger

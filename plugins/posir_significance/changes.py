@@ -46,7 +46,7 @@ def decide_change(
     metric: Metric,
     difference: Difference | None,
     margin: float,
-    number: int,
+    sample_size: int,
     sign: int = 1,
     level: float = CHANGE_LEVEL,
     unit: DataUnit = DataUnit.DOCUMENTS,
@@ -57,10 +57,10 @@ def decide_change(
         metric: The metric.
         difference: b - a; None if undefined.
         margin: Minimum relevant difference.
-        number: Number of documents or questions.
+        sample_size: Number of documents or questions.
         sign: 1 if a positive difference is better, -1 if a negative difference is, 0 if unknown.
         level: Level of the interval.
-        unit: The unit of `number`; at least `MIN_DOCUMENTS` documents are needed.
+        unit: The unit of `sample_size`; at least `MIN_DOCUMENTS` documents are needed.
     """
     row = ChangeRow(metric, ChangeState.INCONCLUSIVE, margin, difference, level=level)
     min_documents = RequiredData(MIN_DOCUMENTS, DataUnit.DOCUMENTS)
@@ -68,13 +68,13 @@ def decide_change(
         return replace(row, reason=Reason.FEW_DOCUMENTS, needed=min_documents)
     low, high = difference.interval_at(level)
     row = replace(row, estimate=replace(difference, interval=(low, high)))
-    if unit is DataUnit.DOCUMENTS and number < MIN_DOCUMENTS:
+    if unit is DataUnit.DOCUMENTS and sample_size < MIN_DOCUMENTS:
         return replace(row, reason=Reason.FEW_DOCUMENTS, needed=min_documents)
     if -margin < low and high < margin:
         return replace(row, state=ChangeState.EQUIVALENT)
     if low <= 0 <= high:
         error = (high - low) / 2 / float(ndtri((1 + level) / 2))
-        required = estimate_needed_number(error, margin, level, number)
+        required = estimate_needed_number(error, margin, level, sample_size)
         needed = RequiredData(required, unit) if required else None
         return replace(row, reason=Reason.WIDE_INTERVAL, needed=needed)
     if not sign:
@@ -177,9 +177,11 @@ def _compare_effects(row: ChangeRow, a: GroupAnalysis, b: GroupAnalysis) -> Chan
     low, high = mean.interval if mean and mean.interval else (0.0, 0.0)
     # System b is nearer to 0 if the difference b - a and the mean have opposite signs.
     sign = int(high < 0) - int(low > 0)
-    number = difference.question_count
+    sample_size = difference.question_count
     unit = DataUnit.QUESTIONS
-    change = decide_change(row.metric, difference.effect, row.margin, number, sign, row.level, unit)
+    change = decide_change(
+        row.metric, difference.effect, row.margin, sample_size, sign, row.level, unit
+    )
     if difference.documents_at_ends >= MIN_DOCUMENTS:
         return change
     return replace(

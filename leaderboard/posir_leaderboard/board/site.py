@@ -199,7 +199,7 @@ def build_data(
                 if length != view.initial_length:
                     yield f"lengths/{view.id}-{index}", view.build_columns(length, differences)
             yield f"differences/{view.id}", view.build_differences(indices, differences)
-            if view.average:
+            if view.is_average:
                 for average in view.rows:
                     averages[average.model.id][group] = _describe_record(average)
     for model, results in progress(list(by_model.items()), "Rendering"):
@@ -256,8 +256,8 @@ def _describe_group(group: Group, views: Sequence[View]) -> Record:
                 "data": view.data,
                 "file": view.id,
                 "models": len(view.rows),
-                "average": view.average,
-                "averaged": view.averaged,
+                "average": view.is_average,
+                "averaged": view.is_averaged,
             }
             for view in views
         ],

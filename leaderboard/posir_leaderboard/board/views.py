@@ -80,9 +80,9 @@ class View:
     label: str = ""
     dimension: str = ""
     """The `Dimension` that distinguishes the views of a group."""
-    average: bool = False
+    is_average: bool = False
     """True for an average over tasks."""
-    averaged: bool = False
+    is_averaged: bool = False
     """True for a task in the average of its group."""
     power: int = 1
     """2 if the tasks of an average have independent errors, else 1."""
@@ -90,7 +90,7 @@ class View:
     @property
     def id(self) -> str:
         """Name of the view's file, hashed so that a task's name cannot choose it."""
-        return digest("average" if self.average else "task", self.name, size=6).hex()
+        return digest("average" if self.is_average else "task", self.name, size=6).hex()
 
     @cached_property
     def lengths(self) -> list[str]:
@@ -121,7 +121,7 @@ class View:
     def initial_order(self) -> tuple[bool, bool, bool]:
         """Sort key of views: verdicts first, then evaluations, then single tasks."""
         states = {state for record in self.rows for row in record.rows for state in row.states}
-        return states <= UNDECIDED_STATES, not self.has_evaluations, self.average
+        return states <= UNDECIDED_STATES, not self.has_evaluations, self.is_average
 
     def get_rows_at(self, length: str) -> list[BoardRow | None]:
         """Return the row of each record at a length."""
@@ -415,8 +415,8 @@ def build_views(group: Group, records: Sequence[BoardRecord]) -> Iterator[View]:
     for task, label in group.labels.items():
         view = build_task_view(task, records, label)
         if view.rows:
-            averaged = task in group.averaged_tasks
-            yield replace(view, dimension=group.dimension, averaged=averaged)
+            is_averaged = task in group.averaged_tasks
+            yield replace(view, dimension=group.dimension, is_averaged=is_averaged)
 
 
 def find_initial_view(views: Iterable[View]) -> View:
@@ -446,4 +446,4 @@ def build_average_view(group: Group, records: Sequence[BoardRecord]) -> View:
             for record in averages
         ]
     label = f"Average of {len(group.averaged_tasks)} {group.dimension.lower()}s"
-    return View(group.name, tuple(averages), label, average=True, power=group.power)
+    return View(group.name, tuple(averages), label, is_average=True, power=group.power)
