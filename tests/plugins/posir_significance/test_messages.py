@@ -292,8 +292,8 @@ def test_states_of_an_average_are_counted():
 def test_queries_with_several_spans_are_described():
     places = {"queries": 2, "ndcg_at_10": 0.5, "start_minus_end": 0.1, "left_out": 1_000}
     text = describe_several_spans(places)
-    assert text.startswith("2 queries with several places")
-    assert text.endswith("nDCG@10 is 50.0, start minus end +10.0; 1,000 more have too many places.")
+    assert text.startswith("2 queries with several evidence spans")
+    assert text.endswith("nDCG@10 is 50.0, start minus end +10.0; 1,000 more have too many spans.")
 
 
 def test_a_caption_has_a_line_for_each_estimate():
