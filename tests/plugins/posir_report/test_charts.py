@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_report.api import read_results as report_results
-from posir_report.charts import MERGED, draw_curves, draw_heat_map
+from posir_report.charts import MERGED_NOTE, draw_curves, draw_heat_map
 from posir_report.page import build_figure_sections, describe_result_file
 from posir_report.summary import build_labels, summarize
 from posir_report.tables import write_truncation_notes
@@ -239,7 +239,7 @@ def test_sparse_bins_are_merged_and_empty_lengths_omitted(raw, summary, figures)
     assert all(cell.null_band[0] < cell.null_band[1] for cell in second)
     assert (second[0].position, second[-1].end) == ("[0.00, 0.05] to (0.15, 0.20]", 1.0)
     chart = find_figure(figures, "curves", model="org/model")
-    assert MERGED.strip() in list_texts(chart)
+    assert MERGED_NOTE.strip() in list_texts(chart)
     assert LENGTHS[2] not in json.dumps(chart.to_dict()["datasets"])
     few = replace(
         summary,
