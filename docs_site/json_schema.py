@@ -18,7 +18,7 @@ from typing import Any
 from posir_inspect.inspection import Inspection
 from posir_inspect.live_index import IndexInspection
 from posir_inspect.sections import COLUMNS, OtherWords, PositionScores
-from posir_report.columns import list_columns
+from posir_report.columns import list_score_columns
 from posir_score.evaluation import RunCounts, RunScores
 from posir_score.retrieved_chunks import EvidenceScores
 from posir_significance.findings import (
@@ -188,7 +188,7 @@ def describe_findings() -> dict[str, Schema]:
 def describe_scores() -> Schema:
     """Describe the declared scores of a group of questions; undefined scores are missing."""
     properties: dict[str, Schema] = {}
-    for score in list_columns():
+    for score in list_score_columns():
         kind = TEXT_OR_NULL if score.unit is Unit.TEXT else NUMBER_OR_NULL
         properties |= estimate(score.key) if score.interval else {score.key: kind}
         properties[score.key] = properties[score.key] | {"description": score.description}

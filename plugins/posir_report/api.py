@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from posir_compare.gate import Gate, parse_limits, run_gate
-from posir_report.columns import choose_columns, list_columns, list_default_columns
+from posir_report.columns import choose_columns, list_default_columns, list_score_columns
 from posir_report.results import Results, build_results
 from posir_significance.decision import Margins
 from posir_tasks.base.errors import PosirError
@@ -141,7 +141,7 @@ def _tabulate_scores() -> Result:
     defaults = list_default_columns()
     rows = []
     lines = []
-    for score in list_columns():
+    for score in list_score_columns():
         source = f" [{score.citation}]" if score.citation else ""
         lines.append(f"{score.key}: {score.description}{source}")
         row = {

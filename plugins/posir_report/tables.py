@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from posir_report.columns import list_added_columns, list_columns
+from posir_report.columns import list_added_columns, list_score_columns
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
@@ -119,7 +119,7 @@ def build_answer_table(
         keys.remove(SKETCH.key)
     if heading == LENGTH and len({row.queries for row in rows}) > 1:
         keys.insert(0, "queries")
-    column_by_key = {column.key: column for column in (*list_columns(), SKETCH)}
+    column_by_key = {column.key: column for column in (*list_score_columns(), SKETCH)}
     main_columns = [column_by_key[key] for key in keys if key in column_by_key]
     columns = list(dict.fromkeys((*main_columns, *list_added_columns(), *extra_columns)))
     return build_score_table(rows, columns, {heading: names}, title, brief=True)

@@ -46,7 +46,7 @@ from posir_leaderboard.board.site import (
 )
 from posir_leaderboard.entries import read_entries
 from posir_published.rows import published_rows
-from posir_report.columns import list_columns
+from posir_report.columns import list_score_columns
 from posir_report.summary import VERDICT_COLUMNS, build_rows, summarize
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.cells import MERGED_BINS, build_curve_cells
@@ -481,7 +481,7 @@ def test_score_names_do_not_clash_with_page_fields():
         if recording.get_page_key(column) == column.key
         for name in recording.list_column_names(column, column.key)
     }
-    assert {*recording.NAMED_SCORES} <= {column.key for column in list_columns()}
+    assert {*recording.NAMED_SCORES} <= {column.key for column in list_score_columns()}
     assert named.isdisjoint(
         {*derived, "name", *MODEL_FIELDS, *recording.TABLE_COLUMNS, *VERDICT_COLUMNS} - {"state"}
     )
@@ -586,7 +586,7 @@ def share(monkeypatch):
         better=Direction.HIGHER,
         interval=True,
     )
-    monkeypatch.setattr(recording, "list_columns", lambda: [*list_columns(), share])
+    monkeypatch.setattr(recording, "list_score_columns", lambda: [*list_score_columns(), share])
     recording.list_board_columns.cache_clear()
     yield share
     recording.list_board_columns.cache_clear()
@@ -641,7 +641,7 @@ def test_csv_has_every_declared_score():
         [*records, fake_record(fake_model(0), "PosIR-English", 1)], GROUPS, NO_LIBRARIES
     )
     lines = list(csv.DictReader(io.StringIO(gzip.decompress(site["scores.csv.gz"]).decode())))
-    assert {column.key for column in list_columns()} <= lines[0].keys()
+    assert {column.key for column in list_score_columns()} <= lines[0].keys()
     means = ("ndcg_at_10", "ndcg_at_10_as_published")
     filled = {
         (line["published"], line["length"] == "all", *(bool(line[mean]) for mean in means))

@@ -23,7 +23,7 @@ from posir_leaderboard.board.groups import list_builtin_groups
 from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.board.site import render_site
 from posir_leaderboard.entries import read_entries
-from posir_report.columns import list_columns
+from posir_report.columns import list_score_columns
 from posir_significance.findings import State
 from posir_significance.messages.verdicts import name_state
 from posir_tasks.values.estimates import Estimate
@@ -332,7 +332,9 @@ def test_headers_follow_from_the_declarations(visit, tmp_path, monkeypatch):
         interval=True,
     )
     unfilled = ScoreInfo("never_filled", "Never", "Never filled.")
-    monkeypatch.setattr(recording, "list_columns", lambda: [*list_columns(), share, unfilled])
+    monkeypatch.setattr(
+        recording, "list_score_columns", lambda: [*list_score_columns(), share, unfilled]
+    )
     recording.list_board_columns.cache_clear()
     records = [
         fake_record(fake_model(number), "PosIR-English", number, detail=False)
@@ -358,7 +360,7 @@ def test_headers_follow_from_the_declarations(visit, tmp_path, monkeypatch):
         titles = page.locator("th .dt-column-title").all_text_contents()
         assert titles.index("First, <b>share") == titles.index("PSI") + 1
         assert "Never" not in titles
-        declared = {column.key: column for column in list_columns()}
+        declared = {column.key: column for column in list_score_columns()}
         for css, key in (
             ("score", "ndcg_at_10"),
             ("effect", "position_effect"),

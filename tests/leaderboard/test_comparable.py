@@ -245,7 +245,7 @@ def set_future_date(data):
     data["date"] = 3_976_000_000
 
 
-@pytest.mark.usefixtures("nothing_published")
+@pytest.mark.usefixtures("no_published_results")
 @pytest.mark.parametrize("forge", [damage_corpus, damage_queries, set_future_date])
 def test_forged_digest_removes_no_other_result(tmp_path, forge):
     task = mteb.get_task("PosIR-Mini")
@@ -298,7 +298,7 @@ def test_pins_round_trip_and_damaged_pins_are_reported(tmp_path):
         compute_pin("PosIR-Minni")
 
 
-@pytest.mark.usefixtures("nothing_published")
+@pytest.mark.usefixtures("no_published_results")
 def test_forged_result_is_reported_and_removes_no_other(tmp_path, monkeypatch):
     """A copy of a valid result has other or no digests, a future date, or an invented revision."""
     task = mteb.get_task("PosIR-Mini")

@@ -15,7 +15,7 @@ from tests.support.board import contents, read_site
 from tests.support.guessing import write_guesses
 from tests.support.hub import Failure, Store, serve_all
 
-pytestmark = pytest.mark.usefixtures("nothing_published")
+pytestmark = pytest.mark.usefixtures("no_published_results")
 COMMIT, OTHER = "a" * 40, "b" * 40
 
 

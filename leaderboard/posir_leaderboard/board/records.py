@@ -32,7 +32,7 @@ from posir_leaderboard.entries import (
     read_entry,
 )
 from posir_published.rows import START_TO_END_UNWEIGHTED
-from posir_report.columns import FULL_KEYS, MAIN_KEYS, list_columns
+from posir_report.columns import FULL_KEYS, MAIN_KEYS, list_score_columns
 from posir_report.summary import (
     NON_SCORE_COLUMNS,
     VERDICT_COLUMNS,
@@ -496,7 +496,9 @@ RUN_COLUMNS = ("model", "revision", "published", "task", "data_revision", "lengt
 def write_scores_csv(records: Iterable[BoardRecord]) -> bytes:
     """Write every declared score of every model, task and length as gzipped CSV."""
     other_columns = (*RUN_COLUMNS, *NON_SCORE_COLUMNS)
-    declared = [name for column in list_columns() for name in list_column_names(column, column.key)]
+    declared = [
+        name for column in list_score_columns() for name in list_column_names(column, column.key)
+    ]
     names = (*prefix_scores(dict.fromkeys(declared), other_columns), *NON_SCORE_COLUMNS)
     lines = []
     for record in records:
@@ -529,7 +531,7 @@ def _compress(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:
 @cache
 def list_board_columns() -> tuple[ScoreInfo, ...]:
     """List the scores on the page: `NAMED_SCORES` and default columns of tables."""
-    columns = list_columns()
+    columns = list_score_columns()
     return tuple(column for column in columns if column.column or column.key in NAMED_SCORES)
 
 
