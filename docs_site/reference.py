@@ -21,7 +21,7 @@ from notebooks import render_notebook
 
 import posir
 from posir_recipes.api import build_page, list_papers, read_recipe
-from posir_report.columns import known_columns
+from posir_report.columns import list_score_columns
 from posir_tasks.base.public import DECLARATION, Parameter, describe_function, is_literal
 from posir_tasks.base.settings_file import describe_settings
 from posir_tasks.command.commands import declared_commands, load_command
@@ -123,7 +123,7 @@ def render_scores() -> str:
         "| key | title | description | source |",
         "| --- | --- | --- | --- |",
     ]
-    for score in known_columns():
+    for score in list_score_columns():
         cells = (f"`{score.key}`", score.title, score.description, score.citation)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from posir_compare.pairing import CommonResults, Pair, find_common_results
-from posir_significance.analysis import GroupAnalysis, analyze, analyze_places
+from posir_significance.analysis import GroupAnalysis, analyze, analyze_spans
 from posir_significance.changes import compare_groups, compare_judged
 from posir_significance.decision import DEFAULT_MARGINS, Margins, compute_length_level, decide
 from posir_significance.findings import (
@@ -236,8 +236,8 @@ def compare_pair(
         length_subject = replace(subject, length=name, length_title=title)
         levels = total_levels if name == ALL else length_levels
         rows += _compare_group(length_subject, a, b, common.are_paired, margins, levels)
-    a_places = analyze_places(common.a)
-    b_places = analyze_places(common.b)
+    a_places = analyze_spans(common.a)
+    b_places = analyze_spans(common.b)
     if a_places and b_places and common.a.places and common.b.places:
         are_paired = common.a.places.same_queries(common.b.places)
         method = "paired by query" if are_paired else "unpaired"
@@ -265,7 +265,7 @@ def _compare_group(
         queries=a.queries,
         documents=min(a.documents, b.documents),
         unit_name=a.unit_name,
-        has_places=a.has_places,
+        has_several_spans=a.has_several_spans,
     )
     changes = compare_groups(a, b, paired=are_paired, margins=margins, level=levels[0])
     first = decide(a, level=levels[1])

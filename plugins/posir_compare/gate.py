@@ -124,10 +124,10 @@ def list_scores(group: GroupAnalysis, model: str, task: str) -> Iterator[ChangeR
         queries=group.queries,
         documents=group.documents,
         unit_name=group.unit_name,
-        has_places=group.has_places,
+        has_several_spans=group.has_several_spans,
     )
     yield _build_mean_row(Metric.NDCG_AT_10, subject, group.ndcg)
-    if group.has_places:
+    if group.has_several_spans:
         return
     for metric, test in zip(EFFECTS, (group.whole, group.within), strict=True):
         effect: Difference | None = test.effect if test else None
@@ -359,7 +359,9 @@ def check_limits(
                 result = replace(result, verdict=GateVerdict.UNDECIDED, reason=gap)
             results.append(result)
         # Position effects exist only for queries with one evidence span.
-        is_undefined = limit.metric in EFFECTS and any(row.subject.has_places for row in group)
+        is_undefined = limit.metric in EFFECTS and any(
+            row.subject.has_several_spans for row in group
+        )
         if not metric_rows and not is_undefined:
             subject = ChangeSubject(baseline=baseline, model=model, task=task, length=length)
             code = LimitReason.UNKNOWN if group else LimitReason.NO_QUESTIONS

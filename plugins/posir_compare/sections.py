@@ -25,7 +25,7 @@ from posir_significance.messages.comparisons import (
     title_models,
 )
 from posir_significance.messages.verdicts import describe_steps, format_difference
-from posir_significance.strips import build_overlay, build_position_chart
+from posir_significance.position_charts import build_overlay_section, build_position_chart
 from posir_tasks.base.wording import pluralize, shorten_names
 from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.latex import stack_estimates
@@ -219,7 +219,7 @@ def _overlay_models(comparison: ModelComparison, names: Names) -> Iterator[Displ
         for run, values in ((pair.a, common.a), (pair.b, common.b)):
             by_task[pair.task].setdefault(names.get(run.label, run.label), values)
     for task, results in by_task.items():
-        yield from build_overlay(task, results)
+        yield from build_overlay_section(task, results)
 
 
 def tabulate_changes(rows: ChangeRows, title: str, *, by_length: bool = False) -> Table:

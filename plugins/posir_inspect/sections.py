@@ -40,7 +40,7 @@ from posir_significance.messages.verdicts import (
     label_state,
     list_effects,
 )
-from posir_significance.strips import build_position_chart
+from posir_significance.position_charts import build_position_chart
 from posir_tasks.base.private_names import TASKS_REGISTRY
 from posir_tasks.base.wording import drop_organization, pluralize
 from posir_tasks.data.formats.passages import SkippedText, describe_skipped
@@ -353,7 +353,7 @@ def _build_chart(inspection: Inspection, scores: PositionScores) -> PositionChar
     chart = build_position_chart(findings, scores.group, scores.wording.words)
     if len(inspection.fading or ()) == 1:
         chart = replace(chart, name=inspection.name)
-    unread_sentences = (findings.value(Quantity.UNREAD_SHARE) or 0) * findings.questions
+    unread_sentences = (findings.get_value(Quantity.UNREAD_SHARE) or 0) * findings.questions
     codes = tuple(
         (snippet.kind, snippet.sentence, snippet.code, snippet is inspection.snippet)
         for snippet in inspection.snippets

@@ -11,11 +11,11 @@ from posir_significance.messages.texts import (
     ABOUT_ENGLISH,
     IGNORES,
     INSPECT_TEXTS,
-    NOT_READ,
     REFUSES,
     REQUIREMENT,
+    UNREAD_TEXT,
+    WINDOW_SENTENCES,
     WINDOW_TITLE,
-    WINDOWS,
 )
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.progress import track
@@ -157,7 +157,7 @@ class WindowReading(Result):
     def sentence(self) -> str:
         """A sentence that compares the part that the model reads with the claim."""
         about = "" if self.is_counted else f" (about {_describe_bounds(self.tokens)} tokens)"
-        sentence = WINDOWS[_compare_claim(self)].format(
+        sentence = WINDOW_SENTENCES[_compare_claim(self)].format(
             length=_describe_length(self),
             about=about,
             claimant=self.claimed_by,
@@ -270,7 +270,7 @@ def _build_charts(
 
 
 def _compare_claim(window: WindowReading) -> str:
-    """Compare the window with the claim. Return a key of `WINDOWS`."""
+    """Compare the window with the claim. Return a key of `WINDOW_SENTENCES`."""
     claimed = window.claimed_tokens
     if window.reading.complete:
         return "all_claimed" if claimed else "all"
@@ -315,7 +315,7 @@ def _describe_details(window: WindowReading) -> Iterator[str]:
             words=round(window.text_tokens * 0.75, -1),
         )
     elif reading.part is not None:
-        yield NOT_READ.format(output="score" if window.is_reranker else "embedding")
+        yield UNREAD_TEXT.format(output="score" if window.is_reranker else "embedding")
     if window.required is not None:
         verb = "This may not be"
         if window.enough:

@@ -204,7 +204,7 @@ def collect_scores(
     for summary in summaries:
         for row in build_rows(summary):
             for name in names:
-                estimate = row.estimate(SCORE_KEYS[name])
+                estimate = row.get_estimate(SCORE_KEYS[name])
                 if name == NDCG and row.length != ALL:
                     estimate = row.ndcg_at_10_as_published
                 if estimate is not None:

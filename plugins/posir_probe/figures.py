@@ -9,7 +9,7 @@ import altair as alt
 from posir_probe.probe import CONTROL, SEPARATOR, Probe
 from posir_probe.results import ProbeResult
 from posir_published.probes import read_published_curves
-from posir_report.summary import short_labels
+from posir_report.summary import build_short_labels
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.charts import (
@@ -44,7 +44,7 @@ MAX_POINTS = 20
 def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     """Plot models' results of a probe on a dataset. The title is the first model's headline."""
     first = results[0]
-    labels = short_labels(results)
+    labels = build_short_labels(results)
     subject = f"{', '.join(labels)}; {first.data}"
     if probe.ignores_model:
         results = results[:1]

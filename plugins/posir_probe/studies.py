@@ -36,7 +36,7 @@ from posir_published.probes import (
     read_published_curves,
 )
 from posir_report.summary import TaskSummary
-from posir_significance.curves import overlay_curves
+from posir_significance.curves import draw_overlay
 from posir_significance.messages.probes import describe_sample_difference
 from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.batches import split_batches
@@ -218,7 +218,7 @@ def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
     for pair in find_samples(summaries):
         names = [summary.task for summary in pair]
         chart = add_frame(
-            overlay_curves({summary.task: summary.values for summary in pair}),
+            draw_overlay({summary.task: summary.values for summary in pair}),
             "Sample and complete data",
             pair[0].model,
             "nDCG@10 by position of the evidence over all lengths, as in Fig. 3 of arXiv "

@@ -20,7 +20,7 @@ from posir_probe.probe import SEPARATOR, UNIT_NAMES, Probe, build_probe_rows
 from posir_probe.probing import collect_probes
 from posir_probe.results import ProbeResult, ProbeSums, read_probe_results
 from posir_published.probes import read_published_curves
-from posir_report.summary import short_labels
+from posir_report.summary import build_short_labels
 from posir_significance.findings import MIN_DOCUMENTS
 from posir_significance.messages.probes import (
     PROBE_ALONE,
@@ -265,7 +265,7 @@ def build_measurements(
     """
     probes = collect_probes()
     main_result = choose_main_result(results, probes)
-    label = short_labels(results)[0]
+    label = build_short_labels(results)[0]
     documents = max(result.sums.documents for result in results)
     title = f"Probes of {label} on {pluralize(documents, 'document')} of {main_result.data}"
     rows = build_probe_rows(results, probes)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from posir_published import rows as data
-from posir_report.summary import ReportRow, Run, order_value
+from posir_report.summary import ReportRow, Run, get_ndcg
 from posir_tasks.base.errors import PosirError
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import ALL, ScoreValue
@@ -36,9 +36,7 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
     runs = defaultdict[Run, list[ReportRow]](list)
     for row in (*rows, *published):
         runs[row.model, row.revision, row.task].append(row)
-    ordered = sorted(
-        runs.values(), key=lambda run: (tasks.index(run[0].task), -order_value(run[0]))
-    )
+    ordered = sorted(runs.values(), key=lambda run: (tasks.index(run[0].task), -get_ndcg(run[0])))
     return [row for run in ordered for row in run]
 
 

@@ -37,7 +37,7 @@ from posir_score.evidence_spans import (
     score_retrieved,
 )
 from posir_significance.messages.chunks import (
-    LOSSES,
+    LOSS_LOCATIONS,
     describe_chunk_lengths,
     describe_evidence_recall,
     describe_lost_evidence,
@@ -428,7 +428,7 @@ class EvidenceScores:
         ]
         yield build_table(1, ("Evidence in the", "Spans", f"Recall@{self.k}"), positions)
         losses = [
-            (LOSSES[loss], format_evidence_estimate(share))
+            (LOSS_LOCATIONS[loss], format_evidence_estimate(share))
             for loss, share in self.lost.items()
             if share.value or loss not in (Loss.NOT_LOCATED, Loss.NOT_RETURNED)
         ]

@@ -20,7 +20,7 @@ from posir_significance.decision import decide
 from posir_significance.findings import Quantity
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats, Integers, Observations, subtract_observations
-from posir_significance.strips import build_position_chart
+from posir_significance.position_charts import build_position_chart
 from posir_tasks.base.errors import PosirError
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
@@ -249,7 +249,7 @@ def compute_scores(values: ResultValues, baseline: ResultValues | None = None) -
             analyze(baseline).overall.observations, group.observations
         )
         change = estimate_difference(differences.gains, differences.clusters)
-        effect = findings.value(Quantity.POSITION_EFFECT)
+        effect = findings.get_value(Quantity.POSITION_EFFECT)
         scores[CRITERION] = 0.0 if effect is None else 1 - abs(effect)
         if change and change.high is not None and change.high < 0:
             scores[CRITERION] = change.value - 1

@@ -34,7 +34,7 @@ from posir_significance.messages.comparisons import (
     warn_of_loss,
 )
 from posir_significance.observations import Observations, subtract_observations
-from posir_significance.strips import build_position_chart
+from posir_significance.position_charts import build_position_chart
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import progress

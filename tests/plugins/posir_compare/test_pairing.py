@@ -193,7 +193,7 @@ def test_queries_with_several_spans_are_compared_separately(tmp_path):
     assert (len(tested), gate.exit_status) == (3, 0)
     shown = posir.report(tmp_path)
     assert shown.check("position_effect > 90").exit_status == 0
-    (row,) = (row for row in shown.place_rows if row.model == "org/b")
+    (row,) = (row for row in shown.span_rows if row.model == "org/b")
     assert row.ndcg_at_10.value == pytest.approx(np.mean(gains[1]))
     assert row.findings.reason is Reason.SEVERAL_POSITIONS
     assert "PosIR-English, several places · 300 queries" in str(shown)

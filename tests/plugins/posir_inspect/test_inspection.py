@@ -64,7 +64,7 @@ def test_model_that_reads_the_first_third(truncated):
     for scores in inspection.fading:
         findings = scores.findings
         assert findings[Quantity.POSITION_EFFECT].estimate.low > 0.3
-        assert findings.value(Quantity.UNREAD_SHARE) == pytest.approx(2 / 3, abs=0.05)
+        assert findings.get_value(Quantity.UNREAD_SHARE) == pytest.approx(2 / 3, abs=0.05)
         assert findings.read.part is Part.FIRST
         assert scores.ndcg_at_10_not_read < 0.4
     assert inspection.chunks.selection.size in (64, 107)
@@ -90,14 +90,14 @@ def test_order_blind_model_has_no_bias():
     for scores in inspection.fading:
         findings = scores.findings
         assert findings.state is State.NO_BIAS
-        assert findings.value(Quantity.UNREAD_SHARE) == 0
+        assert findings.get_value(Quantity.UNREAD_SHARE) == 0
         assert findings[Quantity.POSITION_EFFECT].estimate.value == pytest.approx(0, abs=0.005)
 
 
 def test_page_shows_the_verdict_without_truncation():
     inspection = run(FirstWords(), invent_texts(20, 9), 8_000)
     findings = inspection.fading[-1].findings
-    assert findings.value(Quantity.UNREAD_SHARE) == 0
+    assert findings.get_value(Quantity.UNREAD_SHARE) == 0
     facts = dict(inspection.position_charts()[0].facts())
     assert facts["Bias within the window"].endswith(label_state(findings))
 
@@ -239,7 +239,7 @@ def test_paraphrased_questions():
     chunk_rows = other_words.chunks.rows
     assert [row.size for row in chunk_rows] == [row.size for row in inspection.chunks.rows]
     assert chunk_rows[0].ndcg_at_10.value == pytest.approx(
-        paraphrased.findings.value(Quantity.NDCG_AT_10)
+        paraphrased.findings.get_value(Quantity.NDCG_AT_10)
     )
     printed = " ".join(show(inspection).split())
     assert "Paraphrased questions" in printed

@@ -769,9 +769,11 @@ def test_scoring_an_index_equals_running_its_model(tmp_path: Path):
     assert (ours.values.read, ours.ranks) == (theirs.values.read, theirs.ranks)
     findings = [decide_result(result.values)[0] for result in (ours, theirs)]
     assert findings[0].state is findings[1].state is State.NO_BIAS
-    assert findings[0].value(Quantity.UNREAD_SHARE) == pytest.approx(0.589, abs=0.001)
+    assert findings[0].get_value(Quantity.UNREAD_SHARE) == pytest.approx(0.589, abs=0.001)
     for quantity in (Quantity.POSITION_EFFECT, Quantity.POSITION_EFFECT_IN_WINDOW):
-        assert findings[0].value(quantity) == pytest.approx(findings[1].value(quantity), abs=0.005)
+        assert findings[0].get_value(quantity) == pytest.approx(
+            findings[1].get_value(quantity), abs=0.005
+        )
 
 
 def test_ids_of_squad_files_are_kept(tmp_path: Path):
