@@ -222,7 +222,7 @@ class InspectionRun:
         self.request = request
         self.questions = questions
         # Text lengths exclude special tokens, so the window here does as well.
-        self.read = reading.read_part()
+        self.read = reading.to_read_part()
         self.model = request.encoder.model
         self.window = self.read.tokens
         self.memory = EmbeddingMemory()

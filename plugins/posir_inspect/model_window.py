@@ -109,7 +109,7 @@ def measure_unread(
     if tokenizer and reading.unit == "tokens":
         count = tokenizer.count
     lengths = np.array([count(text.strip()) for text in texts], np.float64)
-    limit = np.inf if reading.complete else reading.bounds.high
+    limit = np.inf if reading.is_complete else reading.bounds.high
     unread = np.maximum(0.0, lengths - limit)
     rng = np.random.default_rng(SEED)
     weights = rng.multinomial(len(texts), np.full(len(texts), 1 / len(texts)), DRAWS)
@@ -123,7 +123,7 @@ def measure_unread(
 
 def measure(model: EncoderProtocol, retries: int | None = None) -> AbstractContextManager[None]:
     """Suppress warnings about a server's truncation; see `EndpointEncoder.measure`."""
-    return model.measure(retries) if isinstance(model, EndpointEncoder) else nullcontext()
+    return model.open_measurement(retries) if isinstance(model, EndpointEncoder) else nullcontext()
 
 
 def find_claim(model: MTEBModels) -> tuple[int | None, str]:

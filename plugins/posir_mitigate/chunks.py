@@ -60,7 +60,7 @@ class DocumentEncoder(WrappedEncoder):
     """An encoder that embeds queries with its base model, and documents with a function."""
 
     #: The cache stores the embeddings of the base model, from which document vectors are computed.
-    caches_itself = True
+    skips_cache = True
     read_part: ReadPart | None = None
 
     def __init__(self, base: EncoderProtocol, embed_documents: DocumentEmbedder) -> None:

@@ -21,7 +21,7 @@ from posir_tasks.base.progress import track
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.formats.passages import Passage
 from posir_tasks.datasets.opening import open_data
-from posir_tasks.models.folder import is_model_folder, name_folder
+from posir_tasks.models.folder import is_model_folder, read_model_name
 from posir_tasks.models.prompts import DOCUMENT_PROMPTS
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
@@ -103,7 +103,7 @@ def find_base(folder: Path) -> str:
         # A missing or invalid card does not prevent training.
         base = None
     first = base[0] if isinstance(base, list) and base else base
-    return first if isinstance(first, str) and first else name_folder(folder)
+    return first if isinstance(first, str) and first else read_model_name(folder)
 
 
 @dataclass(frozen=True)

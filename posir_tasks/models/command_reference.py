@@ -1,4 +1,4 @@
-"""References to models and data in results, from which posir builds runnable commands."""
+"""References to models and data. Results store them so that posir can print runnable commands."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ class CommandReference:
 
     @classmethod
     def from_run(cls, model: str, task: str, run: Mapping[str, Any]) -> CommandReference:
-        """Restore the reference of a result from the model's full name, the task and the run
-        record.
-        """
+        """Restore a result's reference from the model's full name, the task and the run record."""
         record = run.get(REFERENCE_KEY)
         reference: Mapping[str, Any] = record if isinstance(record, dict) else {}
         variables = reference.get("variables")
@@ -120,15 +118,15 @@ def describe_reference(meta: ModelMeta) -> dict[str, Any]:
 def shorten_path(path: str) -> str:
     """Return a path relative to the working directory if it is inside that directory."""
     absolute = Path(path).expanduser().absolute()
-    here = Path.cwd()
-    if absolute == here or not absolute.is_relative_to(here):
+    working_folder = Path.cwd()
+    if absolute == working_folder or not absolute.is_relative_to(working_folder):
         return str(absolute)
-    return f"./{absolute.relative_to(here)}"
+    return f"./{absolute.relative_to(working_folder)}"
 
 
 def _locate_model(reference: str) -> str:
     """Return a reference for commands on this machine; empty if a model folder is missing or the
-    result is from another system.
+    result is a run of another system.
     """
     if MODEL_NAME.fullmatch(reference) and model_origin(reference) is None:
         return reference

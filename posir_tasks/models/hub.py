@@ -1,7 +1,7 @@
 """Access to models on the Hugging Face Hub, with a single error message if the Hub is unreachable.
 
-The Hub's client retries every request for half a minute or more, for each file of a model, and
-raises errors from several libraries. Here, a single request checks whether the Hub responds; if
+For each file of a model, the Hub's client retries requests for half a minute or more, and raises
+errors from several libraries. This module sends one request to check whether the Hub responds. If
 not, only the cache is used.
 """
 
@@ -35,8 +35,8 @@ ALTERNATIVES = (
 API = "API"
 
 
-def is_downloaded(meta: ModelMeta) -> bool:
-    """Return True for models from the Hub, as opposed to folders, endpoints, services, and mteb's
+def is_hub_model(meta: ModelMeta) -> bool:
+    """Return True for models from the Hub, and False for folders, endpoints, services and mteb's
     BM25 and random models.
     """
     return bool(meta.framework) and API not in meta.framework and portable_name(meta) == meta.name
@@ -44,10 +44,10 @@ def is_downloaded(meta: ModelMeta) -> bool:
 
 @contextmanager
 def explain_missing_hub(failure: str) -> Iterator[None]:
-    """Use only the cache if the Hub does not respond.
+    """Use only the cache inside the context if the Hub does not respond.
 
     Raises:
-        PosirError: The cache is not sufficient; the message starts with `failure`.
+        PosirError: A file is not in the cache. The message starts with `failure`.
     """
     problem = find_hub_problem()
     if problem is None:
@@ -61,17 +61,17 @@ def explain_missing_hub(failure: str) -> Iterator[None]:
         # Errors from the operating system, such as a full disk, set `errno`.
         if error.errno is not None:
             raise
-        raise missing_hub(failure, problem) from error
+        raise make_missing_hub_error(failure, problem) from error
 
 
-def missing_hub(failure: str, problem: str) -> PosirError:
-    """Build the error for files that are only on the Hub, with advice."""
+def make_missing_hub_error(failure: str, problem: str) -> PosirError:
+    """Build the error for files that must be downloaded, with advice."""
     return PosirError(f"{failure} ({problem}).\n{ALTERNATIVES}")
 
 
 def explain_missing_weights(meta: ModelMeta) -> AbstractContextManager[None]:
     """Return a context for loading a model; see `explain_missing_hub`."""
-    if is_downloaded(meta):
+    if is_hub_model(meta):
         return explain_missing_hub(describe_missing_weights(str(meta.name)))
     return nullcontext()
 
@@ -90,7 +90,7 @@ def is_in_cache(name: str, revision: str | None = None) -> bool:
 
 
 def is_on_hub(name: str) -> bool:
-    """Return False if the Hub reports that a model does not exist."""
+    """Return False if the Hub reports that a model does not exist, otherwise True."""
     try:
         HfApi().model_info(name, timeout=TIMEOUT)
     except (RepositoryNotFoundError, HFValidationError):
@@ -101,7 +101,7 @@ def is_on_hub(name: str) -> bool:
 
 
 def find_hub_problem() -> str | None:
-    """Return why nothing can be downloaded from the Hub, or None if the Hub responds at all."""
+    """Return the reason why the Hub cannot be reached, or None if it responds."""
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
     errors: list[Exception] = []
@@ -109,11 +109,11 @@ def find_hub_problem() -> str | None:
     def ask() -> None:
         try:
             get_session().head(constants.ENDPOINT, timeout=TIMEOUT)
-        # Major versions of the Hub's client use different HTTP libraries.
+        # The HTTP library, and thus the error, depends on the version of the Hub's client.
         except Exception as error:
             errors.append(error)
 
-    # In a thread, since DNS lookups have no timeout.
+    # DNS lookups have no timeout, so the request runs in a thread.
     request = Thread(target=ask, daemon=True)
     request.start()
     request.join(TIMEOUT)

@@ -34,8 +34,8 @@ from posir_tasks.models.reading_probe import (
     ModelProbe,
     ProbedText,
     TextSource,
-    divide,
     search_cut,
+    split_range,
 )
 from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
 
@@ -70,7 +70,7 @@ class Bounds:
         return Bounds(self.low + other.low, self.high + other.high)
 
     @property
-    def exact(self) -> bool:
+    def is_exact(self) -> bool:
         """True if the bounds are equal."""
         return self.low == self.high
 
@@ -112,11 +112,11 @@ class ReadingLength:
         return (self.tokens or self.estimated_tokens).high
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """True if the longest text was read completely."""
         return self.part is None
 
-    def read_part(self, added_tokens: int = 0) -> ReadPart:
+    def to_read_part(self, added_tokens: int = 0) -> ReadPart:
         """Return the part with the upper bounds as its length, plus `added_tokens` of the prompt
         and special tokens.
         """
@@ -129,12 +129,12 @@ class ReadingLength:
             at_start = max(1, min(head, tokens - 1))
         return ReadPart(ReadKind.PART, self.part, tokens, at_start, KnownBy.MEASURED)
 
-    def stored_part(self, added_tokens: int) -> ReadPart:
+    def to_stored_part(self, added_tokens: int) -> ReadPart:
         """Return the part to store, which applies to any text. If the longest text was read
         completely, its length is a lower bound.
         """
         if self.part is not None:
-            return self.read_part(added_tokens)
+            return self.to_read_part(added_tokens)
         # A token is rarely longer than a word.
         tokens = self.tokens.low if self.tokens else min(self.estimated_tokens.low, self.words.low)
         return ReadPart.at_least(max(1, tokens))
@@ -147,9 +147,9 @@ class ReadingLength:
     @property
     def bounds(self) -> Bounds:
         """The reading length in its unit."""
-        return self.in_unit(self.unit)
+        return self.get_bounds(self.unit)
 
-    def in_unit(self, unit: str) -> Bounds:
+    def get_bounds(self, unit: str) -> Bounds:
         """Return the reading length in a unit: `tokens`, `words` or `characters`."""
         bounds: Bounds | None = getattr(self, unit)
         return bounds or self.words
@@ -172,7 +172,7 @@ def measure_reading_length(
     try:
         return _measure_part(probe, source, limit, claim)
     except _RejectedError as refusal:
-        return _measure_refusal(probe, source, refusal, claim)
+        return _measure_rejection(probe, source, refusal, claim)
 
 
 @dataclass
@@ -258,7 +258,7 @@ def _find_unread(
             if is_last and min(block_ratios.values()) > 1:
                 block_ratios |= probe.find_read(document, [(0, 1), (size - 1, size)])
             if is_last and min(block_ratios.values()) > 1:
-                block_ratios |= probe.find_read(document, divide(0, size, LONGEST_BLOCKS))
+                block_ratios |= probe.find_read(document, split_range(0, size, LONGEST_BLOCKS))
         except NoResponseError:
             raise
         except Exception as error:
@@ -304,7 +304,7 @@ def _find_edge(
         # An exact match with the claimed window is not a coincidence.
         is_claim = not source.texts and length.tokens == Bounds(claim, claim)
         has_enough = len(cuts) >= (1 if is_claim else source.min_documents)
-        is_done = length.bounds.exact or cuts[-1].slack > 0
+        is_done = length.bounds.is_exact or cuts[-1].slack > 0
         if (has_enough and is_done) or probe.requests >= MANY_REQUESTS:
             break
     return cuts
@@ -317,7 +317,7 @@ def _has_gaps(probe: ModelProbe, document: ProbedText, cuts: dict[bool, Cut]) ->
     """
     for from_end, cut in cuts.items():
         size = cut.pieces - 1
-        blocks = divide(0, size, READ_BLOCKS if size >= FEW_PIECES * READ_BLOCKS else CUTS)
+        blocks = split_range(0, size, READ_BLOCKS if size >= FEW_PIECES * READ_BLOCKS else CUTS)
         if min(probe.find_read(document.view(from_end=from_end), blocks).values(), default=2) <= 1:
             return True
     if True not in cuts:
@@ -338,7 +338,7 @@ def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText
     """Measure bounds of the length that a model reads in samples across a document, and the length
     read from the start.
     """
-    block_ratios = probe.find_read(document, divide(0, document.size, SAMPLED_BLOCKS))
+    block_ratios = probe.find_read(document, split_range(0, document.size, SAMPLED_BLOCKS))
     unread = [block for block, ratio in block_ratios.items() if ratio <= 1]
     at_start = None
     if unread and unread[0][0]:
@@ -357,7 +357,7 @@ def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText
             break
         for block in sorted(edges, key=lambda block: block[0] - block[1])[:CUTS]:
             del block_ratios[block]
-            block_ratios |= probe.find_read(document, divide(*block, 2))
+            block_ratios |= probe.find_read(document, split_range(*block, 2))
     blocks = sorted(block for block, ratio in block_ratios.items() if ratio > 1)
     shortest = document.join((start, start + 1) for start, _ in blocks)
     longest = document.join(blocks)
@@ -374,7 +374,7 @@ def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText
     )
 
 
-def _measure_refusal(
+def _measure_rejection(
     probe: ModelProbe, source: TextSource, refusal: _RejectedError, claim: int | None
 ) -> ReadingLength:
     """Measure the maximum length of accepted texts, or the part of them that is read.
@@ -389,14 +389,14 @@ def _measure_refusal(
         size = _find_accepted(probe, document, refusal, guess)
         if not cuts:
             whole = document.shorten(size)
-            if min(probe.find_read(whole, divide(0, size, CHANGES)).values()) <= 1:
+            if min(probe.find_read(whole, split_range(0, size, CHANGES)).values()) <= 1:
                 length = _measure_part(probe, source, source.count(document.prefix(size)), None)
                 return replace(length, refusal=message)
         cuts.append(Cut(document, size + 1))
         length = _summarize(source, cuts, Part.FIRST, refusal=message)
         # An exact match with the claimed window is not a coincidence.
         has_enough = len(cuts) >= (1 if size == claim else source.min_documents)
-        if (has_enough and length.bounds.exact) or probe.requests >= MANY_REQUESTS:
+        if (has_enough and length.bounds.is_exact) or probe.requests >= MANY_REQUESTS:
             break
         guess = size
     return length

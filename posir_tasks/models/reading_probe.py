@@ -143,7 +143,7 @@ class TextSource:
             pieces = rng.choices(words[::3], k=size)
             pools = [words[1::3], words[2::3]]
 
-        def differ(piece: str, pool: Sequence[str]) -> str:
+        def choose_different_piece(piece: str, pool: Sequence[str]) -> str:
             """Choose a piece with another first character, and thus another first token."""
             for _ in range(20):
                 candidate = rng.choice(pool)
@@ -151,7 +151,9 @@ class TextSource:
                     return candidate
             return "x "
 
-        return ProbedText(pieces, [[differ(piece, pool) for piece in pieces] for pool in pools])
+        return ProbedText(
+            pieces, [[choose_different_piece(piece, pool) for piece in pieces] for pool in pools]
+        )
 
     @property
     def counters(self) -> dict[str, TokenCounter]:
@@ -335,7 +337,7 @@ def search_cut(
     return Cut(document, low + 1, min(slack, stop - low - 1), probe.noise > NOISY)
 
 
-def divide(start: int, end: int, parts: int) -> list[Block]:
+def split_range(start: int, end: int, parts: int) -> list[Block]:
     """Divide a range into blocks of nearly equal size."""
     if end <= start:
         return []

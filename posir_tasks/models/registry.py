@@ -32,7 +32,7 @@ from posir_tasks.models.hub import (
     find_hub_problem,
     is_in_cache,
     is_on_hub,
-    missing_hub,
+    make_missing_hub_error,
 )
 from posir_tasks.models.packaged import is_packaged
 from posir_tasks.models.references import (
@@ -160,7 +160,7 @@ def refuse_unloadable(reference: str) -> None:
             continue
         problem = find_hub_problem()
         if problem:
-            raise missing_hub(describe_missing_weights(full_names[0]), problem)
+            raise make_missing_hub_error(describe_missing_weights(full_names[0]), problem)
 
 
 def find_declared(name: str) -> list[str]:

@@ -111,7 +111,7 @@ def explain_missing_models(module: ModuleType) -> None:
     """
     from posir_tasks.models.hub import explain_missing_hub, explain_missing_weights
     from posir_tasks.models.packaged import restore_loader, use_package
-    from posir_tasks.models.prefixes import hint_prefixes
+    from posir_tasks.models.prefixes import warn_about_missing_prompts
     from posir_tasks.models.references import describe_unknown
     from posir_tasks.models.run_settings import apply_run_settings, prepare_run_settings
 
@@ -135,7 +135,7 @@ def explain_missing_models(module: ModuleType) -> None:
         attempt(warn_repository_code, self, code_before, otherwise=None)
         attempt(ensure_padding, model, otherwise=None)
         model = attempt(apply_run_settings, model, otherwise=model)
-        attempt(hint_prefixes, model, otherwise=None)
+        attempt(warn_about_missing_prompts, model, otherwise=None)
         return model
 
     @wraps(from_hub)

@@ -21,7 +21,7 @@ from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.files import atomic_write, cache_folder
 from posir_tasks.data.checks import read_columns
 from posir_tasks.data.data import digest_texts
-from posir_tasks.models.bm25 import fit_to_script
+from posir_tasks.models.bm25 import adapt_to_script
 from posir_tasks.models.dispatch import order_documents, search
 from posir_tasks.models.embeddings.cached_encoder import with_cache
 from posir_tasks.models.references import (
@@ -88,7 +88,7 @@ def load_first_stage(
         logger.info(
             "Searching the first stage for reranking: the top %d of %s", request.top_k, meta.name
         )
-        model = fit_to_script(
+        model = adapt_to_script(
             with_cache(_load_model(reference, meta.experiment_name)),
             request.context.corpus_language,
         )

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from datasets import Dataset
 from mteb.models.model_implementations.bm25 import BM25Search
 
-from posir_tasks.models.bm25 import fit_to_script
-from posir_tasks.models.dispatch import is_reranker, search_and_rank, search_results
+from posir_tasks.models.bm25 import adapt_to_script
+from posir_tasks.models.dispatch import is_reranker, search_and_rank, search_with_mteb
 from posir_tasks.models.embeddings.cached_encoder import with_cache
 from posir_tasks.models.loaded_model import read_example
 from posir_tasks.models.request import SearchRequest
@@ -64,13 +64,13 @@ def search_subset(
         top_ranked, first_stage_model = load_first_stage(request, first_stage)
         request = replace(request, top_ranked=top_ranked)
     protocol = _describe_protocol(model, request)
-    fitted_model = fit_to_script(with_cache(model), context.corpus_language)
-    results, ranked = _search(fitted_model, request, save)
+    adapted_model = adapt_to_script(with_cache(model), context.corpus_language)
+    results, ranked = _search(adapted_model, request, save)
     extra_entries = {"previous_results_model_meta": first_stage_model} if first_stage_model else {}
     ordinary_ranks = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
     subsets = len(context.task_metadata.hf_subsets)
     rotation = RotationTest(
-        fitted_model, request, results, ordinary_ranks, read_sample_size(), subsets
+        adapted_model, request, results, ordinary_ranks, read_sample_size(), subsets
     )
     subset_search = SearchedSubset(
         name=context.hf_subset,
@@ -83,7 +83,7 @@ def search_subset(
         rotate=rotation.rank,
     )
     # The search of rotated versions later overwrites the model's record.
-    record = _record_search(model, fitted_model, request)
+    record = _record_search(model, adapted_model, request)
     if protocol:
         record[PROTOCOL_KEY] = protocol
     return subset_search, record
@@ -94,14 +94,16 @@ def _search(
 ) -> tuple[Results, RankedQueries]:
     if save is None:
         return search_and_rank(model, request)
-    results = search_results(model, request)
+    results = search_with_mteb(model, request)
     save(results)
     return results, rank_results(results, request.positives)
 
 
-def _record_search(model: MTEBModels, fitted: MTEBModels, request: SearchRequest) -> dict[str, Any]:
+def _record_search(
+    model: MTEBModels, adapted_model: MTEBModels, request: SearchRequest
+) -> dict[str, Any]:
     record: dict[str, Any] = {}
-    if isinstance(fitted, BM25Search) and fitted is not model:
+    if isinstance(adapted_model, BM25Search) and adapted_model is not model:
         record["bm25_tokens"] = "character trigrams"
     # Some models count the document vectors of their last search, and describe this search.
     if (vectors := getattr(model, "document_vectors", None)) is not None:

@@ -21,7 +21,7 @@ from mteb.types import PromptType
 
 from posir_tasks.base.errors import ScoreError
 from posir_tasks.data.data import list_texts
-from posir_tasks.models.dispatch import HybridSearch, fuse_rankings, is_reranker, search_results
+from posir_tasks.models.dispatch import HybridSearch, fuse_rankings, is_reranker, search_with_mteb
 from posir_tasks.models.embeddings.distinct import DistinctEmbeddings
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.text.rotations import VERSIONS
@@ -115,7 +115,7 @@ class VersionRanker:
             top_ranked={question: list(names) for question, names in self.pairs.items()},
             top_k=2 * VERSIONS,
         )
-        results = search_results(model, request)
+        results = search_with_mteb(model, request)
         return {
             (question, name): results[question][name]
             for question, names in self.pairs.items()

@@ -214,10 +214,10 @@ HASH_BATCH_SIZE = 1_000
 def with_cache(model: MTEBModels) -> MTEBModels:
     """Wrap an encoder with a cache if `POSIR_EMBEDDINGS` is set.
 
-    Other models, and encoders with a true attribute `caches_itself`, are returned unchanged.
+    Other models, and encoders with a true attribute `skips_cache`, are returned unchanged.
     """
     folder = os.environ.get(EMBEDDINGS_VARIABLE)
-    if not folder or getattr(model, "caches_itself", False):
+    if not folder or getattr(model, "skips_cache", False):
         return model
     if isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
         return CachedEncoder(model, Path(folder).expanduser())

@@ -85,7 +85,7 @@ def test_a_model_that_reads_the_last_words_truncates_the_start(tmp_path):
 @pytest.mark.slow
 def test_an_order_blind_model_reads_everything_and_nothing_fades():
     inspection = run(FirstWords(), invent_texts(60, 15))
-    assert inspection.window.reading.complete
+    assert inspection.window.reading.is_complete
     assert inspection.unread.share.value == 0
     for fading in inspection.fading:
         assert fading.findings.state is State.NO_BIAS

@@ -8,7 +8,7 @@ from mteb.types import PromptType
 
 from posir_mitigate.references import resolve_mitigated
 from posir_tasks.models.embeddings.cached_encoder import with_cache
-from posir_tasks.models.folder import describe_folder
+from posir_tasks.models.folder import build_folder_meta
 from tests.support.encode import encode
 from tests.support.encoders import reset_process_state
 from tests.support.models import write_tiny_model
@@ -29,7 +29,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def load(folder, method):
-    registered = {str(folder): describe_folder(folder)}
+    registered = {str(folder): build_folder_meta(folder)}
     return resolve_mitigated(f"{folder}+{method}", registered).load_model(device="cpu")
 
 

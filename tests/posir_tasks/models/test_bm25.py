@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from posir_tasks.models.bm25 import fit_to_script, search_bm25, split_trigrams
+from posir_tasks.models.bm25 import adapt_to_script, search_bm25, split_trigrams
 from posir_tasks.models.references import BM25_BASELINE as BASELINE
 from tests.support.encode import TASK
 
@@ -23,10 +23,10 @@ def test_trigrams_ignore_white_space_and_invisible_characters():
 )
 def test_only_scripts_without_spaces_have_trigrams(language, fitted):
     model = mteb.get_model(BASELINE)
-    assert (fit_to_script(model, language) is not model) is fitted
-    assert fit_to_script(model, language).mteb_model_meta.name == BASELINE
+    assert (adapt_to_script(model, language) is not model) is fitted
+    assert adapt_to_script(model, language).mteb_model_meta.name == BASELINE
     other = object()
-    assert fit_to_script(other, language) is other
+    assert adapt_to_script(other, language) is other
 
 
 def build_texts(texts):
@@ -35,7 +35,7 @@ def build_texts(texts):
 
 @pytest.mark.parametrize("documents", [["! !", "? ...", "—"], ["the", "and of", "a"]])
 def test_documents_without_a_word_score_0_with_a_warning(documents, caplog):
-    for model in (mteb.get_model(BASELINE), fit_to_script(mteb.get_model(BASELINE), "eng-Latn")):
+    for model in (mteb.get_model(BASELINE), adapt_to_script(mteb.get_model(BASELINE), "eng-Latn")):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             hits = search_bm25(

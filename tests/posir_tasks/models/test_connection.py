@@ -153,7 +153,7 @@ def test_limits_are_waited_for_with_limited_retries(monkeypatch):
     with serve_embeddings() as server:
         client = EndpointEncoder(parse_endpoint(server.model, server.url))
         first = len(server.times)
-        with client.measure(retries=0):
+        with client.open_measurement(retries=0):
             server.failures.extend([Failure(429, {"Retry-After": "7"})] * 3)
             assert client.embed(["some text"]).shape[0] == 1
             assert len(server.times) == first + 4

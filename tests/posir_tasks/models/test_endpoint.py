@@ -399,7 +399,7 @@ def test_a_prompt_is_not_advised_to_servers_that_are_told_the_side(kind, fields,
         with with_settings(**fields):
             encoder = EndpointEncoder(endpoint)
         encoder.mteb_model_meta = resolve_endpoint(str(endpoint), {})
-        assert encoder.marks_queries == marks
+        assert encoder.has_query_fields == marks
         assert (find_family(encoder) is None) == marks
 
 

@@ -11,7 +11,7 @@ from huggingface_hub import constants
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models import hub
-from posir_tasks.models.hub import explain_missing_hub, find_hub_problem, is_downloaded
+from posir_tasks.models.hub import explain_missing_hub, find_hub_problem, is_hub_model
 from posir_tasks.models.references import ModelReference, bare_name
 from posir_tasks.models.registry import find_model, load_model
 from tests.support.embedding_server import Handler, serve
@@ -96,7 +96,7 @@ def test_what_needs_no_download_does_not_ask_the_hub(online, tmp_path):
     ):
         mteb.get_model(name, device="cpu")
     needed = {
-        name: is_downloaded(find_model(ModelReference(name)))
+        name: is_hub_model(find_model(ModelReference(name)))
         for name in (REGISTERED, "m@http://localhost:1/v1")
     }
     assert needed == {REGISTERED: True, "m@http://localhost:1/v1": False}

@@ -11,7 +11,7 @@ import mteb
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from posir_tasks.models.prefixes import FAMILIES, _warn_once, describe_family
+from posir_tasks.models.prefixes import FAMILIES, _warn_once, describe_missing_prompts
 from tests.support.models import write_tiny_model
 
 E5, NOMIC, BGE, BGE_ZH = FAMILIES
@@ -44,7 +44,7 @@ def test_families_are_known_by_name(name: str, family: object):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_hint_names_the_variables_with_their_values(family):
-    hint = describe_family("local/x", family)
+    hint = describe_missing_prompts("local/x", family)
     assert f"POSIR_QUERY_PROMPT={shlex.quote(family.query)}" in hint
     assert ("POSIR_DOCUMENT_PROMPT" in hint) == bool(family.document)
 

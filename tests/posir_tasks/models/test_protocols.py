@@ -16,14 +16,14 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import posir
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.loaded_model import read_loaded_model
-from posir_tasks.models.prompts import find_encode, preprocess
+from posir_tasks.models.prompts import preprocess, unwrap_encode
 from posir_tasks.models.protocols import (
     PAPERS,
     REPORTED_FIELDS,
     SETTINGS,
     UNKNOWN,
     Protocol,
-    describe_difference,
+    describe_differences,
     find_protocol,
     list_differences,
     list_protocols,
@@ -219,7 +219,7 @@ def test_queries_have_a_window_of_their_own():
     loaded = read_loaded_model(model)
     assert (loaded.max_query_tokens, loaded.max_document_tokens) == (512, 2048)
     assert model.model.max_seq_length == 2048
-    assert find_encode(model) is InstructSentenceTransformerModel.encode
+    assert unwrap_encode(model) is InstructSentenceTransformerModel.encode
     # `posir probe` makes the tensors of documents itself.
     ids = preprocess(model.model, [TEXT])["input_ids"][0]
     assert model.model.tokenizer.decode(ids).endswith(f"{TEXT}</s>")
@@ -372,9 +372,11 @@ def test_every_field_of_the_table_has_an_allowed_value(row):
 def test_the_difference_from_mtebs_settings_is_one_line():
     prompt = WEB + r"\nQuery:"
     difference = f'mteb\'s settings; the authors of PosQ: query prompt "{prompt}", window 8,192'
-    assert describe_difference("posq", "Qwen/Qwen3-Embedding-0.6B") == difference
+    assert describe_differences("posq", "Qwen/Qwen3-Embedding-0.6B") == difference
     assert (
-        describe_difference("posq", "BAAI/bge-m3") == describe_difference("posq", "own/model") == ""
+        describe_differences("posq", "BAAI/bge-m3")
+        == describe_differences("posq", "own/model")
+        == ""
     )
     models = (
         "BAAI/bge-m3",

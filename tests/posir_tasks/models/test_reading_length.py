@@ -48,7 +48,7 @@ def measure(server: EmbeddingServer) -> ReadingLength:
 )
 def test_words_are_found_exactly(words: int, noise: float):
     length = measure_length(FirstWords(words=words, noise=noise), TEXTS)
-    assert (length.complete, length.unit, length.words) == (False, "words", Bounds(words, words))
+    assert (length.is_complete, length.unit, length.words) == (False, "words", Bounds(words, words))
 
 
 def test_a_limit_of_characters_is_not_taken_for_one_of_words():
@@ -81,7 +81,7 @@ def test_tokens_are_found_exactly():
 def test_servers_that_cut_are_found_exactly_in_few_requests(words: int, pooling: Pooling):
     with serve_embeddings(window=words, pooling=pooling, noise=1e-6) as server:
         length = measure(server)
-    assert (length.complete, length.unit, length.words) == (False, "words", Bounds(words, words))
+    assert (length.is_complete, length.unit, length.words) == (False, "words", Bounds(words, words))
     assert len(server.times) <= 25
 
 
@@ -99,7 +99,7 @@ def test_noise_has_bounds_and_refusing_servers_may_cut_texts():
 def test_a_model_that_reads_everything_is_tried_up_to_its_claim():
     encoder = FirstWords()
     length = measure_length(encoder, TEXTS[:1], claimed_tokens=1000)
-    assert length.complete
+    assert length.is_complete
     assert length.estimated_tokens.low >= 1250
     assert max(map(estimate_tokens, encoder.encoded)) < 3 * 1250
 

@@ -18,7 +18,7 @@ from mteb.models.models_protocols import SearchProtocol
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.dispatch import HybridSearch, fuse_rankings
-from posir_tasks.models.hub import is_downloaded
+from posir_tasks.models.hub import is_hub_model
 from posir_tasks.models.references import Endpoint, ModelReference, portable_name, to_file_name
 from posir_tasks.models.registry import (
     LOADED_BY_NAME,
@@ -227,7 +227,7 @@ def test_declarations_of_mteb_show_the_source_of_weights():
     assert [
         name
         for name in by_name
-        if name in MODEL_REGISTRY and not is_downloaded(MODEL_REGISTRY[name])
+        if name in MODEL_REGISTRY and not is_hub_model(MODEL_REGISTRY[name])
     ] == []
 
 

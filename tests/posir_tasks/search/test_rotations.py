@@ -14,7 +14,12 @@ from mteb.timing import TimingStack
 
 from posir_tasks.base.errors import PosirError, ProfileError, ScoreError
 from posir_tasks.data.mini import read_mini
-from posir_tasks.models.dispatch import HybridSearch, SearchRequest, search_and_rank, search_results
+from posir_tasks.models.dispatch import (
+    HybridSearch,
+    SearchRequest,
+    search_and_rank,
+    search_with_mteb,
+)
 from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.references import BM25_BASELINE
 from posir_tasks.search.rotations import RotationTest
@@ -169,7 +174,7 @@ def test_a_version_is_ranked_as_in_a_corpus_that_has_it():
             test.request.context,
             TimingStack(),
         )
-        rank = rank_results(search_results(test.model, request), request.positives).ranks[0]
+        rank = rank_results(search_with_mteb(test.model, request), request.positives).ranks[0]
         assert ranks[question, f"{positives[question]}\0w1"] == rank
 
 
