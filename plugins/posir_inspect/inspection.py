@@ -48,8 +48,8 @@ from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.reading_length import ReadingLength
-from posir_tasks.models.references import portable_name
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.references import get_portable_reference
+from posir_tasks.models.run_settings import override_settings
 from posir_tasks.search.chunked import DocumentVectors, MaximumSearch
 from posir_tasks.text.chunks import Chunking, TextSplitter
 from posir_tasks.text.sentences import find_sentences
@@ -151,7 +151,7 @@ def inspect_model(
     show(complete_inspection(inspection))
     inspection = run.search_chunks(inspection)
     # All distinct texts, questions and chunks, truncated to the window.
-    counts = request.counter.count_all(run.memory.remembered_texts)
+    counts = request.counter.count_all(run.memory.cached_texts)
     encoded_tokens = sum(min(count, run.window or count) for count in counts)
     chunks = inspection.chunks
     assert chunks is not None
@@ -377,11 +377,11 @@ class InspectionRun:
                 wordings.append(Wording.OTHER_WORDS)
         searches = []
         # Rotated versions are not needed: chunks are compared by nDCG@10.
-        with track("Searching chunks", 1 + len(divisions)) as advance, with_settings(rotated=0):
+        with track("Searching chunks", 1 + len(divisions)) as advance, override_settings(rotated=0):
             for division in (None, *divisions):
                 searches.append(self._search(division, questions, wordings))
                 advance()
-        name = portable_name(self.model.mteb_model_meta)
+        name = get_portable_reference(self.model.mteb_model_meta)
         unit = "excerpt" if excerpt_tokens else "text"
         comparisons = []
         for wording in wordings:
@@ -422,7 +422,7 @@ class InspectionRun:
         tokens = self.request.counter.count_all([text.text for text in collection.texts])
         questions = ask_questions(collection, tokens)
         divisions = self._choose_divisions(min(length, max(tokens)))
-        with with_settings(rotated=0):
+        with override_settings(rotated=0):
             costs = self._count_costs(questions, divisions)
         return questions, costs.whole_search + costs.chunks
 

@@ -21,9 +21,9 @@ from posir_tasks.models.loaded_model import read_ids
 from posir_tasks.models.measured_model import MeasuredModel
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.reading_length import ReadingLength
-from posir_tasks.models.references import find_endpoint, portable_name, resolve_bare_name
+from posir_tasks.models.references import find_endpoint, get_portable_reference, resolve_bare_name
 from posir_tasks.models.rerankers import build_scorer
-from posir_tasks.models.window import NO_LIMIT, find_cut
+from posir_tasks.models.window import NO_LIMIT, find_window
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import count_words
 from posir_tasks.values.estimates import Estimate
@@ -133,8 +133,8 @@ def find_claim(model: MTEBModels) -> tuple[int | None, str]:
     """
     meta = model.mteb_model_meta
     if not isinstance(model, EndpointEncoder):
-        return _finite(meta.max_tokens) or find_cut(model), str(meta.name)
-    endpoint = find_endpoint(portable_name(meta))
+        return _finite(meta.max_tokens) or find_window(model), str(meta.name)
+    endpoint = find_endpoint(get_portable_reference(meta))
     assert endpoint is not None
     registry = MODEL_REGISTRY.resolve()
     registration = dict.get(registry, endpoint.model)

@@ -182,7 +182,7 @@ class RunPlan:
     model: ModelSpeed
     tasks: tuple[CostEstimate, ...]
     total: CostEstimate
-    with_cache: CostEstimate
+    add_cache: CostEstimate
     """The total with an embedding cache, which encodes each corpus once."""
     counted: bool
     """If true, all sizes are counted in the data; else some are published averages."""
@@ -192,7 +192,7 @@ class RunPlan:
     @property
     def saved_documents(self) -> int:
         """Number of documents that an embedding cache saves; 0 for models without embeddings."""
-        saved = sum(self.total.documents.texts) - sum(self.with_cache.documents.texts)
+        saved = sum(self.total.documents.texts) - sum(self.add_cache.documents.texts)
         return saved if self.model.bytes_per_text else 0
 
     @property
@@ -202,7 +202,7 @@ class RunPlan:
         if len(self.tasks) > 1:
             rows.append(self.total)
         if self.saved_documents:
-            rows.append(self.with_cache)
+            rows.append(self.add_cache)
         return rows
 
 
@@ -337,7 +337,7 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
         model=model,
         tasks=tuple(tasks),
         total=estimate("total", sizes, (size.documents for size in sizes)),
-        with_cache=estimate(
+        add_cache=estimate(
             "with cache", sizes, {size.corpus: size.documents for size in sizes}.values()
         ),
         counted=all(size.counted for size in sizes),

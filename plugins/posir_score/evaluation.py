@@ -51,7 +51,7 @@ from posir_tasks.search.scoring import (
     Rows,
     SearchedSubset,
     SplitData,
-    divide_split,
+    build_split,
     select_texts,
 )
 from posir_tasks.text.tokenizer import ModelTokenizer
@@ -332,7 +332,7 @@ def _score_subset(
     """Build the scores of a subset from those of each judged query, also by position if its
     evidence has a position.
     """
-    split = divide_split(subset.data.drop_unpositioned())
+    split = build_split(subset.data.drop_unpositioned())
     rankings = model.run.rankings[subset.name]
     evidence = split["evidence"]
     judgments = subset.judgments

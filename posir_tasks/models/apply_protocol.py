@@ -60,7 +60,7 @@ class ProtocolDifferenceError(PosirError):
     """A loaded model does not match its protocol."""
 
 
-def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
+def add_loader_settings(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
     """Return metadata that includes the settings that only the loader can apply."""
     loader: Any = meta.loader
     unwrapped_loader: Any = unwrap(loader) if callable(loader) else loader

@@ -14,8 +14,8 @@ from posir_tasks.models.folder import is_model_folder
 from posir_tasks.models.references import (
     ENDPOINT_REFERENCE,
     MODEL_NAME,
-    model_origin,
-    portable_name,
+    find_origin,
+    get_portable_reference,
 )
 from posir_tasks.models.run_settings import SETTING_VARIABLES, VARIABLES
 from posir_tasks.values.result_schema import REFERENCE_KEY
@@ -107,8 +107,8 @@ NO_REFERENCE = CommandReference("")
 def describe_reference(meta: ModelMeta) -> dict[str, Any]:
     """Return the model reference for a result's run record; empty if the full name is enough."""
     record: dict[str, Any] = {}
-    if portable_name(meta) != meta.name:
-        record["model"] = portable_name(meta)
+    if get_portable_reference(meta) != meta.name:
+        record["model"] = get_portable_reference(meta)
     variables = _find_variables(meta)
     if variables:
         record["variables"] = variables
@@ -128,12 +128,12 @@ def _locate_model(reference: str) -> str:
     """Return a reference for commands on this machine; empty if a model folder is missing or the
     result is a run of another system.
     """
-    if MODEL_NAME.fullmatch(reference) and model_origin(reference) is None:
+    if MODEL_NAME.fullmatch(reference) and find_origin(reference) is None:
         return reference
     from posir_tasks.models.registry import split_reference
 
     for name in split_reference(reference):
-        is_local = Path(name).is_absolute() or model_origin(name) is not None
+        is_local = Path(name).is_absolute() or find_origin(name) is not None
         if is_local and not is_model_folder(Path(name)):
             return ""
     is_folder = Path(reference).is_absolute() and is_model_folder(Path(reference))

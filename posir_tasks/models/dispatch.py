@@ -25,7 +25,7 @@ from torch import Tensor
 
 from posir_tasks.base.private_names import BM25_TOKENIZER
 from posir_tasks.models.bm25 import adapt_to_script, search_bm25
-from posir_tasks.models.embeddings.cached_encoder import with_cache
+from posir_tasks.models.embeddings.cached_encoder import add_cache
 from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.values.ranks import (
@@ -257,7 +257,7 @@ class HybridSearch:
         rankings = []
         self.searched = []
         for model in self.models:
-            searcher = adapt_to_script(with_cache(model), context.corpus_language)
+            searcher = adapt_to_script(add_cache(model), context.corpus_language)
             results = search(searcher, request)
             rankings.append(order_documents(results))
             self.searched.append((searcher, results))

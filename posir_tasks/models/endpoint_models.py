@@ -37,7 +37,7 @@ from posir_tasks.models.endpoint_client import (
 )
 from posir_tasks.models.reading_probe import SHORT_WORDS
 from posir_tasks.models.references import RERANK, Endpoint
-from posir_tasks.models.text_cutting import cut_all, cut_text, cut_to_estimate
+from posir_tasks.models.text_cutting import cut_text, cut_texts, cut_to_estimate
 from posir_tasks.text.tokenizer import find_tokenizer
 from posir_tasks.text.words import estimate_tokens
 from posir_tasks.values.read_part import UNKNOWN, ReadPart
@@ -179,7 +179,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             if window is not None:
                 tokenizer = find_tokenizer(self)
                 special = tokenizer.special_tokens if tokenizer else 0
-                texts = cut_all(texts, window - special, tokenizer)
+                texts = cut_texts(texts, window - special, tokenizer)
             embeddings = self._embed_batches(texts, size, description, query=query)
         reasons = self._failure_reasons.get(side, {})
         if reasons:
@@ -386,7 +386,7 @@ class RerankEndpoint(EndpointModel):
         if tokenizer:
             special = self.tokenizer.num_special_tokens_to_add(pair=True)
             query_tokens = special + tokenizer.count(query)
-        return self.rerank(query, cut_all(texts, self.max_length - query_tokens, tokenizer))
+        return self.rerank(query, cut_texts(texts, self.max_length - query_tokens, tokenizer))
 
     def rerank(self, query: str, texts: Sequence[str]) -> Floats:
         """Score texts for a query with one request, shape (n,).

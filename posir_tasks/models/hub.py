@@ -18,7 +18,7 @@ from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
 from posir_tasks.base.errors import PosirError, hide_tracebacks, summarize_error
 from posir_tasks.base.overrides import override
-from posir_tasks.models.references import portable_name
+from posir_tasks.models.references import get_portable_reference
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -39,7 +39,11 @@ def is_hub_model(meta: ModelMeta) -> bool:
     """Return True for models from the Hub, and False for folders, endpoints, services and mteb's
     BM25 and random models.
     """
-    return bool(meta.framework) and API not in meta.framework and portable_name(meta) == meta.name
+    return (
+        bool(meta.framework)
+        and API not in meta.framework
+        and get_portable_reference(meta) == meta.name
+    )
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from posir_tasks.models.reading_probe import (
     TokenCounter,
 )
 from posir_tasks.models.references import (
-    RERANKER,
+    RERANKER_NAME,
     Endpoint,
     ModelReference,
     find_endpoint,
@@ -215,7 +215,7 @@ class MeasuredModel:
 def load_embedder(name: str) -> ReadPart | MTEBModels:
     """Load a model, or return an endpoint's stored window, measuring it first if necessary."""
     endpoint = find_endpoint(name)
-    if endpoint is None or RERANKER.fullmatch(endpoint.model):
+    if endpoint is None or RERANKER_NAME.fullmatch(endpoint.model):
         from posir_tasks.models.registry import load_model
 
         with track(f"Loading {name}"):

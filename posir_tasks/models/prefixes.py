@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posir_tasks.models.references import bare_name, find_endpoint, portable_name
+from posir_tasks.models.references import find_endpoint, get_portable_reference, strip_organization
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -100,10 +100,10 @@ def find_family(model: Any) -> PrefixFamily | None:
     if any([*(model.model_prompts or {}).values(), *prompts.values()]):
         return None
     meta = model.mteb_model_meta
-    reference = portable_name(meta)
+    reference = get_portable_reference(meta)
     endpoint = find_endpoint(reference)
     for name in (str(meta.name), endpoint.model if endpoint else reference):
-        lowercase_name = bare_name(name.rstrip("/")).lower()
+        lowercase_name = strip_organization(name.rstrip("/")).lower()
         for family in FAMILIES:
             if family.name.fullmatch(lowercase_name):
                 return family

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Literal, TypeAlias, get_args
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.models.references import LOCAL, bare_name
+from posir_tasks.models.references import LOCAL, strip_organization
 
 PaperName: TypeAlias = Literal[
     "posq", "myopic-trap", "posir", "posir-saliency", "built-in-or-learned", "bias-learning"
@@ -147,7 +147,9 @@ def find_protocol(paper: str, model: str) -> Protocol:
     """
     rows = list_protocols(paper)
     name = model.partition("+")[0].removeprefix(f"{LOCAL}/")
-    protocol = next((row for row in rows if name in (row.model, bare_name(row.model))), None)
+    protocol = next(
+        (row for row in rows if name in (row.model, strip_organization(row.model))), None
+    )
     if protocol is None:
         raise PosirError(
             f"protocol {paper}: the paper's authors did not run {model}. They ran "
@@ -198,7 +200,7 @@ def _describe_setting(row: Protocol, name: str) -> str:
 
 
 def _normalize_name(model: str) -> str:
-    return bare_name(model).casefold().removesuffix("-dense")
+    return strip_organization(model).casefold().removesuffix("-dense")
 
 
 def quote_value(value: str) -> str:

@@ -24,7 +24,7 @@ from posir_tasks.models.embeddings.encoding import (
     ModelEncoder,
     Vectors,
     encode_distinct,
-    not_dense,
+    make_not_dense_error,
 )
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.prompts import find_prompt
@@ -189,7 +189,7 @@ class TextModel:
         multi_vector = model if isinstance(model, MaximumSearch) else None
         base = multi_vector.base if multi_vector else model
         if not isinstance(base, EncoderProtocol):
-            raise not_dense(name)
+            raise make_not_dense_error(name)
         options: Any = {"batch_size": batch_size, "show_progress_bar": False}
         encoder = ModelEncoder(base, replace(DEFAULT_CONTEXT, encode_kwargs=options))
         return cls(str(model.mteb_model_meta.name), encoder, multi_vector)
@@ -230,11 +230,11 @@ class Chunker:
     tokenizer: Tokenizer
 
     @classmethod
-    def of_model(cls, model: EncoderProtocol, chunking: Chunking) -> Chunker:
+    def from_model(cls, model: EncoderProtocol, chunking: Chunking) -> Chunker:
         """Build the chunker for a model. Without a tokenizer, tokens are estimated."""
         return cls(chunking, find_tokenizer(model) or EstimatedTokenizer())
 
-    def divide(self, texts: Sequence[str], language: str) -> list[list[str]]:
+    def split(self, texts: Sequence[str], language: str) -> list[list[str]]:
         """Return the chunks of each text, at least one. `language` is a code such as `eng-Latn`."""
         if self.chunking.unit is ChunkUnit.SENTENCES:
             return [self.chunking.divide(text, find_sentences(text, language)) for text in texts]
@@ -249,7 +249,7 @@ class Chunker:
     def vectorize(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
         """Encode the chunks of documents; raise PosirError if a chunk exceeds the window."""
         self.check_room(encoder.model, encoder.context)
-        return vectorize_chunks(encoder, self.divide(texts, encoder.context.corpus_language))
+        return vectorize_chunks(encoder, self.split(texts, encoder.context.corpus_language))
 
     def vectorize_in_context(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
         """Encode the chunks of documents on a server that embeds each chunk in the context of its
@@ -258,7 +258,7 @@ class Chunker:
         assert isinstance(encoder.model, EndpointEncoder)
         prompt = find_prompt(encoder.model, encoder.context.task_metadata, PromptType.document)
         prefix = prompt.text or "" if prompt else ""
-        documents = self.divide(texts, encoder.context.corpus_language)
+        documents = self.split(texts, encoder.context.corpus_language)
         chunks = [[prefix + chunk for chunk in document] for document in documents]
         return DocumentVectors(encoder.model.embed_documents(chunks), list(map(len, chunks)))
 

@@ -23,7 +23,7 @@ from posir_tasks.data.checks import read_columns
 from posir_tasks.data.data import digest_texts
 from posir_tasks.models.bm25 import adapt_to_script
 from posir_tasks.models.dispatch import order_documents, search
-from posir_tasks.models.embeddings.cached_encoder import with_cache
+from posir_tasks.models.embeddings.cached_encoder import add_cache
 from posir_tasks.models.references import (
     BM25_BASELINE,
     CROSS_ENCODER,
@@ -32,7 +32,7 @@ from posir_tasks.models.references import (
 )
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.models.request import SearchRequest
-from posir_tasks.models.run_settings import FIRST_STAGE_VARIABLE, without_run_settings
+from posir_tasks.models.run_settings import FIRST_STAGE_VARIABLE, ignore_run_settings
 from posir_tasks.text.words import UNSPACED_ALPHABETS
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def load_first_stage(
     Raises:
         PosirError: The model does not exist, or is a reranker.
     """
-    with without_run_settings():
+    with ignore_run_settings():
         meta = (
             get_model_meta(reference)
             if reference == BM25_BASELINE
@@ -89,7 +89,7 @@ def load_first_stage(
             "Searching the first stage for reranking: the top %d of %s", request.top_k, meta.name
         )
         model = adapt_to_script(
-            with_cache(_load_model(reference, meta.experiment_name)),
+            add_cache(_load_model(reference, meta.experiment_name)),
             request.context.corpus_language,
         )
         top_ranked = order_documents(search(model, request))
@@ -103,7 +103,7 @@ def load_first_stage(
 @lru_cache(maxsize=1)
 def _load_model(reference: str, protocol: str | None) -> MTEBModels:  # noqa: ARG001 (the key of the cache)
     """Load the first-stage model, which stays in memory for the next subset."""
-    with without_run_settings():
+    with ignore_run_settings():
         return load_model(ModelReference(reference))
 
 

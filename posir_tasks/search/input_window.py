@@ -133,7 +133,7 @@ def find_token_counter(model: MTEBModels, task: TaskMetadata) -> tuple[ModelToke
     """Return a model's tokenizer and the number of prompt and special tokens; None and 0 if the
     tokenizer does not return offsets.
     """
-    model = _find_reader(model)
+    model = _find_base_model(model)
     tokenizer = find_tokenizer(model)
     if tokenizer is None or not tokenizer.returns_offsets:
         return None, 0
@@ -141,7 +141,7 @@ def find_token_counter(model: MTEBModels, task: TaskMetadata) -> tuple[ModelToke
     return tokenizer, tokenizer.special_tokens + (tokenizer.count(prompt) if prompt else 0)
 
 
-def _find_reader(model: Any) -> Any:
+def _find_base_model(model: Any) -> Any:
     """Return the base model that receives the texts unchanged, or the model itself."""
     return getattr(model, "reads_as", model)
 
@@ -161,7 +161,7 @@ def _count_twelfths(
         return None
     # SQuAD-PosQ has no ends.
     ends = evidence.ends if len(evidence.ends) else evidence.starts + 1
-    reader = _InputReader.of_model(_find_reader(model), read.tokens or 0, task)
+    reader = _InputReader.from_model(_find_base_model(model), read.tokens or 0, task)
     if reader is None:
         return None
     texts = [documents[name]["text"] for name in evidence.document_ids]
@@ -231,7 +231,9 @@ class _InputReader:
     """
 
     @classmethod
-    def of_model(cls, model: Any, window: int, task_metadata: TaskMetadata) -> _InputReader | None:
+    def from_model(
+        cls, model: Any, window: int, task_metadata: TaskMetadata
+    ) -> _InputReader | None:
         """Build the reader for an mteb model; None without a fast tokenizer or a known prompt."""
         transformer: Any = getattr(model, "model", None)
         if not getattr(getattr(transformer, "tokenizer", None), "is_fast", False):

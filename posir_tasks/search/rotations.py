@@ -74,7 +74,7 @@ MIN_HITS = 11
 SCORE_TOLERANCE = 1e-3
 REPRODUCED_SHARE = 0.95
 #: Separates document id and version. It occurs in no document id.
-MARK = "\0"
+VERSION_SEPARATOR = "\0"
 
 
 def sample_documents(
@@ -92,13 +92,13 @@ def sample_documents(
     Returns:
         The number of each document within its bucket's sample, from 1; 0 if it is not sampled.
     """
-    by_length: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
+    documents_by_length: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
     for index, group in enumerate(groups):
         name = evidence.document_ids[group[0]]
         key = hash_text(str(rows[name]["text"]))
-        by_length[int(lengths[group[0]])].append((key, name, index))
+        documents_by_length[int(lengths[group[0]])].append((key, name, index))
     numbers = [0] * len(groups)
-    for documents in by_length.values():
+    for documents in documents_by_length.values():
         for number, (_, _, index) in enumerate(sorted(documents)[:quota], start=1):
             numbers[index] = number
     return numbers
@@ -135,7 +135,7 @@ class RotatedDocument:
     def name_version(self, version: Version) -> str:
         """Return the id of a version."""
         kind = "w" if version in self.whole else "r"
-        return f"{self.name}{MARK}{kind}{version.number}"
+        return f"{self.name}{VERSION_SEPARATOR}{kind}{version.number}"
 
     def build_rows(self, versions: Iterable[Version]) -> dict[str, dict[str, Any]]:
         """Build corpus rows from versions, by id."""
@@ -182,7 +182,7 @@ class ExcerptReader:
     """Query texts by id for a cross-encoder, which reads query and document; else empty."""
 
     @classmethod
-    def of_model(cls, model: MTEBModels, request: SearchRequest, read: ReadPart) -> ExcerptReader:
+    def from_model(cls, model: MTEBModels, request: SearchRequest, read: ReadPart) -> ExcerptReader:
         """Build the reader for a model that truncates texts."""
         base = model.base if isinstance(model, CachedEncoder) else model
         tokenizer, added_tokens = find_token_counter(base, request.context.task_metadata)
@@ -302,7 +302,7 @@ class SubsetRotation:
         """The reader for excerpts, or None if test R needs no excerpts."""
         if self.window is not Window.EXCERPT:
             return None
-        return ExcerptReader.of_model(self.test.model, self.test.request, self.read)
+        return ExcerptReader.from_model(self.test.model, self.test.request, self.read)
 
     @cached_property
     def thirds(self) -> list[int | None]:
@@ -380,7 +380,9 @@ class SubsetRotation:
                     yield self.evidence.query_ids[row], document, tests
 
     def _build_ranker(
-        self, candidates: Mapping[str, Mapping[str, Mapping[str, Any]]], owners: Mapping[str, str]
+        self,
+        candidates: Mapping[str, Mapping[str, Mapping[str, Any]]],
+        document_ids: Mapping[str, str],
     ) -> VersionRanker:
         """Build a ranker.
 
@@ -394,24 +396,24 @@ class SubsetRotation:
             self.test.results,
             Dataset.from_list(list(rows.values())),
             {question: list(versions) for question, versions in candidates.items()},
-            owners,
+            document_ids,
             self.documents,
         )
 
     def _reproduces_run(self, documents: Sequence[RotatedDocument]) -> bool:
         """Return True if the model reproduces the run's scores for the original documents."""
         results = self.test.results
-        owners = dict[str, str]()
+        document_ids = dict[str, str]()
         candidates = dict[str, dict[str, dict[str, Any]]]()
         for question, document, _ in self._list_tests(documents):
             if document.name in results.get(question, {}):
-                owners[question] = document.name
+                document_ids[question] = document.name
                 candidates[question] = {document.name: {**document.row, "id": document.name}}
-        if not owners:
+        if not document_ids:
             return False
-        scores = self._build_ranker(candidates, owners).score(self.test.model)
-        run_scores = [results[question][name] for question, name in owners.items()]
-        model_scores = [scores[pair] for pair in owners.items()]
+        scores = self._build_ranker(candidates, document_ids).score(self.test.model)
+        run_scores = [results[question][name] for question, name in document_ids.items()]
+        model_scores = [scores[pair] for pair in document_ids.items()]
         are_close = np.isclose(model_scores, run_scores, rtol=SCORE_TOLERANCE, atol=0.0)
         return bool(are_close.mean() >= REPRODUCED_SHARE)
 
@@ -451,7 +453,7 @@ class SubsetRotation:
                 masks.append(0)
                 continue
             mask = IN_WHOLE if len(document.whole) > 1 else 0
-            if len(document.excerpt) > 1 and self._is_inside(document, question):
+            if len(document.excerpt) > 1 and self._is_inside_excerpt(document, question):
                 mask |= IN_WINDOW
             masks.append(mask)
         return masks
@@ -480,7 +482,7 @@ class SubsetRotation:
         same_text = not len(characters) or int(characters[question]) == len(text)
         return same_text and 0 <= span.start < span.end <= len(text)
 
-    def _is_inside(self, document: RotatedDocument, question: int) -> bool:
+    def _is_inside_excerpt(self, document: RotatedDocument, question: int) -> bool:
         """Return True if a question's evidence is inside the excerpt."""
         if document.is_read_whole:
             return True
@@ -495,18 +497,18 @@ class SubsetRotation:
 
     def _rank(self, documents: Sequence[RotatedDocument]) -> dict[Pair, int]:
         """Rank the versions for each tested question, except the original document."""
-        owners = dict[str, str]()
+        document_ids = dict[str, str]()
         candidates = dict[str, dict[str, dict[str, Any]]]()
         for question, document, tests in self._list_tests(documents):
             versions = list(document.whole[1:]) if tests & IN_WHOLE else []
             if tests & IN_WINDOW and not document.is_read_whole:
                 versions += document.excerpt
             if versions:
-                owners[question] = document.name
+                document_ids[question] = document.name
                 candidates[question] = document.build_rows(versions)
-        if not owners:
+        if not document_ids:
             return {}
-        ranker = self._build_ranker(candidates, owners)
+        ranker = self._build_ranker(candidates, document_ids)
         ranks = ranker.rank(self.test.model)
         self.left_out[LeftOut.COPIES] += ranker.count_copies()
         return ranks
@@ -522,7 +524,7 @@ class SubsetRotation:
                 row_ranks.append(ranks[name, document.name_version(version)])
         return map_ranks_to_columns(np.array(row_ranks, np.int64))
 
-    def _move_spans(self, rows: Sequence[VersionRow]) -> list[Span]:
+    def _locate_spans(self, rows: Sequence[VersionRow]) -> list[Span]:
         return [row.version.move(self.spans[row.question]) for row in rows]
 
     def _find_twelfths(self, rows: Sequence[VersionRow], *, in_tokens: bool) -> Integers:
@@ -532,7 +534,7 @@ class SubsetRotation:
         if self.thirds:
             thirds = [((self.thirds[row.question] or 0) - row.version.number) % 3 for row in rows]
             return 4 * np.array(thirds, np.int64) + 1
-        spans = self._move_spans(rows)
+        spans = self._locate_spans(rows)
         middles = list[float]()
         if in_tokens and self.reader is not None:
             texts = list(dict.fromkeys(row.version.text for row in rows))
@@ -549,7 +551,7 @@ class SubsetRotation:
         """Return the codes of unread evidence, shape (rows,); shape (0,) if unknown."""
         if self.read.kind is ReadKind.ALL or self.thirds or not rows:
             return empty_integers()
-        spans = self._move_spans(rows)
+        spans = self._locate_spans(rows)
         questions = [row.question for row in rows]
         # Rotation does not change the number of tokens.
         tokens = self.evidence.tokens

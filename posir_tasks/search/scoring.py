@@ -61,14 +61,14 @@ SplitData: TypeAlias = dict[str, Any]
 #: Rows by document id.
 Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
 #: Ranks rotated versions; see `RotationTest.rank`.
-Rotate: TypeAlias = Callable[
+RankRotations: TypeAlias = Callable[
     [PositionScheme, Evidence, Rows, DocumentRanks, "ReadFinder", ReadPart], RotationRanks | None
 ]
 #: Locates the evidence of queries in the part of documents that the model reads.
 ReadFinder: TypeAlias = Callable[[Dataset, Evidence, Rows], ReadEvidence]
 
 
-def divide_split(data: PositionData, top_ranked: Any = None) -> SplitData:
+def build_split(data: PositionData, top_ranked: Any = None) -> SplitData:
     """Convert data to an mteb split, with separate queries for one and several evidence spans."""
     judgments = Judgments.from_positions(data)
     single, several = data.divide_places()
@@ -130,7 +130,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
     def __len__(self) -> int:
         return len(self.ranks)
 
-    def compute_declared(self) -> dict[str, Any]:
+    def compute_plugin_scores(self) -> dict[str, Any]:
         """Compute the scores that plugins declare, in the result format."""
         scores = score_result(self.additive)
         reserved = {*self.mteb_scores, *NO_SCORES}
@@ -149,7 +149,7 @@ class SearchedSubset:
     count_tokens: Callable[[Dataset, ReadPart], TokensRead | None]
     extra_entries: Mapping[str, Any] = field(default_factory=dict)
     """Entries of the result that are not scores."""
-    rotate: Rotate = lambda *_: None
+    rotate: RankRotations = lambda *_: None
     """Ranks rotated versions of the documents."""
 
 
@@ -161,8 +161,8 @@ class SubsetScorer:
     k_values: Sequence[int] = K_VALUES
     top_k: int = max(K_VALUES)
     missing_subsets: Sequence[str] = ()
-    compute_specific: Callable[[QueryScores, SearchedSubset], dict[str, Any]] = lambda scores, _: (
-        scores.compute_declared()
+    compute_task_scores: Callable[[QueryScores, SearchedSubset], dict[str, Any]] = (
+        lambda scores, _: scores.compute_plugin_scores()
     )
     """Computes scores in addition to mteb's own."""
 
@@ -203,11 +203,11 @@ class SubsetScorer:
                 self.scheme, evidence, documents, ranks, searched.find_read, read_evidence.read
             )
         with timer("Scoring positions", **phase):
-            by_query = dict(zip(evidence.positives(), ranked.ranks.tolist(), strict=True))
+            ranks_by_query = dict(zip(evidence.positives(), ranked.ranks.tolist(), strict=True))
             places = None if is_single else self._rank_places(searched)
             values = ResultValues(ranks, read_evidence.read, tokens_read, places, rotations)
-            by_query_scores = QueryScores(by_query, self.k_values, scores, values)
-            declared = round_floats(self.compute_specific(by_query_scores, searched))
+            query_scores = QueryScores(ranks_by_query, self.k_values, scores, values)
+            declared = round_floats(self.compute_task_scores(query_scores, searched))
             run = {
                 "schema": SCHEMA,
                 REVISION_KEY: data["revision"],
@@ -226,9 +226,9 @@ class SubsetScorer:
         evidence = places.evidence
         queries = [places.places[name].query for name in evidence.query_ids]
         results = [searched.results.get(query, {}) for query in queries]
-        by_span = dict(zip(evidence.query_ids, results, strict=True))
+        results_by_span = dict(zip(evidence.query_ids, results, strict=True))
         documents = select_documents(searched.data["corpus"], evidence.document_ids)
-        ranks = rank_results(by_span, evidence.positives()).ranks
+        ranks = rank_results(results_by_span, evidence.positives()).ranks
         read_evidence = searched.find_read(places.queries, evidence, documents)
         texts = select_texts(documents)
         return rank_places(

@@ -15,7 +15,7 @@ from mteb.models.model_implementations.bm25 import BM25Search
 
 from posir_tasks.models.bm25 import adapt_to_script
 from posir_tasks.models.dispatch import is_reranker, search_and_rank, search_with_mteb
-from posir_tasks.models.embeddings.cached_encoder import with_cache
+from posir_tasks.models.embeddings.cached_encoder import add_cache
 from posir_tasks.models.loaded_model import read_example
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.models.run_settings import find_first_stage
@@ -49,7 +49,7 @@ def search_subset(
     Args:
         model: Any mteb model. A reranker without candidates gets the candidates of its first
             stage.
-        data: The subset, as returned by `divide_split`.
+        data: The subset, as returned by `build_split`.
         request: The subset's texts, and a reranker's candidates.
         scheme: Divides documents into length buckets.
         first_stage_model: Name and revision of the model that retrieved the candidates.
@@ -64,7 +64,7 @@ def search_subset(
         top_ranked, first_stage_model = load_first_stage(request, first_stage)
         request = replace(request, top_ranked=top_ranked)
     protocol = _describe_protocol(model, request)
-    adapted_model = adapt_to_script(with_cache(model), context.corpus_language)
+    adapted_model = adapt_to_script(add_cache(model), context.corpus_language)
     results, ranked = _search(adapted_model, request, save)
     extra_entries = {"previous_results_model_meta": first_stage_model} if first_stage_model else {}
     ordinary_ranks = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))

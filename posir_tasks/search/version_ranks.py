@@ -64,7 +64,7 @@ class VersionRanker:
     """The versions as a corpus."""
     pairs: Mapping[str, Sequence[str]]
     """Ids of the versions to rank, by query id."""
-    owners: Mapping[str, str]
+    document_ids: Mapping[str, str]
     """Document ids by query id."""
     documents: Rows
 
@@ -72,13 +72,13 @@ class VersionRanker:
     def copies(self) -> dict[str, set[str]]:
         """Ids of the hits with the same text as the query's document, by query id."""
         hits = set[str]()
-        for question in self.owners:
+        for question in self.document_ids:
             hits.update(self.results.get(question, {}))
         texts = _read_texts(self.request.corpus, hits)
         copies = {}
-        for question, owner in self.owners.items():
-            text = str(self.documents[owner]["text"])
-            names = set(self.results.get(question, {})) - {owner}
+        for question, document_id in self.document_ids.items():
+            text = str(self.documents[document_id]["text"])
+            names = set(self.results.get(question, {})) - {document_id}
             copies[question] = {name for name in names if texts.get(name) == text}
         return copies
 
@@ -91,7 +91,7 @@ class VersionRanker:
         if isinstance(model, HybridSearch):
             return self._rank_hybrid(model)
         scores = self.score(model)
-        return {pair: self._rank_among(*pair, score) for pair, score in scores.items()}
+        return {pair: self._rank_among_hits(*pair, score) for pair, score in scores.items()}
 
     def score(self, model: MTEBModels) -> dict[Pair, float]:
         """Return the score of each pair; raise ScoreError for NaN."""
@@ -132,14 +132,14 @@ class VersionRanker:
         context = self.request.context
         queries = self._select_queries()
         embeddings = context.encode(model, queries, PromptType.query)
-        query_embeddings = DistinctEmbeddings(_number(queries["id"][:]), embeddings)
+        query_embeddings = DistinctEmbeddings(_index_names(queries["id"][:]), embeddings)
         embeddings = context.encode(model, self.versions, PromptType.document)
-        versions = DistinctEmbeddings(_number(self.versions["id"][:]), embeddings)
-        by_versions: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        versions = DistinctEmbeddings(_index_names(self.versions["id"][:]), embeddings)
+        questions_by_versions: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for question, names in self.pairs.items():
-            by_versions[tuple(names)].append(question)
+            questions_by_versions[tuple(names)].append(question)
         scores = dict[Pair, float]()
-        for names, questions in by_versions.items():
+        for names, questions in questions_by_versions.items():
             similarities = model.similarity(
                 query_embeddings.select(questions), versions.select(names)
             )
@@ -148,16 +148,16 @@ class VersionRanker:
                 scores |= {(question, name): score for name, score in zip(names, row, strict=True)}
         return scores
 
-    def _rank_among(self, question: str, _version: str, score: float) -> int:
+    def _rank_among_hits(self, question: str, _version: str, score: float) -> int:
         """Return the rank of a version among a question's hits; 0 if it would not be a hit."""
-        owner = self.owners[question]
-        excluded = self.copies[question] | {owner}
+        document_id = self.document_ids[question]
+        excluded = self.copies[question] | {document_id}
         hits = {
             name: value
             for name, value in self.results.get(question, {}).items()
             if name not in excluded
         }
-        rank = 1 + _count_above(hits, owner, score)
+        rank = 1 + _count_above(hits, document_id, score)
         is_last = rank == len(hits) + 1
         return 0 if is_last and self._has_more(question, len(hits) + len(excluded)) else rank
 
@@ -182,9 +182,13 @@ class VersionRanker:
         ranks = {}
         for pair, lists in rankings_by_pair.items():
             fused = fuse_rankings(ranking[:top_k] for ranking in lists)
-            owner = self.owners[pair[0]]
-            other_scores = {name: score for name, score in fused.items() if name != owner}
-            rank = 1 + _count_above(other_scores, owner, fused[owner]) if owner in fused else 0
+            document_id = self.document_ids[pair[0]]
+            other_scores = {name: score for name, score in fused.items() if name != document_id}
+            rank = (
+                1 + _count_above(other_scores, document_id, fused[document_id])
+                if document_id in fused
+                else 0
+            )
             ranks[pair] = rank if rank <= top_k else 0
         return ranks
 
@@ -195,22 +199,22 @@ class VersionRanker:
         copies = self.copies[question]
         scores = {name: value for name, value in ranking.items() if name not in copies}
         if score is not None:
-            scores[self.owners[question]] = score
+            scores[self.document_ids[question]] = score
         return sorted(scores, key=lambda name: (np.float32(scores[name]), name), reverse=True)
 
 
-def _number(names: Sequence[str]) -> dict[str, int]:
+def _index_names(names: Sequence[str]) -> dict[str, int]:
     return {name: row for row, name in enumerate(names)}
 
 
-def _count_above(scores: Mapping[str, float], owner: str, score: float) -> int:
-    """Count the documents that rank above `owner`: their score in single precision is higher, or
-    equal with a later id.
+def _count_above(scores: Mapping[str, float], document_id: str, score: float) -> int:
+    """Count the documents that rank above `document_id`: their score in single precision is higher,
+    or equal with a later id.
     """
     single = np.float32(score)
     values = np.fromiter(scores.values(), np.float64, len(scores)).astype(np.float32)
     names = np.array(list(scores), np.object_)
-    ties = sum(str(name) > owner for name in names[values == single])
+    ties = sum(str(name) > document_id for name in names[values == single])
     return int((values > single).sum()) + ties
 
 

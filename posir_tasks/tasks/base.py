@@ -195,7 +195,7 @@ class PositionTask(RetrievalTask):
         """Return the error message for a task without data."""
         return f"{self.metadata.name}: no data, so there is nothing to evaluate."
 
-    def missing_subsets(self) -> list[str]:
+    def list_missing_subsets(self) -> list[str]:
         """List the subsets of the complete task that this instance lacks."""
         return []
 
@@ -389,7 +389,7 @@ class PositionTask(RetrievalTask):
                 f"{self.metadata.name}: task_specific_scores needs the original `scores`, not a "
                 "copy. In a subclass, pass them to super() unchanged."
             )
-        return scores.compute_declared()
+        return scores.compute_plugin_scores()
 
     def _save_results(
         self, model: MTEBModels, folder: Path, context: EncodingContext, results: Results
@@ -400,14 +400,14 @@ class PositionTask(RetrievalTask):
     def build_scorer(self) -> SubsetScorer:
         """Build a scorer for search results on the task's subsets."""
 
-        def compute_specific(scores: QueryScores, subset: SearchedSubset) -> Record:
+        def compute_task_scores(scores: QueryScores, subset: SearchedSubset) -> Record:
             qrels = subset.data["relevant_docs"]
             return self.task_specific_scores(
                 scores, qrels, subset.results, hf_split=SPLIT, hf_subset=subset.name
             )
 
         return SubsetScorer(
-            self.scheme, self.k_values, self.top_k, self.missing_subsets(), compute_specific
+            self.scheme, self.k_values, self.top_k, self.list_missing_subsets(), compute_task_scores
         )
 
 

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 #: Name prefix of tasks in the PosIR layout.
 PREFIX = "PosIR-"
 #: Advice on the accepted kinds of data.
-KINDS = (
+SUPPORTED_DATA = (
     "Give a task, which `posir tasks` lists, a dataset on the Hub (owner/name), or a file or "
     "folder, in the formats of "
     "`posir inspect --help` for texts and `posir import --help` for questions."
@@ -58,7 +58,7 @@ def builtin_task_classes() -> tuple[type[PositionTask], ...]:
     )
 
 
-def builtin_tasks() -> dict[str, type[PositionTask]]:
+def load_builtin_tasks() -> dict[str, type[PositionTask]]:
     """Return the built-in task classes by name."""
     return {task.metadata.name: task for task in builtin_task_classes()}
 
@@ -71,7 +71,7 @@ def read_language(name: str) -> Language | None:
     from posir_tasks.text.languages import PIVOT, find_language
 
     language = name.removeprefix(PREFIX).removesuffix(SUFFIX).removesuffix(f"-{PIVOT.name}")
-    return find_language(language, lambda: [*list_languages(), *plugin_languages()[0]])
+    return find_language(language, lambda: [*list_languages(), *collect_plugin_languages()[0]])
 
 
 def find_language_task(name: str) -> type[PosirTask] | None:
@@ -93,7 +93,7 @@ def find_language_task(name: str) -> type[PosirTask] | None:
 
 def find_task(name: str) -> type[PositionTask] | None:
     """Find posir's own task by name, in any language, or return None. Plugins are not searched."""
-    return builtin_tasks().get(name) or find_language_task(name)
+    return load_builtin_tasks().get(name) or find_language_task(name)
 
 
 def name_larger_task(name: str) -> str:
@@ -108,13 +108,13 @@ def name_larger_task(name: str) -> str:
 
 def require_task(name: str) -> type[PositionTask]:
     """Find a task of posir or a plugin by name. Raise PosirError if it does not exist."""
-    task = find_task(name) or plugin_tasks().get(name)
+    task = find_task(name) or collect_plugin_tasks().get(name)
     if task is None:
         raise PosirError(f"{name}: no task with evidence positions. `posir tasks` lists them.")
     return task
 
 
-def refuse_missing(data: str) -> None:
+def raise_if_missing(data: str) -> None:
     """Raise PosirError, with the most similar name, unless `data` is a file, folder or task, or may
     be a dataset on the Hub.
 
@@ -122,7 +122,7 @@ def refuse_missing(data: str) -> None:
     """
     path = Path(data).expanduser()
     if path.is_dir() and not any(path.iterdir()):
-        raise PosirError(f"{data} has no files.{mention_task(data)}\n{KINDS}")
+        raise PosirError(f"{data} has no files.{describe_hidden_task(data)}\n{SUPPORTED_DATA}")
     if path.exists() or is_hub_name(data):
         return
     tasks = [] if "/" in data or path.suffix else [task.name for task in declare_tasks()]
@@ -131,7 +131,7 @@ def refuse_missing(data: str) -> None:
     kinds = "file, folder or task" if tasks else "file or folder"
     files = [entry.name for entry in path.parent.glob("*")]
     advice = suggest_name(path.name, [*files, *tasks])
-    raise PosirError(f"{data}: no such {kinds}.{advice}\n{KINDS}")
+    raise PosirError(f"{data}: no such {kinds}.{advice}\n{SUPPORTED_DATA}")
 
 
 def _is_mteb_task(name: str) -> bool:
@@ -143,7 +143,7 @@ def _is_mteb_task(name: str) -> bool:
     )
 
 
-def mention_task(name: str) -> str:
+def describe_hidden_task(name: str) -> str:
     """Return a warning if a file or folder hides the task of the same name, else an empty
     string.
     """
@@ -151,7 +151,7 @@ def mention_task(name: str) -> str:
     return " It hides the task of this name: rename it, or run in another folder." if hides else ""
 
 
-def language_tasks() -> dict[str, type[PosirTask]]:
+def find_language_tasks() -> dict[str, type[PosirTask]]:
     """Return the tasks in additional languages, from the data or from plugins, by name."""
     return {
         declared.name: task
@@ -169,7 +169,7 @@ def declare_other_tasks() -> list[DeclaredTask]:
 
     tasks: list[DeclaredTask] = []
     domains = list_languages()
-    plugin_codes, _ = plugin_languages()
+    plugin_codes, _ = collect_plugin_languages()
     english = domains.get(PIVOT.code, frozenset())
     for language in name_languages([*domains, *plugin_codes]):
         tasks.append(declare_posir(language, language))
@@ -184,7 +184,7 @@ def declare_tasks() -> list[DeclaredTask]:
     from posir_tasks.data.declared import BUILTIN, DeclaredTask
 
     tasks = [*BUILTIN, *declare_other_tasks()]
-    for task in plugin_tasks().values():
+    for task in collect_plugin_tasks().values():
         metadata = task.metadata
         dataset = metadata.dataset
         tasks.append(
@@ -199,7 +199,9 @@ def list_languages() -> dict[str, frozenset[str]]:
     from posir_tasks.data.repository import HubRepository, open_repository
 
     repository = open_repository(REPO_ID, REVISION)
-    paths = _hub_paths(repository) if isinstance(repository, HubRepository) else repository.paths()
+    paths = (
+        _list_hub_paths(repository) if isinstance(repository, HubRepository) else repository.paths()
+    )
     domains: dict[str, set[str]] = {}
     for path in paths:
         match path.split("/"):
@@ -209,7 +211,7 @@ def list_languages() -> dict[str, frozenset[str]]:
 
 
 @cache
-def _hub_paths(repository: HubRepository) -> list[str]:
+def _list_hub_paths(repository: HubRepository) -> list[str]:
     try:
         return repository.paths()
     except PosirError as error:
@@ -218,7 +220,7 @@ def _hub_paths(repository: HubRepository) -> list[str]:
 
 
 @cache
-def plugin_languages() -> tuple[list[str], list[str]]:
+def collect_plugin_languages() -> tuple[list[str], list[str]]:
     """Return the language codes that plugins add, and the problems; log each problem once."""
     from posir_tasks.text.languages import check_code
 
@@ -237,16 +239,16 @@ def plugin_languages() -> tuple[list[str], list[str]]:
 
 
 @cache
-def plugin_tasks() -> dict[str, type[PositionTask]]:
+def collect_plugin_tasks() -> dict[str, type[PositionTask]]:
     """Return the plugins' valid task classes by name; log each invalid one once."""
-    tasks, problems = checked_plugin_tasks()
+    tasks, problems = check_plugin_tasks()
     for problem in problems:
         logger.warning("posir %s", problem)
     return {name: task for name, (_, task) in tasks.items()}
 
 
 @cache
-def checked_plugin_tasks() -> tuple[PluginTasks, list[str]]:
+def check_plugin_tasks() -> tuple[PluginTasks, list[str]]:
     """Return the valid tasks of the installed plugins, and the problems of invalid ones."""
     if not list(get_plugins().callers("posir_task_classes")):
         return {}, []

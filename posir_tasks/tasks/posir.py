@@ -20,7 +20,7 @@ from posir_tasks.data.repository import (
     requested_revision,
 )
 from posir_tasks.data.task_metadata import MINI_METADATA, build_metadata
-from posir_tasks.models.run_settings import check_selected, select_domains
+from posir_tasks.models.run_settings import check_selected_domains, select_domains
 from posir_tasks.tasks.base import PositionTask, RepositoryTask
 from posir_tasks.text.languages import DOMAINS, LANGUAGES, PIVOT, Language
 from posir_tasks.values.schemes import RelativePositions
@@ -82,7 +82,7 @@ class PosirTask(RepositoryTask):
             "import`, or download them."
         )
 
-    def missing_subsets(self) -> list[str]:
+    def list_missing_subsets(self) -> list[str]:
         """List PosIR's missing or filtered domains; empty if all domains are custom."""
         missing = [domain for domain in DOMAINS if domain not in self.hf_subsets]
         return [] if self.hf_subsets and len(missing) == len(DOMAINS) else missing
@@ -92,7 +92,7 @@ class PosirTask(RepositoryTask):
         repository = self.find_repository()
         available = self._list_available(repository)
         if available:
-            check_selected(available, repository.location)
+            check_selected_domains(available, repository.location)
             domains = select_domains(available)
             if isinstance(repository, LocalRepository):
                 self._set_revision(self.find_revision(repository, domains))
@@ -112,7 +112,7 @@ class PosirTask(RepositoryTask):
             self.metadata = self.metadata.model_copy(update={"eval_langs": languages})
         # mteb holds a reference to this list and evaluates the subsets in it.
         self.hf_subsets[:] = [domain for domain in self.hf_subsets if domain in domains] + custom
-        absent = self.missing_subsets()
+        absent = self.list_missing_subsets()
         if absent:
             logger.warning(
                 "%s, %s: %d of PosIR's %d domains are not evaluated, so the result is marked as "

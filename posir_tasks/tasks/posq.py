@@ -63,7 +63,7 @@ class PosqTask(PositionTask):
         super().__init__(*args, **kwargs)
 
     @classmethod
-    def _repository(cls) -> Repository:
+    def _open_repository(cls) -> Repository:
         dataset = cls.metadata.dataset
         return open_repository(dataset["path"], dataset["revision"])
 
@@ -86,7 +86,7 @@ class PosqTask(PositionTask):
         """Return the location and the expected dataset."""
         dataset = self.metadata.dataset["path"]
         return (
-            f"{self._repository().location}: no files of {self.metadata.name}; expected the "
+            f"{self._open_repository().location}: no files of {self.metadata.name}; expected the "
             f"dataset {dataset} from the Hub. Download it, or unset {DATA_VARIABLE}."
         )
 
@@ -98,14 +98,14 @@ class PosqTask(PositionTask):
 
     def locate_subset(self, subset: str) -> tuple[Repository, list[str]]:  # noqa: ARG002
         """Return the repository, and its files if it is a local folder."""
-        repository = self._repository()
+        repository = self._open_repository()
         if isinstance(repository, LocalRepository):
             return repository, self.list_files(repository)
         return repository, []
 
     def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:  # noqa: ARG002
         """Read the dataset. Raise DataError if it cannot be read."""
-        return self.read_from(repository or self._repository())
+        return self.read_from(repository or self._open_repository())
 
 
 def _rename(task: type[PosqTask], declared: DeclaredTask, description: str) -> PositionTaskMetadata:

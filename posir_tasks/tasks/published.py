@@ -69,7 +69,7 @@ class PublishedTask(RepositoryTask):
             problem = f"{DATA_VARIABLE} is not set"
         return f"{name}: {problem}. Import it from {self.source}; then set {DATA_VARIABLE}=data."
 
-    def missing_subsets(self) -> list[str]:
+    def list_missing_subsets(self) -> list[str]:
         """Return the subsets that are not imported or are filtered out."""
         return [subset for subset in self.keys if subset not in self.hf_subsets]
 

@@ -20,7 +20,7 @@ from posir_tasks.base.untrusted import read_json
 from posir_tasks.data.data import Judgments, PositionData, ScoringRules
 from posir_tasks.data.formats.passages import Item, Passage
 from posir_tasks.data.grades import read_grade
-from posir_tasks.search.scoring import SplitData, divide_split
+from posir_tasks.search.scoring import SplitData, build_split
 from posir_tasks.values.result_schema import SPLIT
 
 if TYPE_CHECKING:
@@ -206,6 +206,6 @@ class LazySubsets(Mapping[str, dict[str, SplitData]]):
             }
             # Free the memory before the next subset is read.
             self._loaded.clear()
-            split = divide_split(self._read(subset), self._top_ranked.get(subset))
+            split = build_split(self._read(subset), self._top_ranked.get(subset))
             self._loaded[subset] = {SPLIT: split}
         return self._loaded[subset]

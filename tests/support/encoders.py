@@ -14,7 +14,7 @@ from posir_tasks.models.embeddings.cache import read_embeddings
 
 def reset_process_state() -> None:
     """Close all caches and forget which warnings were given, as in a new process."""
-    cached_encoder._cache_in.cache_clear()
+    cached_encoder._get_cache.cache_clear()
     cached_encoder._warn_once.cache_clear()
 
 

@@ -15,7 +15,7 @@ from posir_tasks.models.apply_protocol import RECORD, ProtocolDifferenceError, f
 from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.loaded_model import DOCUMENT, QUERY, read_loaded_model
 from posir_tasks.models.protocols import Protocol
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.run_settings import override_settings
 from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.tasks.posq import SQuADPosQ
 from posir_tasks.values.result_schema import SPLIT
@@ -42,7 +42,7 @@ def check_protocol(protocol: Protocol) -> ProtocolCheck:
     try:
         registered = mteb.get_model_meta(protocol.model, fetch_from_hf=False)
         with (
-            with_settings(protocol=protocol.paper),
+            override_settings(protocol=protocol.paper),
             with_tiny_weights(registered, protocol) as meta,
         ):
             model = meta.load_model(device="cpu")
@@ -63,7 +63,7 @@ def find_mteb_settings(protocol: Protocol) -> dict[str, str]:
         mteb.get_model_meta(protocol.model, fetch_from_hf=False),
         PROMPTED.get(protocol.paper),
     )
-    with with_settings(protocol=""), with_tiny_weights(registered, protocol) as meta:
+    with override_settings(protocol=""), with_tiny_weights(registered, protocol) as meta:
         model = meta.load_model(device="cpu")
     loaded = read_loaded_model(model, task and EncodingContext(task.metadata, SPLIT, "default"))
     others = {

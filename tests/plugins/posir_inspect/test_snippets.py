@@ -64,9 +64,7 @@ def write(kind, folder, size=16, texts=("one two three four " * 5,), tokens=10, 
 
 def measure_chunks(folder, size):
     texts = [text for text in TEXTS if text.strip()]
-    return texts, Chunker(Chunking(size), ModelTokenizer.load(str(folder))).divide(
-        texts, "eng-Latn"
-    )
+    return texts, Chunker(Chunking(size), ModelTokenizer.load(str(folder))).split(texts, "eng-Latn")
 
 
 @pytest.mark.parametrize("size", [7, 16])

@@ -7,7 +7,7 @@ import pytest
 from mteb.types import PromptType
 
 from posir_mitigate.references import resolve_mitigated
-from posir_tasks.models.embeddings.cached_encoder import with_cache
+from posir_tasks.models.embeddings.cached_encoder import add_cache
 from posir_tasks.models.folder import build_folder_meta
 from tests.support.encode import encode
 from tests.support.encoders import reset_process_state
@@ -39,9 +39,9 @@ def cached_models(cache):
 
 @pytest.mark.parametrize("method", ["chunks(8,mean)", "both_orders"])
 def test_embeddings_of_chunks_are_cached(folder, cache, method):
-    model = with_cache(load(folder, method))
+    model = add_cache(load(folder, method))
     first = encode(model, TEXTS)
     encode(model, TEXTS, PromptType.query)
     assert set(cached_models(cache)) == {"local/tiny"}
     reset_process_state()
-    assert np.abs(encode(with_cache(load(folder, method)), TEXTS) - first).max() < 1e-6
+    assert np.abs(encode(add_cache(load(folder, method)), TEXTS) - first).max() < 1e-6

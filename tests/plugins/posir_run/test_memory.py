@@ -6,7 +6,7 @@ from mteb.models import ModelMeta
 
 from posir_run import memory
 from posir_run.memory import PeakMemory, expect_peaks, find_free
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.run_settings import override_settings
 
 GIGABYTE = 10**9
 
@@ -36,7 +36,7 @@ def test_peaks_of_dense_models_follow_window_batch_and_weights():
     small, large = (expect_peaks([dense, meta()], tasks, size) for size in (1, 33))
     (at_one,), (at_many,) = small, large
     assert at_many.bytes - at_one.bytes == 32 * 64 * 100 * 4 * memory.ACTIVATIONS
-    with with_settings(window=32):
+    with override_settings(window=32):
         assert expect_peaks([dense], tasks, 1)[0].per_text == at_one.per_text // 2
     # Behind an endpoint, weights and tokens are elsewhere.
     (elsewhere,) = expect_peaks([meta(embed_dim=100)], tasks, 1)

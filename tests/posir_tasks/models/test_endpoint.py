@@ -25,10 +25,10 @@ from posir_tasks.models.prefixes import find_family
 from posir_tasks.models.references import (
     ModelReference,
     find_endpoint,
-    portable_name,
+    get_portable_reference,
 )
 from posir_tasks.models.registry import find_model, resolve_endpoint
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.run_settings import override_settings
 from tests.support.embedding_server import DIMENSIONS, Failure, embed, serve, serve_embeddings
 from tests.support.encode import TASK, encode
 
@@ -71,7 +71,7 @@ def expected(texts, window=None):
 )
 def test_a_reference_names_model_and_address(reference, name, portable):
     meta = find_model(ModelReference(reference))
-    assert (meta.name, portable_name(meta)) == (name, portable)
+    assert (meta.name, get_portable_reference(meta)) == (name, portable)
     assert meta.revision == ("2025-06" if "#" in reference else "no_revision_available")
 
 
@@ -396,7 +396,7 @@ SENT = {
 def test_a_prompt_is_not_advised_to_servers_that_are_told_the_side(kind, fields, marks):
     with serve_embeddings(kind=kind, model="e5-base-v2") as server:
         endpoint = find_endpoint(f"{server.model}@{kind}+{server.url}")
-        with with_settings(**fields):
+        with override_settings(**fields):
             encoder = EndpointEncoder(endpoint)
         encoder.mteb_model_meta = resolve_endpoint(str(endpoint), {})
         assert encoder.has_query_fields == marks
@@ -514,7 +514,7 @@ def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server, monkeypa
         "query_field": ["task=retrieval.query", "options.num_ctx=8192"],
         "passage_field": "truncate=true",
     }
-    with with_settings(**fields):
+    with override_settings(**fields):
         model = mteb.get_model(server.reference)
         meta = find_model(ModelReference(server.reference))
         with pytest.raises(PosirError, match=r"POSIR_QUERY_FIELD: .* not behind an endpoint"):
@@ -532,12 +532,12 @@ def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server, monkeypa
     assert meta.experiment_kwargs == recorded | {
         "settings_digest": meta.experiment_kwargs["settings_digest"]
     }
-    with monkeypatch.context() as patch, with_settings(query_field=f"api_key={KEY}"):
+    with monkeypatch.context() as patch, override_settings(query_field=f"api_key={KEY}"):
         patch.setenv("OPENAI_API_KEY", KEY)
         with pytest.raises(PosirError, match="stored in results"):
             mteb.get_model(server.reference)
     with (
-        with_settings(passage_field="truncate"),
+        override_settings(passage_field="truncate"),
         pytest.raises(PosirError, match="--passage-field truncate: expected"),
     ):
         mteb.get_model(server.reference)

@@ -14,7 +14,7 @@ import posir
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, load_model
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.run_settings import override_settings
 from posir_tasks.models.window import find_read_part
 from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.values.read_part import UNKNOWN, KnownBy, ReadPart
@@ -32,7 +32,7 @@ def expected(texts):
 
 
 def load(server, **settings):
-    with with_settings(**settings):
+    with override_settings(**settings):
         return load_model(ModelReference(server.reference))
 
 
@@ -77,7 +77,7 @@ UNCOUNTED = {
 @pytest.mark.parametrize("name", UNCOUNTED)
 def test_without_a_count_of_tokens_the_window_is_estimated(name, caplog):
     with serve_embeddings(max_words=300, **UNCOUNTED[name]) as server:
-        with with_settings(window=200):
+        with override_settings(window=200):
             model = load_model(ModelReference(f"tiny@{server.kind}+{server.url}"))
         with caplog.at_level(logging.WARNING):
             encode(model, LONG)
@@ -94,7 +94,7 @@ def test_a_tokenizer_cuts_to_the_token(tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     texts = ["the river rises in the hills and what is it " * 9, "a mill", "漢字かな交じり文" * 40]
     with serve_embeddings(max_words=100) as server:
-        with with_settings(window=40, tokenizer=str(folder)):
+        with override_settings(window=40, tokenizer=str(folder)):
             model = load_model(ModelReference(server.reference))
             encode(model, texts)
         sent = server.batches[1]

@@ -20,7 +20,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.models import run_settings
 from posir_tasks.models.embeddings.encoding import load_encoder
 from posir_tasks.models.folder import digest_folder
-from posir_tasks.models.references import ModelReference, portable_name
+from posir_tasks.models.references import ModelReference, get_portable_reference
 from posir_tasks.models.registry import find_model
 from tests.support.audit import forbid_foreign_code
 from tests.support.models import TINY_KINDS, write_tiny_model
@@ -52,9 +52,9 @@ def test_every_way_to_write_the_path_is_the_same_model(folder, monkeypatch):
     metas = [find(name) for name in ("my-model", "./my-model", "my-model/", "~/my-model", folder)]
     assert {meta.name for meta in metas} == {"local/my-model"}
     assert {meta.revision for meta in metas} == {digest_folder(folder)}
-    assert {portable_name(meta) for meta in metas} == {str(folder)}
+    assert {get_portable_reference(meta) for meta in metas} == {str(folder)}
     monkeypatch.chdir(folder)
-    assert portable_name(find(".")) == str(folder)
+    assert get_portable_reference(find(".")) == str(folder)
     # The name of a registered model is no folder.
     shutil.copytree(folder, "baseline-bm25s")
     assert [find(f"{path}baseline-bm25s").name.split("/")[0] for path in ("", "./")] == [
@@ -406,7 +406,7 @@ def test_a_backend_is_an_experiment_of_the_same_model(monkeypatch):
     monkeypatch.setenv("POSIR_BACKEND", "onnx:model_qint8.onnx")
     monkeypatch.setattr(run_settings, "import_module", lambda _: None)
     assert find().experiment_kwargs["backend"] == "onnx:model_qint8.onnx"
-    prepared = run_settings.prepare_run_settings(find())
+    prepared = run_settings.prepare_for_loading(find())
     assert prepared.experiment_kwargs is None
     assert prepared.loader_kwargs["backend"] == "onnx"
     assert prepared.loader_kwargs["model_kwargs"] == {"file_name": "model_qint8.onnx"}
@@ -505,7 +505,7 @@ def module(tmp_path, monkeypatch):
 
 def test_an_object_with_encode_is_a_model(module):
     meta = find(f"{module}:it")
-    assert (meta.name, portable_name(meta)) == (f"local/{module}-it", f"{module}:it")
+    assert (meta.name, get_portable_reference(meta)) == (f"local/{module}-it", f"{module}:it")
     assert len(meta.revision) == 16
     encoder = load_encoder(f"{module}:it")
     assert encoder(["ab", "abc"], PromptType.document).tolist() == [[2, 1], [3, 1]]

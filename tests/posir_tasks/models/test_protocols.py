@@ -29,7 +29,7 @@ from posir_tasks.models.protocols import (
     list_protocols,
     read_protocols,
 )
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.run_settings import override_settings
 from tests.support.protocol_check import check_protocol, find_mteb_settings
 from tests.support.registered_models import with_tiny_weights
 
@@ -214,7 +214,7 @@ def test_a_field_that_the_class_cannot_take_is_an_error():
 def test_queries_have_a_window_of_their_own():
     row = find_protocol("posir-saliency", "NV-Embed-v2")
     registered = mteb.get_model_meta(row.model, fetch_from_hf=False)
-    with with_settings(protocol=row.paper), with_tiny_weights(registered, row) as meta:
+    with override_settings(protocol=row.paper), with_tiny_weights(registered, row) as meta:
         model = meta.load_model(device="cpu")
     loaded = read_loaded_model(model)
     assert (loaded.max_query_tokens, loaded.max_document_tokens) == (512, 2048)

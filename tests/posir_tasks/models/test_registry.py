@@ -19,19 +19,24 @@ from mteb.models.models_protocols import SearchProtocol
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.dispatch import HybridSearch, fuse_rankings
 from posir_tasks.models.hub import is_hub_model
-from posir_tasks.models.references import Endpoint, ModelReference, portable_name, to_file_name
+from posir_tasks.models.references import (
+    Endpoint,
+    ModelReference,
+    get_portable_reference,
+    to_file_name,
+)
 from posir_tasks.models.registry import (
     LOADED_BY_NAME,
     MODEL_NAME,
     ModelRegistry,
     find_model,
     load_model,
+    raise_if_unknown,
+    raise_if_unloadable,
     read_declarations,
-    refuse_unknown,
-    refuse_unloadable,
     split_models,
 )
-from posir_tasks.models.run_settings import add_digest, with_settings
+from posir_tasks.models.run_settings import add_digest, override_settings
 from posir_tasks.tasks.base import PositionTask
 from tests.support.commands import python
 from tests.support.models import write_tiny_model
@@ -122,11 +127,11 @@ def test_settings_that_mteb_writes_as_they_are_have_no_digest(chosen):
 def test_settings_are_variables_while_the_context_is_open(monkeypatch):
     monkeypatch.setenv("POSIR_WINDOW", "512")
     settings = {"window": 32, "rotated": 0, "skip_failed": True, "backend": None}
-    with with_settings(**settings, query_field=["a=1", "b=2"], domains="news"):
+    with override_settings(**settings, query_field=["a=1", "b=2"], domains="news"):
         names = ("WINDOW", "ROTATED", "SKIP_FAILED", "BACKEND", "QUERY_FIELD", "DOMAINS")
         values = [os.environ.get(f"POSIR_{name}") for name in names]
         assert values == ["32", "0", "1", None, "a=1\nb=2", "news"]
-    with with_settings(skip_failed=False):
+    with override_settings(skip_failed=False):
         assert "POSIR_SKIP_FAILED" not in os.environ
     assert os.environ["POSIR_WINDOW"] == "512"
 
@@ -154,11 +159,11 @@ def test_a_misspelled_name_is_refused_without_mteb(monkeypatch):
         "BAAI/bge-reranker-v2-gemma",
         "my-model@http://localhost",
     ):
-        refuse_unknown(known)
+        raise_if_unknown(known)
     with pytest.raises(
         PosirError, match=r"^no model 'all-MiniLM-L6-v3'\. Did you mean all-MiniLM-L6-v2\?"
     ):
-        refuse_unknown("all-MiniLM-L6-v3")
+        raise_if_unknown("all-MiniLM-L6-v3")
 
 
 def write_refused_folder(folder: Path) -> str:
@@ -192,7 +197,7 @@ def test_a_missing_or_refused_model_is_found_without_mteb(
 ):
     monkeypatch.delitem(sys.modules, "mteb")
     with pytest.raises(PosirError, match=message):
-        refuse_unloadable(
+        raise_if_unloadable(
             reference if isinstance(reference, str) else reference(tmp_path / "model")
         )
     assert "mteb" not in sys.modules
@@ -204,7 +209,7 @@ def test_a_missing_or_refused_model_is_found_without_mteb(
 )
 def test_what_only_loading_shows_is_not_refused_before(reference, monkeypatch):
     monkeypatch.delitem(sys.modules, "mteb")
-    refuse_unloadable(reference)
+    raise_if_unloadable(reference)
 
 
 def test_the_hub_decides_about_a_name_that_mteb_lacks(monkeypatch):
@@ -213,10 +218,10 @@ def test_the_hub_decides_about_a_name_that_mteb_lacks(monkeypatch):
     monkeypatch.setattr(
         "posir_tasks.models.registry.is_on_hub", lambda name: name == "somebody/their-model"
     )
-    refuse_unknown("somebody/their-model")
-    refuse_unloadable("all-MiniLM-L12-v2")
+    raise_if_unknown("somebody/their-model")
+    raise_if_unloadable("all-MiniLM-L12-v2")
     with pytest.raises(PosirError, match="the Hub has no model of this name"):
-        refuse_unknown("somebody/their-modle")
+        raise_if_unknown("somebody/their-modle")
 
 
 def test_declarations_of_mteb_show_the_source_of_weights():
@@ -285,7 +290,7 @@ def test_a_hybrid_is_named_by_its_models_in_order():
     ]
     assert (
         metas[0].name
-        == portable_name(metas[0])
+        == get_portable_reference(metas[0])
         == f"hybrid({BM25},sentence-transformers/all-MiniLM-L6-v2)"
     )
     assert (metas[0].name == metas[1].name, metas[0].revision == metas[1].revision) == (

@@ -13,7 +13,7 @@ from mteb.timing import TimingStack
 from mteb.types import PromptType
 
 from posir_tasks.models import dispatch
-from posir_tasks.models.embeddings.cached_encoder import with_cache
+from posir_tasks.models.embeddings.cached_encoder import add_cache
 from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.values.ranks import rank_hits, rank_results
 from tests.support.encode import TASK
@@ -133,7 +133,7 @@ def test_a_repeated_job_encodes_from_the_block_that_died_on(tmp_path, monkeypatc
         context = EncodingContext(**TASK, encode_kwargs={})
         with suppress(SystemExit):
             dispatch.search_dense(
-                with_cache(model), corpus, queries, context, top_k=1, timer=TimingStack()
+                add_cache(model), corpus, queries, context, top_k=1, timer=TimingStack()
             )
         return model.encoded[already:]
 

@@ -17,14 +17,14 @@ from posir_tasks.tasks import catalog
 from posir_tasks.tasks.base import build_folder_task
 from posir_tasks.tasks.catalog import (
     builtin_task_classes,
+    collect_plugin_languages,
     collect_tasks,
     declare_tasks,
     find_language_task,
+    find_language_tasks,
     find_task,
-    language_tasks,
     list_languages,
     name_larger_task,
-    plugin_languages,
 )
 from posir_tasks.values.schemes import RelativePositions
 from tests.posir_tasks.test_plugin_api import Point, module
@@ -51,7 +51,7 @@ def data(tmp_path, monkeypatch):
 
 
 def test_every_small_task_has_a_larger_one():
-    larger = {name: name_larger_task(name) for name in catalog.builtin_tasks()}
+    larger = {name: name_larger_task(name) for name in catalog.load_builtin_tasks()}
     assert {name for name, other in larger.items() if other} == {
         name for name in larger if name.endswith(("-Mini", "-Nano", "-Tiny"))
     }
@@ -61,11 +61,11 @@ def test_every_small_task_has_a_larger_one():
 
 def test_languages_in_a_folder_are_listed_and_new_ones_at_once(data):
     assert (
-        " ".join(language_tasks())
+        " ".join(find_language_tasks())
         == "PosIR-Persian PosIR-Persian-English PosIR-Persian-Nano PosIR-Thai PosIR-Thai-Nano"
     )
     write_domain(data / POSIR_FOLDER, posir_tables(), language="srp-Latn")
-    assert list(language_tasks())[3:5] == ["PosIR-Serbian-Latn", "PosIR-Serbian-Latn-English"]
+    assert list(find_language_tasks())[3:5] == ["PosIR-Serbian-Latn", "PosIR-Serbian-Latn-English"]
     assert list_languages()["eng-Latn"] == {"sports"}
 
 
@@ -116,7 +116,7 @@ def test_a_paper_that_mteb_cites_has_mtebs_bibtex_id():
 @pytest.mark.usefixtures("data")
 def test_a_task_is_one_class_wherever_it_comes_from():
     persian = find_language_task("PosIR-Persian")
-    assert persian is language_tasks()["PosIR-Persian"] is find_task("PosIR-Persian")
+    assert persian is find_language_tasks()["PosIR-Persian"] is find_task("PosIR-Persian")
     assert (persian.language.code, persian.corpus_language.code) == ("pes-Arab", "pes-Arab")
     assert find_language_task("PosIR-Persian-English").corpus_language.code == "eng-Latn"
     assert find_language_task("PosIR-German") is find_task("PosIR-German")
@@ -132,8 +132,8 @@ def test_a_task_is_one_class_wherever_it_comes_from():
 
 
 def test_without_the_hub_nothing_is_listed_and_names_are_found():
-    catalog._hub_paths.cache_clear()
-    assert language_tasks() == {}
+    catalog._list_hub_paths.cache_clear()
+    assert find_language_tasks() == {}
     assert find_task("PosIR-Persian") is not None
 
 
@@ -158,14 +158,18 @@ def test_plugins_name_languages_and_a_wrong_one_is_refused(monkeypatch, tmp_path
     for name, codes in (("good", ["ell-Grek"]), ("wrong", ["fa"])):
         manager.register(module(posir_languages=lambda codes=codes: codes), name)
     monkeypatch.setattr(catalog, "get_plugins", lambda: Plugins(manager, ()))
-    plugin_languages.cache_clear()
+    collect_plugin_languages.cache_clear()
     try:
-        assert list(language_tasks()) == ["PosIR-Greek", "PosIR-Greek-English", "PosIR-Greek-Nano"]
-        _, (problem,) = plugin_languages()
+        assert list(find_language_tasks()) == [
+            "PosIR-Greek",
+            "PosIR-Greek-English",
+            "PosIR-Greek-Nano",
+        ]
+        _, (problem,) = collect_plugin_languages()
         assert "plugin 'wrong': posir_languages: PosirError: language fa" in problem
         assert problem in caplog.text
     finally:
-        plugin_languages.cache_clear()
+        collect_plugin_languages.cache_clear()
 
 
 @pytest.mark.parametrize(("domains", "missing"), [(["letters"], 0), (["letters", "sports"], 30)])
@@ -176,7 +180,7 @@ def test_only_data_of_posirs_own_domains_can_be_partial(domains, missing, tmp_pa
     task = find_task("PosIR-English")()
     task.load_data()
     assert sorted(task.hf_subsets) == domains
-    assert len(task.missing_subsets()) == missing
+    assert len(task.list_missing_subsets()) == missing
 
 
 def metadata(name, **fields):

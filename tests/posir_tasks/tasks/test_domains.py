@@ -6,7 +6,7 @@ import posir
 from posir_tasks.base.errors import PosirError
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.models.registry import ModelReference, find_model
-from posir_tasks.models.run_settings import with_settings, without_run_settings
+from posir_tasks.models.run_settings import ignore_run_settings, override_settings
 from posir_tasks.tasks.catalog import find_task
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
@@ -25,12 +25,12 @@ def data(tmp_path, monkeypatch):
 @pytest.mark.parametrize("chosen", [("sports", "law"), "law,sports", " sports law "])
 def test_only_the_named_domains_are_in_the_task_and_its_data(chosen):
     for name in ("PosIR-English", "PosIR-English-Nano"):
-        with with_settings(domains=chosen):
+        with override_settings(domains=chosen):
             task = find_task(name)()
             assert sorted(task.hf_subsets) == ["law", "sports"]
             task.load_data()
         assert sorted(task.hf_subsets) == ["law", "sports"]
-        assert len(task.missing_subsets()) == 30
+        assert len(task.list_missing_subsets()) == 30
     assert len(find_task("PosIR-English")().hf_subsets) == 3
 
 
@@ -66,5 +66,5 @@ def test_results_are_filed_apart_from_those_of_all_domains(data):
 def test_settings_of_a_model_but_no_first_stage_have_domains(monkeypatch):
     monkeypatch.setenv("POSIR_DOMAINS", "law")
     assert find_model(ModelReference(BM25)).experiment_kwargs == {"domains": "law"}
-    with without_run_settings():
+    with ignore_run_settings():
         assert not find_model(ModelReference(BM25)).experiment_kwargs

@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader
 
 from posir_tasks.models.embeddings.cached_encoder import (
     CachedEncoder,
+    add_cache,
     find_distinct_texts,
-    with_cache,
 )
 from posir_tasks.models.embeddings.context import build_texts
 from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE
@@ -160,10 +160,10 @@ def test_the_first_embeddings_are_those_of_the_model(transformer, tmp_path):
 
 def test_search_models_and_runs_without_variable_are_not_cached(tmp_path, monkeypatch):
     model, bm25 = RecordingEncoder(), mteb.get_model("mteb/baseline-bm25s")
-    assert with_cache(model) is model
+    assert add_cache(model) is model
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path))
-    assert with_cache(bm25) is bm25
-    assert isinstance(with_cache(model), CachedEncoder)
+    assert add_cache(bm25) is bm25
+    assert isinstance(add_cache(model), CachedEncoder)
 
 
 def test_texts_are_distinguished_by_the_given_columns():

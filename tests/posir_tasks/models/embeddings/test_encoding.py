@@ -10,7 +10,7 @@ from posir_tasks.models.embeddings.encoding import (
     ModelEncoder,
     encode_distinct,
     load_encoder,
-    unit_vectors,
+    normalize_vectors,
 )
 from tests.support.encoders import RecordingEncoder
 
@@ -36,7 +36,7 @@ def test_each_distinct_text_is_encoded_once():
         selected, np.array([[1, 1], [2, 1], [1, 1]]) / np.sqrt([[2], [5], [2]]), atol=1e-7
     )
     assert embeddings.select(["b"], PromptType.query).shape == (1, 2)
-    assert not unit_vectors(np.zeros((2, 3))).any()
+    assert not normalize_vectors(np.zeros((2, 3))).any()
 
 
 def test_a_memory_has_the_texts_that_it_is_to_keep():
@@ -44,7 +44,7 @@ def test_a_memory_has_the_texts_that_it_is_to_keep():
     everything, some = EmbeddingMemory(), EmbeddingMemory(frozenset({"b"}))
     for _ in range(2):
         for memory in (everything, some):
-            vectors = memory.complete(["aa", "b", "aa"], PromptType.document, recorder)
+            vectors = memory.look_up(["aa", "b", "aa"], PromptType.document, recorder)
             np.testing.assert_array_equal(vectors, [[2, 1], [1, 1], [2, 1]])
     assert [texts for _, texts in recorder.calls] == [["aa", "b"], ["aa", "b"], ["aa"]]
 

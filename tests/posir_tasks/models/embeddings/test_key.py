@@ -13,9 +13,9 @@ from torch import nn
 from posir_tasks.models.embeddings.cached_encoder import (
     EmbeddingKey,
     build_embedding_key,
-    describe_value,
     digest_module,
     digest_weights,
+    serialize_value,
 )
 from tests.support.encoders import RecordingEncoder, RecordingTransformer
 from tests.support.models import write_tiny_model
@@ -184,4 +184,4 @@ def test_any_attribute_of_a_model_becomes_json():
         "function": f"{__name__}.wrapped",
         "type": "pathlib.Path",
     }
-    assert describe_value(value) == expected | {"thing": "pathlib.PosixPath"}
+    assert serialize_value(value) == expected | {"thing": "pathlib.PosixPath"}
