@@ -141,8 +141,8 @@ def open_data(
     if not isinstance(data, str | Path):
         if not isinstance(data, Iterable):
             raise PosirError(
-                f"The data is {data!r}, of type {type(data).__name__}. {SUPPORTED_DATA} In Python,
-                also a " "list of texts."
+                f"The data is {data!r}, of type {type(data).__name__}. {SUPPORTED_DATA} In "
+                "Python, also a list of texts."
             )
         return _open_strings(data)
     options = ReadOptions(column, id_column, split, revision, language, repair)

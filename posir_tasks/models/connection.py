@@ -269,7 +269,7 @@ class Connection:
         status = error.status
         reason = quote_message(error.reason)
         if error.is_rejected:
-            return f"the server refuses a request ({status}: {reason}). {advice}"
+            return f"the server rejects a request ({status}: {reason}). {advice}"
         match status:
             case 0 if error.is_timeout:
                 return (
@@ -283,7 +283,7 @@ class Connection:
             case 401 | 403:
                 name = self._key_variable
                 key = f"the key in {name}" if self._key else f"requests without a key; set {name}"
-                return f"the server refuses {key} ({status}: {reason})."
+                return f"the server rejects {key} ({status}: {reason})."
             case 404:
                 return (
                     f"the server has no such model or address (404: {reason}). Addresses usually "

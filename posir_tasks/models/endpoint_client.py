@@ -478,7 +478,7 @@ class EmbeddingClient(EndpointModel):
                     response = self._request(self.kind, [[text]])
                 except RequestError as error:
                     if error.is_timeout:
-                        details = f" The text had {words:,} words; shorter texts were answered."
+                        details = f" The text had {words:,} words. Shorter texts were embedded."
                         raise self._make_request_error(error, details) from None
                     limit = max(_find_numbers(error.reason, below=words), default=None)
                     return limit, error.is_rejected, seconds_per_word

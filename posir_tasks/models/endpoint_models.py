@@ -95,7 +95,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         super().__init__(endpoint)
         self.reference = str(endpoint)
         self.model_prompts = model_prompts or {}
-        self.advice += " --skip-failed leaves out what cannot be embedded."
+        self.advice += " --skip-failed skips texts that cannot be embedded."
         self._longest_checked = 0
         self._checked_batch = 1
         self._batch_cosine: float | None = None
@@ -186,8 +186,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             text, reason = next(iter(reasons.items()))
             logger.warning(
                 f"{self.reference}: the server cannot embed {len(reasons):,} of "
-                f"{self._text_counts[side]:,} {side}, which are left out and cannot be found. The "
-                f"first begins {sanitize(text[:MAX_SHOWN_CHARACTERS])!r}: {reason}"
+                f"{self._text_counts[side]:,} {side}. They are skipped and cannot be retrieved. "
+                f"The first begins {sanitize(text[:MAX_SHOWN_CHARACTERS])!r}: {reason}"
             )
         self._warn_if_truncated(
             max((text for text in texts if text not in reasons), key=len, default="")
@@ -315,8 +315,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         total = self._text_counts[side]
         if len(reasons) > MAX_FAILED * total:
             raise PosirError(
-                f"{failure} In all, {len(reasons):,} of {total:,} {side} would be left out; at "
-                f"most {MAX_FAILED:.0%} may be."
+                f"{failure} In all, {len(reasons):,} of {total:,} {side} would be skipped; the "
+                f"maximum is {MAX_FAILED:.0%}."
             )
         return np.zeros((len(chunks), self._dimensions or 0), np.float32)
 

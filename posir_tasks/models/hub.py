@@ -122,7 +122,7 @@ def find_hub_problem() -> str | None:
     request.start()
     request.join(TIMEOUT)
     if request.is_alive():
-        return f"{constants.ENDPOINT} does not answer within {TIMEOUT} seconds"
+        return f"{constants.ENDPOINT} did not respond within {TIMEOUT} seconds"
     if errors:
         return f"{constants.ENDPOINT} cannot be reached: {summarize_error(errors[0])}"
     return None

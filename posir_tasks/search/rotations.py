@@ -1,6 +1,6 @@
-"""Ranks of rotated versions of a sample of documents, among the unchanged other documents.
+"""Rotate a sample of documents, and rank each version among the other, unchanged documents.
 
-The sample depends only on the texts: all models get the same sample, and a larger sample contains
+The sample depends only on the texts, so all models get the same sample. A larger sample contains
 every smaller one.
 """
 
@@ -68,12 +68,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Minimum number of hits of a run for an exact nDCG@10 of a rotated document.
+#: Minimum number of hits in a run for an exact nDCG@10 of a rotated document.
 MIN_HITS = 11
-#: A run's scores are reproduced if this share of them is within this relative tolerance.
+#: A model reproduces a run if this share of its scores is within the relative tolerance.
 SCORE_TOLERANCE = 1e-3
 REPRODUCED_SHARE = 0.95
-#: Separates document id and version. It occurs in no document id.
+#: Separates document id and version. Document ids do not contain it.
 VERSION_SEPARATOR = "\0"
 
 
@@ -90,7 +90,8 @@ def sample_documents(
         quota: Maximum number of documents per length bucket.
 
     Returns:
-        The number of each document within its bucket's sample, from 1; 0 if it is not sampled.
+        The number of each document within its bucket's sample, from 1; 0 if it is not in the
+        sample.
     """
     documents_by_length: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
     for index, group in enumerate(groups):
@@ -105,7 +106,7 @@ def sample_documents(
 
 
 def find_spans(evidence: Evidence, rows: Sequence[int]) -> list[Span]:
-    """Return the evidence spans of questions, or an empty list if the evidence has labels."""
+    """Return the evidence spans of questions, or an empty list if evidence is labeled by third."""
     if not len(evidence.starts):
         return []
     starts = evidence.starts[rows].tolist()
@@ -122,8 +123,9 @@ class RotatedDocument:
     questions: Sequence[int]
     """Rows of its questions in the evidence."""
     whole: Sequence[Version]
+    """Versions of the whole document, for test W."""
     excerpt: Sequence[Version] = ()
-    """Versions of test R, if any."""
+    """Versions of the excerpt, for test R."""
     tests: Sequence[int] = ()
     """The tests of each question, as a bit mask."""
 
@@ -144,7 +146,7 @@ class RotatedDocument:
 
     @property
     def version_bits(self) -> int:
-        """The numbers of the versions of both tests, as a bit mask."""
+        """Version numbers in both tests, as a bit mask."""
         whole = sum(1 << version.number for version in self.whole)
         excerpt = sum(1 << version.number for version in self.excerpt)
         return int(whole + VERSION_BITS * excerpt)
@@ -160,7 +162,7 @@ class VersionRow(NamedTuple):
 
 
 def list_rows(documents: Iterable[RotatedDocument], *, window: bool) -> list[VersionRow]:
-    """List the rows of test R (`window`) or of test W, question by question."""
+    """List the rows of test R if `window` is true, else of test W, question by question."""
     bit = IN_WINDOW if window else IN_WHOLE
     rows = []
     for document in documents:
@@ -173,13 +175,13 @@ def list_rows(documents: Iterable[RotatedDocument], *, window: bool) -> list[Ver
 
 @dataclass(frozen=True)
 class ExcerptReader:
-    """The room for excerpts in the context window."""
+    """Finds the room for excerpts in the context window."""
 
     tokenizer: Tokenizer
     room: int
-    """Maximum number of tokens in title and text."""
+    """Maximum number of tokens in title and text together."""
     queries: Mapping[str, str] = field(default_factory=dict)
-    """Query texts by id for a cross-encoder, which reads query and document; else empty."""
+    """Query texts by id if the model is a cross-encoder, which reads both query and document."""
 
     @classmethod
     def from_model(cls, model: MTEBModels, request: SearchRequest, read: ReadPart) -> ExcerptReader:
@@ -196,14 +198,14 @@ class ExcerptReader:
         return cls(tokenizer, tokens - added_tokens - SPARE_TOKENS, queries)
 
     def find_room(self, title: str, questions: Iterable[str]) -> int:
-        """Return the maximum number of tokens in a text, given its title and question ids."""
+        """Return the maximum number of tokens for a text, given its title and question ids."""
         texts = [self.queries[name] for name in questions if name in self.queries]
         longest = max(self.tokenizer.count_all(texts)) if texts else 0
         return self.room - longest - (self.tokenizer.count(title) if title else 0)
 
 
 def _count_pair_tokens(tokenizer: ModelTokenizer | None) -> int:
-    """Return how many special tokens a pair of texts has in addition to those of one text."""
+    """Count the special tokens that a pair of texts has in addition to those of a single text."""
     if tokenizer is None:
         return 0
     return int(tokenizer.tokenizer.num_special_tokens_to_add(pair=True)) - tokenizer.special_tokens
@@ -214,14 +216,14 @@ class RotationTest:
     """The test of a model on the rotated documents of one subset."""
 
     model: MTEBModels
-    """The model of the original search."""
+    """The model in the original search."""
     request: SearchRequest
     results: Results
     """Results of the original search."""
     ordinary_ranks: Mapping[str, int]
     """Rank of each query's document in `results`, from 1, by query id; 0 for a miss."""
     sample_size: int
-    """Number of documents per length bucket, over all subsets of the task."""
+    """Number of documents per length bucket, in all subsets of the task together."""
     subsets: int
     """Number of the task's subsets."""
     language: str = ""
@@ -241,10 +243,10 @@ class RotationTest:
         """Rank the rotated versions.
 
         Args:
-            scheme: Divides documents into length buckets.
+            scheme: Assigns documents to length buckets.
             evidence: The evidence of questions with a single span.
             documents: Rows of the relevant documents by id.
-            ranks: Ranks of these questions in the original search.
+            ranks: Ranks for these questions in the original search.
             find_read: Locates evidence in the part of documents that the model reads.
             read: The part of a document that the model reads.
 
@@ -279,7 +281,7 @@ class RotationTest:
 
 @dataclass(frozen=True, eq=False)
 class SubsetRotation:
-    """Rotates and ranks the sample of a subset."""
+    """Rotates and ranks the sampled documents of a subset."""
 
     test: RotationTest
     evidence: Evidence
@@ -290,7 +292,7 @@ class SubsetRotation:
 
     @cached_property
     def window(self) -> Window:
-        """The kind of text that test R rotates."""
+        """What test R rotates: whole documents or excerpts."""
         if self.read.kind is ReadKind.ALL:
             return Window.WHOLE
         if self.read.kind is ReadKind.UNKNOWN or self.read.part is Part.CHUNKS:
@@ -299,21 +301,21 @@ class SubsetRotation:
 
     @cached_property
     def reader(self) -> ExcerptReader | None:
-        """The reader for excerpts, or None if test R needs no excerpts."""
+        """The reader for excerpts; None if test R does not rotate excerpts."""
         if self.window is not Window.EXCERPT:
             return None
         return ExcerptReader.from_model(self.test.model, self.test.request, self.read)
 
     @cached_property
     def thirds(self) -> list[int | None]:
-        """The third of each labeled question, None for labels of several thirds; empty if the
-        evidence has spans.
+        """The labeled third for each question, or None if the label covers several thirds. The list
+        is empty if the evidence has spans.
         """
         return [read_third(label) for label in self.evidence.labels]
 
     @cached_property
     def spans(self) -> list[Span]:
-        """The evidence span of each question; empty if the evidence has labels."""
+        """The evidence span for each question; empty if evidence is labeled by third."""
         return find_spans(self.evidence, range(len(self.evidence)))
 
     def build(
@@ -323,7 +325,7 @@ class SubsetRotation:
 
         Args:
             document_set: The original ranks of the subset.
-            sample: The questions of each sampled document.
+            sample: The questions for each sampled document.
             numbers: The number of each document within its bucket's sample, or 0.
         """
         documents = [self._rotate(questions) for questions in sample]
@@ -373,7 +375,7 @@ class SubsetRotation:
     def _list_tests(
         self, documents: Iterable[RotatedDocument]
     ) -> Iterator[tuple[str, RotatedDocument, int]]:
-        """Yield the id of each tested question, with its document and tests."""
+        """Yield the id, the document and the tests of each tested question."""
         for document in documents:
             for row, tests in zip(document.questions, document.tests, strict=True):
                 if tests:
@@ -384,11 +386,8 @@ class SubsetRotation:
         candidates: Mapping[str, Mapping[str, Mapping[str, Any]]],
         document_ids: Mapping[str, str],
     ) -> VersionRanker:
-        """Build a ranker.
-
-        Args:
-            candidates: Rows of the versions, by query id and version id.
-            owners: Document ids by query id.
+        """Build a ranker from rows of versions, by query id and version id, and document ids, by
+        query id.
         """
         rows = {name: row for versions in candidates.values() for name, row in versions.items()}
         return VersionRanker(
@@ -418,7 +417,7 @@ class SubsetRotation:
         return bool(are_close.mean() >= REPRODUCED_SHARE)
 
     def _rotate(self, questions: Sequence[int]) -> RotatedDocument:
-        """Rotate the document of `questions`, and its excerpt."""
+        """Rotate the document of `questions` and, for test R, its excerpt."""
         name = self.evidence.document_ids[questions[0]]
         row = self.documents[name]
         text = str(row["text"])
@@ -444,7 +443,7 @@ class SubsetRotation:
         return replace(document, excerpt=excerpt)
 
     def _select_tests(self, document: RotatedDocument) -> list[int]:
-        """Return the tests of each question, as bit masks."""
+        """Return the tests for each question, as bit masks."""
         masks = []
         for question in document.questions:
             reason = self._find_exclusion(document, question)
@@ -483,7 +482,7 @@ class SubsetRotation:
         return same_text and 0 <= span.start < span.end <= len(text)
 
     def _is_inside_excerpt(self, document: RotatedDocument, question: int) -> bool:
-        """Return True if a question's evidence is inside the excerpt."""
+        """Return True if a question's evidence is inside the excerpt. Count it if it is not."""
         if document.is_read_whole:
             return True
         first = document.excerpt[0]
@@ -514,7 +513,7 @@ class SubsetRotation:
         return ranks
 
     def _list_ranks(self, rows: Sequence[VersionRow], ranks: Mapping[Pair, int]) -> Integers:
-        """Return the rank column of each row. The original document keeps its original rank."""
+        """Return the rank column for each row. The original document keeps its original rank."""
         row_ranks = []
         for question, document, version in rows:
             name = self.evidence.query_ids[question]
@@ -528,8 +527,8 @@ class SubsetRotation:
         return [row.version.move(self.spans[row.question]) for row in rows]
 
     def _find_twelfths(self, rows: Sequence[VersionRow], *, in_tokens: bool) -> Integers:
-        """Return the twelfth of each version that contains the middle of the evidence, in
-        characters or tokens.
+        """Return the twelfth that contains the middle of the evidence, in characters or tokens,
+        shape (rows,).
         """
         if self.thirds:
             thirds = [((self.thirds[row.question] or 0) - row.version.number) % 3 for row in rows]
@@ -574,5 +573,5 @@ class SubsetRotation:
 
 
 def digest_versions(texts: Iterable[str]) -> str:
-    """Return the digest of the versions' texts, in sample order."""
+    """Return the digest of the versions' texts, which must be in sample order."""
     return digest(*texts).hex()

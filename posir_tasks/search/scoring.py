@@ -1,6 +1,6 @@
-"""Scores of search results on one subset, for mteb's tasks and for runs of any system.
+"""Score the search results of one subset, for mteb's tasks and for runs of other systems.
 
-Importing this module does not import mteb.
+This module does not import mteb.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from posir_tasks.values.schemes import PositionScheme
 from posir_tasks.values.scores import ResultValues
 from posir_tasks.values.tokens_read import TokensRead
 
-#: Cut-offs of the scores. The PosQ scripts retrieve 100 documents per query. mteb's 1,000 would
-#: take ten times the memory for the same scores.
+#: Cutoffs of the scores. Like the PosQ scripts, posir retrieves 100 documents per query. mteb's
+#: 1,000 would need ten times the memory for the same scores.
 K_VALUES = (1, 3, 5, 10, 20, 30, 50, 100)
 
-#: mteb's `RetrievalSplitData`, extended by evidence: `single` and `evidence` for queries with one
-#: evidence span, `places` for queries with several.
+#: mteb's `RetrievalSplitData` plus evidence: `single` and `evidence` for queries with one evidence
+#: span, `places` for queries with several.
 SplitData: TypeAlias = dict[str, Any]
 #: Rows by document id.
 Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -69,7 +69,7 @@ ReadFinder: TypeAlias = Callable[[Dataset, Evidence, Rows], ReadEvidence]
 
 
 def build_split(data: PositionData, top_ranked: Any = None) -> SplitData:
-    """Convert data to an mteb split, with separate queries for one and several evidence spans."""
+    """Convert data to an mteb split. Queries with one and several evidence spans are separated."""
     judgments = Judgments.from_positions(data)
     single, several = data.divide_places()
     questions = data.questions
@@ -83,7 +83,7 @@ def build_split(data: PositionData, top_ranked: Any = None) -> SplitData:
         "top_ranked": top_ranked,
         "evidence": single.evidence,
         "single": single.queries,
-        # Keeps a single copy of the corpus in memory.
+        # `corpus` already contains the documents.
         "places": replace(several, documents=data.documents.clear()),
         "digest": partial(_digest_split, corpus, data.questions, data.evidence, data.places),
         "revision": data.revision,
@@ -111,15 +111,15 @@ def select_texts(documents: Rows) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class QueryScores(Mapping[str, Mapping[str, float]]):
-    """The scores of each query by pytrec_eval's names, as in mteb. They are computed on access."""
+    """Scores by query and pytrec_eval's score name, as in mteb. They are computed on access."""
 
     ranks: Mapping[str, int]
     """Rank of the relevant document by query id; 0 for a miss."""
     k_values: Sequence[int]
     mteb_scores: Mapping[str, Any]
-    """mteb's own scores for the subset."""
+    """mteb's scores for the subset."""
     additive: ResultValues
-    """Additive values for posir's scores."""
+    """Values from which posir's scores are computed."""
 
     def __getitem__(self, query: str) -> Mapping[str, float]:
         return compute_query_scores(self.ranks[query], self.k_values)
@@ -131,7 +131,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         return len(self.ranks)
 
     def compute_plugin_scores(self) -> dict[str, Any]:
-        """Compute the scores that plugins declare, in the result format."""
+        """Compute the scores that plugins declare, in the format of results."""
         scores = score_result(self.additive)
         reserved = {*self.mteb_scores, *NO_SCORES}
         return scores.to_json(self.additive.profile.positions, reserved_keys=reserved)
@@ -148,9 +148,9 @@ class SearchedSubset:
     find_read: ReadFinder
     count_tokens: Callable[[Dataset, ReadPart], TokensRead | None]
     extra_entries: Mapping[str, Any] = field(default_factory=dict)
-    """Entries of the result that are not scores."""
+    """Entries for the result that are not scores."""
     rotate: RankRotations = lambda *_: None
-    """Ranks rotated versions of the documents."""
+    """Ranks rotated versions of documents; by default, none."""
 
 
 @dataclass(frozen=True)
@@ -164,14 +164,14 @@ class SubsetScorer:
     compute_task_scores: Callable[[QueryScores, SearchedSubset], dict[str, Any]] = (
         lambda scores, _: scores.compute_plugin_scores()
     )
-    """Computes scores in addition to mteb's own."""
+    """Computes scores in addition to mteb's; by default, those that plugins declare."""
 
     def score(
         self,
         searched: SearchedSubset,
         timer: Callable[..., AbstractContextManager[Any]] = lambda *_, **__: nullcontext(),
     ) -> dict[str, Any]:
-        """Build a subset's entry in the result, without the fields that mteb adds."""
+        """Build a subset's entry for the result, without the fields that mteb adds."""
         data = searched.data
         evidence = searched.data["evidence"]
         ranked = searched.ranked
@@ -221,7 +221,7 @@ class SubsetScorer:
         return entry
 
     def _rank_places(self, searched: SearchedSubset) -> DocumentRanks:
-        """Rank the document of each evidence span of queries with several spans."""
+        """For queries with several evidence spans, rank the document of each span."""
         places: PositionData = searched.data["places"]
         evidence = places.evidence
         queries = [places.places[name].query for name in evidence.query_ids]

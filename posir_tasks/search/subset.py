@@ -1,6 +1,6 @@
-"""Search of one subset of a task with any model, including its first stage.
+"""Search one subset of a task with any model, including the first stage of a reranker.
 
-This module imports torch, so task classes import it only for an evaluation.
+This module imports torch, so task classes only import it for an evaluation.
 """
 
 from __future__ import annotations
@@ -47,16 +47,15 @@ def search_subset(
     """Search the queries of a subset.
 
     Args:
-        model: Any mteb model. A reranker without candidates gets the candidates of its first
-            stage.
+        model: Any mteb model. If a reranker has no candidates, its first stage is searched.
         data: The subset, as returned by `build_split`.
         request: The subset's texts, and a reranker's candidates.
-        scheme: Divides documents into length buckets.
+        scheme: Assigns documents to length buckets.
         first_stage_model: Name and revision of the model that retrieved the candidates.
         save: Saves the predictions; None to discard them.
 
     Returns:
-        The searched subset, and the record of the search for the result.
+        The searched subset, and the search's record for the result.
     """
     context = request.context
     if request.top_ranked is None and is_reranker(model):
@@ -82,7 +81,7 @@ def search_subset(
         extra_entries=extra_entries,
         rotate=rotation.rank,
     )
-    # The search of rotated versions later overwrites the model's record.
+    # Create the record now: the search for rotated versions overwrites the model's attributes.
     record = _record_search(model, adapted_model, request)
     if protocol:
         record[PROTOCOL_KEY] = protocol
@@ -105,7 +104,7 @@ def _record_search(
     record: dict[str, Any] = {}
     if isinstance(adapted_model, BM25Search) and adapted_model is not model:
         record["bm25_tokens"] = "character trigrams"
-    # Some models count the document vectors of their last search, and describe this search.
+    # Some models count the document vectors in their last search, or describe the search.
     if (vectors := getattr(model, "document_vectors", None)) is not None:
         record[INDEX_KEY] = {"documents": len(request.corpus), "vectors": vectors}
     if (search_record := getattr(model, "search_record", None)) is not None:
@@ -114,8 +113,8 @@ def _record_search(
 
 
 def _describe_protocol(model: MTEBModels, request: SearchRequest) -> dict[str, Any] | None:
-    """Describe a model's protocol, including one tokenized query and document; None without a
-    protocol.
+    """Describe a model's protocol, including one tokenized query and document. Return None if there
+    is no protocol.
     """
     record: dict[str, Any] | None = getattr(model, "posir_protocol", None)
     if record is None:

@@ -1,6 +1,6 @@
-"""Ranks of document versions among the other hits of their questions.
+"""Rank document versions among the other hits for their questions.
 
-The model scores the versions. The other documents keep their scores from the original search.
+The model scores the versions. Other documents keep their scores from the original search.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def is_order_blind(model: object) -> bool:
 
 
 def can_score_versions(model: object) -> bool:
-    """Return True if a document's score does not depend on the other documents."""
+    """Return True if a document's score does not depend on other documents."""
     if isinstance(model, HybridSearch):
         return all(is_order_blind(member) or can_score_versions(member) for member in model.models)
     if isinstance(model, MultiVectorSearchEncoderWrapper):
@@ -54,7 +54,7 @@ def can_score_versions(model: object) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class VersionRanker:
-    """Ranks document versions among the other hits of their questions."""
+    """Ranks document versions among the other hits for their questions."""
 
     request: SearchRequest
     """The original search."""
@@ -70,7 +70,7 @@ class VersionRanker:
 
     @cached_property
     def copies(self) -> dict[str, set[str]]:
-        """Ids of the hits with the same text as the query's document, by query id."""
+        """Ids of hits with the same text as the question's document, by question id."""
         hits = set[str]()
         for question in self.document_ids:
             hits.update(self.results.get(question, {}))
@@ -83,7 +83,7 @@ class VersionRanker:
         return copies
 
     def count_copies(self) -> int:
-        """Count the hits that are copies of a question's document."""
+        """Count the hits that are copies of their question's document."""
         return sum(map(len, self.copies.values()))
 
     def rank(self, model: MTEBModels) -> dict[Pair, int]:
@@ -94,7 +94,7 @@ class VersionRanker:
         return {pair: self._rank_among_hits(*pair, score) for pair, score in scores.items()}
 
     def score(self, model: MTEBModels) -> dict[Pair, float]:
-        """Return the score of each pair; raise ScoreError for NaN."""
+        """Return the score of each pair. Raise ScoreError for NaN."""
         scores = self._score(model)
         nan_count = sum(map(math.isnan, scores.values()))
         if nan_count:
@@ -128,7 +128,7 @@ class VersionRanker:
         return queries.select(rows)
 
     def _score_embeddings(self, model: EncoderProtocol) -> dict[Pair, float]:
-        """Score pairs by embedding similarity, document by document."""
+        """Score pairs by embedding similarity, grouping the questions for the same versions."""
         context = self.request.context
         queries = self._select_queries()
         embeddings = context.encode(model, queries, PromptType.query)
@@ -149,7 +149,7 @@ class VersionRanker:
         return scores
 
     def _rank_among_hits(self, question: str, _version: str, score: float) -> int:
-        """Return the rank of a version among a question's hits; 0 if it would not be a hit."""
+        """Return the rank of a version among the hits for a question; 0 if it is not a hit."""
         document_id = self.document_ids[question]
         excluded = self.copies[question] | {document_id}
         hits = {
@@ -162,40 +162,38 @@ class VersionRanker:
         return 0 if is_last and self._has_more(question, len(hits) + len(excluded)) else rank
 
     def _has_more(self, question: str, hits: int) -> bool:
-        """Return True if more documents can be ranked for a question than the hits."""
+        """Return True if more than `hits` documents can be ranked for a question."""
         top_ranked = self.request.top_ranked
         size = len(self.request.corpus) if top_ranked is None else len(top_ranked[question])
         return size > hits
 
     def _rank_hybrid(self, model: HybridSearch) -> dict[Pair, int]:
-        """Replace the document by its version in each model's ranking, then fuse the rankings."""
+        """Replace the document with its version in each model's ranking, then fuse the rankings."""
         rankings_by_pair: dict[Pair, list[list[str]]] = defaultdict(list)
-        for member, rankings in model.searched:
+        for member, results in model.searched:
             scores = {} if is_order_blind(member) else self.score(member)
             for question, names in self.pairs.items():
                 for name in names:
                     ranking = self._replace_document(
-                        question, rankings.get(question, {}), scores.get((question, name))
+                        question, results.get(question, {}), scores.get((question, name))
                     )
                     rankings_by_pair[question, name].append(ranking)
         top_k = self.request.top_k
         ranks = {}
-        for pair, lists in rankings_by_pair.items():
-            fused = fuse_rankings(ranking[:top_k] for ranking in lists)
+        for pair, rankings in rankings_by_pair.items():
+            fused = fuse_rankings(ranking[:top_k] for ranking in rankings)
             document_id = self.document_ids[pair[0]]
             other_scores = {name: score for name, score in fused.items() if name != document_id}
-            rank = (
-                1 + _count_above(other_scores, document_id, fused[document_id])
-                if document_id in fused
-                else 0
-            )
+            rank = 0
+            if document_id in fused:
+                rank = 1 + _count_above(other_scores, document_id, fused[document_id])
             ranks[pair] = rank if rank <= top_k else 0
         return ranks
 
     def _replace_document(
         self, question: str, ranking: Mapping[str, float], score: float | None
     ) -> list[str]:
-        """Return document ids, best first, after giving the document the score of its version."""
+        """Assign the version's score to the document, and return the document ids, best first."""
         copies = self.copies[question]
         scores = {name: value for name, value in ranking.items() if name not in copies}
         if score is not None:

@@ -1,6 +1,6 @@
-"""Position-aware tasks and benchmarks: built-in, in other languages, and from plugins.
+"""Position-aware tasks and benchmarks: built-in, in additional languages, and from plugins.
 
-Importing this module does not import mteb.
+This module does not import mteb.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Name prefix of tasks in the PosIR layout.
+#: Prefix of the names of PosIR's tasks.
 PREFIX = "PosIR-"
 #: Advice on the accepted kinds of data.
 SUPPORTED_DATA = (
@@ -37,12 +37,12 @@ SUPPORTED_DATA = (
     "folder, in the formats of "
     "`posir inspect --help` for texts and `posir import --help` for questions."
 )
-#: Plugin and class of each plugin task, by task name.
+#: Plugin name and task class, by task name.
 PluginTasks: TypeAlias = "dict[str, tuple[str, type[PositionTask]]]"
 
 
 def builtin_task_classes() -> tuple[type[PositionTask], ...]:
-    """Return the built-in task classes."""
+    """Import and return the built-in task classes."""
     from posir_tasks.tasks.nano import NANO
     from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL, PosIRMini
     from posir_tasks.tasks.posq import POSQ_TASKS
@@ -64,7 +64,7 @@ def load_builtin_tasks() -> dict[str, type[PositionTask]]:
 
 
 def read_language(name: str) -> Language | None:
-    """Return the language in a task name, or None if the name does not match `PosIR-<Language>`."""
+    """Return the language in a task name such as `PosIR-German`, or None."""
     if not name.startswith(PREFIX):
         return None
     from posir_tasks.data.declared import SUFFIX
@@ -75,8 +75,8 @@ def read_language(name: str) -> Language | None:
 
 
 def find_language_task(name: str) -> type[PosirTask] | None:
-    """Return the task `PosIR-<Language>`, with `-English` or `-Nano`, or None for any other
-    name.
+    """Return the task `PosIR-<Language>`, optionally with `-English` or `-Nano`, or None for any
+    other name.
     """
     language = read_language(name)
     if language is None:
@@ -86,19 +86,20 @@ def find_language_task(name: str) -> type[PosirTask] | None:
     from posir_tasks.tasks.posir import build_posir_task
     from posir_tasks.text.languages import PIVOT
 
-    complete = build_posir_task(language, PIVOT if name.endswith(f"-{PIVOT.name}") else language)
-    task = build_nano_task(language) if name.endswith(SUFFIX) else complete
+    corpus_language = PIVOT if name.endswith(f"-{PIVOT.name}") else language
+    full = build_posir_task(language, corpus_language)
+    task = build_nano_task(language) if name.endswith(SUFFIX) else full
     return task if task.metadata.name == name else None
 
 
 def find_task(name: str) -> type[PositionTask] | None:
-    """Find posir's own task by name, in any language, or return None. Plugins are not searched."""
+    """Find a task of posir by name, in any language, or return None. Plugins are not searched."""
     return load_builtin_tasks().get(name) or find_language_task(name)
 
 
 def name_larger_task(name: str) -> str:
-    """Return the next larger task, such as PosIR-English-Nano for PosIR-Mini, or an empty
-    string.
+    """Return the name of the next larger task, such as PosIR-English-Nano for PosIR-Mini; empty if
+    there is none.
     """
     if not name.startswith(PREFIX) and "-PosQ" not in name:
         return ""
@@ -118,7 +119,7 @@ def raise_if_missing(data: str) -> None:
     """Raise PosirError, with the most similar name, unless `data` is a file, folder or task, or may
     be a dataset on the Hub.
 
-    mteb's task names are read from its source code, since importing mteb takes seconds.
+    mteb's task names are searched in its source code, since importing mteb takes seconds.
     """
     path = Path(data).expanduser()
     if path.is_dir() and not any(path.iterdir()):
@@ -144,15 +145,13 @@ def _is_mteb_task(name: str) -> bool:
 
 
 def describe_hidden_task(name: str) -> str:
-    """Return a warning if a file or folder hides the task of the same name, else an empty
-    string.
-    """
+    """Return a warning if a file or folder hides the task of the same name; empty if not."""
     hides = any(task.name == name for task in declare_tasks())
     return " It hides the task of this name: rename it, or run in another folder." if hides else ""
 
 
 def find_language_tasks() -> dict[str, type[PosirTask]]:
-    """Return the tasks in additional languages, from the data or from plugins, by name."""
+    """Return the tasks in additional languages by name. The data or a plugin adds a language."""
     return {
         declared.name: task
         for declared in declare_other_tasks()
@@ -161,8 +160,8 @@ def find_language_tasks() -> dict[str, type[PosirTask]]:
 
 
 def declare_other_tasks() -> list[DeclaredTask]:
-    """Declare the tasks in additional languages. A task with the English corpus needs a domain that
-    this corpus contains, unless a plugin adds the language.
+    """Declare the tasks in additional languages. A task with the English corpus is only declared if
+    that corpus has one of the language's domains, or if a plugin adds the language.
     """
     from posir_tasks.data.declared import declare_nano, declare_posir
     from posir_tasks.text.languages import PIVOT, name_languages
@@ -180,7 +179,9 @@ def declare_other_tasks() -> list[DeclaredTask]:
 
 
 def declare_tasks() -> list[DeclaredTask]:
-    """Declare all tasks: built-in, in other languages, and from plugins. Only plugins need mteb."""
+    """Declare all tasks: built-in, in additional languages, and from plugins. This imports mteb
+    only if a plugin adds tasks.
+    """
     from posir_tasks.data.declared import BUILTIN, DeclaredTask
 
     tasks = [*BUILTIN, *declare_other_tasks()]
@@ -221,15 +222,15 @@ def _list_hub_paths(repository: HubRepository) -> list[str]:
 
 @cache
 def collect_plugin_languages() -> tuple[list[str], list[str]]:
-    """Return the language codes that plugins add, and the problems; log each problem once."""
+    """Return the language codes that plugins add, and the problems. Log each problem once."""
     from posir_tasks.text.languages import check_code
 
     codes = []
     problems = []
     for plugin, caller in get_plugins().callers("posir_languages"):
         try:
-            for answer in caller():
-                for code in answer:
+            for plugin_codes in caller():
+                for code in plugin_codes:
                     check_code(code)
                     codes.append(code)
         except Exception as error:
@@ -240,7 +241,7 @@ def collect_plugin_languages() -> tuple[list[str], list[str]]:
 
 @cache
 def collect_plugin_tasks() -> dict[str, type[PositionTask]]:
-    """Return the plugins' valid task classes by name; log each invalid one once."""
+    """Return the plugins' valid task classes by name. Log each problem once."""
     tasks, problems = check_plugin_tasks()
     for problem in problems:
         logger.warning("posir %s", problem)
@@ -249,7 +250,7 @@ def collect_plugin_tasks() -> dict[str, type[PositionTask]]:
 
 @cache
 def check_plugin_tasks() -> tuple[PluginTasks, list[str]]:
-    """Return the valid tasks of the installed plugins, and the problems of invalid ones."""
+    """Return the valid tasks of the installed plugins, and the problems with other tasks."""
     if not list(get_plugins().callers("posir_task_classes")):
         return {}, []
     from mteb import AbsTask
@@ -266,19 +267,19 @@ def check_plugin_tasks() -> tuple[PluginTasks, list[str]]:
 
 
 def collect_tasks(plugins: Plugins, owners: dict[str, str]) -> tuple[PluginTasks, list[str]]:
-    """Return the plugins' valid tasks by name, and a message for each invalid one.
+    """Return the plugins' valid tasks by name, and a message for each invalid task.
 
-    `owners` maps the names of existing tasks, which are taken, to their modules.
+    The keys of `owners` are the names of existing tasks, its values their modules.
     """
     owners = dict(owners)
     tasks: PluginTasks = {}
     problems = []
     for plugin, caller in plugins.callers("posir_task_classes"):
         try:
-            answers = caller()
-            if not answers:
+            results = caller()
+            if not results:
                 raise TypeError("posir_task_classes must return a list of task classes")
-            classes = [task for answer in answers for task in answer]
+            classes = [task for result in results for task in result]
         except Exception as error:
             problems.append(
                 f"plugin '{plugin}' could not provide its tasks: {type(error).__name__}: {error}"
@@ -332,7 +333,7 @@ def _find_problem(task: Any, owners: Mapping[str, str]) -> str | None:
 
 
 def build_benchmarks() -> list[Benchmark]:
-    """Build mteb's benchmarks from the built-in tasks. Tasks without data are skipped with one
+    """Build mteb's benchmarks from the built-in tasks. Tasks without data are skipped with a single
     warning.
     """
     from mteb.benchmarks.benchmark import Benchmark

@@ -1,4 +1,4 @@
-"""SQuAD-PosQ and FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950), complete and Tiny."""
+"""SQuAD-PosQ and FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950), with their Tiny samples."""
 
 from abc import abstractmethod
 from typing import Any
@@ -97,7 +97,7 @@ class PosqTask(PositionTask):
             self._set_revision(repository.revision(files))
 
     def locate_subset(self, subset: str) -> tuple[Repository, list[str]]:  # noqa: ARG002
-        """Return the repository, and its files if it is a local folder."""
+        """Return the repository, with the paths of its files if it is a local folder."""
         repository = self._open_repository()
         if isinstance(repository, LocalRepository):
             return repository, self.list_files(repository)
@@ -116,7 +116,7 @@ def _rename(task: type[PosqTask], declared: DeclaredTask, description: str) -> P
 
 
 class SQuADPosQ(PosqTask):
-    """SQuAD 2.0 questions by the position of the answer's first character."""
+    """SQuAD 2.0 questions in buckets by the position of the answer's first character."""
 
     scheme = AbsolutePositions()
     read_from = staticmethod(read_squad)
@@ -176,7 +176,7 @@ class FineWebPosQTiny(FineWebPosQ):
 
 
 class FineWebPosQRaw(FineWebPosQ):
-    """The first release of FineWeb-PosQ (first version of the paper), where questions may have two
+    """The first release of FineWeb-PosQ, from the paper's first version. Questions may have two
     labels.
     """
 

@@ -396,7 +396,7 @@ def test_longer_texts_are_counted_until_one_is_cut(window: int, longest: int):
 def test_a_server_that_answers_nothing_is_one_message():
     with serve_embeddings() as server:
         server.failures.extend([Failure(400)] * 2)
-        with pytest.raises(PosirError, match="the server refuses a request"):
+        with pytest.raises(PosirError, match="the server rejects a request"):
             posir.window(server.reference)
 
 

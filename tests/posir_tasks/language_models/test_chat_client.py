@@ -160,7 +160,7 @@ def test_a_server_that_is_down_is_replaced_by_another(server, tmp_path):
         (404, "no such model or address"),
         (429, "limit is still exceeded"),
         (500, "failed up to 2 times .*Answers so far are saved"),
-        (400, "refuses a request .*Check the settings of llm"),
+        (400, "rejects a request .*Check the settings of llm"),
     ],
 )
 def test_a_failure_that_lasts_is_one_message(server, tmp_path, status, message):
@@ -183,7 +183,7 @@ def test_the_key_is_read_from_the_named_variable_and_never_shown(server, tmp_pat
     monkeypatch.setenv("MY_KEY", "sk-secret")
     assert ask(connect(tmp_path, server, key_variable="MY_KEY"), ASKED[:2]) == EXPECTED[:2]
     server.key = "sk-other"
-    with pytest.raises(PosirError, match=r"refuses the key in MY_KEY .*\*\*\*") as refused:
+    with pytest.raises(PosirError, match=r"rejects the key in MY_KEY .*\*\*\*") as refused:
         ask(connect(tmp_path, server, key_variable="MY_KEY", temperature=1))
     assert "sk-secret" not in str(refused.value)
 

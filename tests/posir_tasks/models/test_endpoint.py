@@ -149,7 +149,7 @@ def test_a_lasting_failure_is_one_message_after_retries(server, monkeypatch, fai
 @pytest.mark.parametrize(
     ("failure", "message"),
     [
-        (Failure(413, message="too large"), r"refuses a request \(.*too large.* --window N"),
+        (Failure(413, message="too large"), r"rejects a request \(.*too large.* --window N"),
         (Failure(403, message="not yours"), r"without a key; set OPENAI_API_KEY \(.*not yours"),
     ],
 )
@@ -257,7 +257,7 @@ def test_a_server_that_truncates_in_silence_is_noticed(server, caplog):
 
 def test_the_key_is_sent_and_never_repeated(server, monkeypatch, caplog):
     server.key = KEY
-    with pytest.raises(PosirError, match=r"refuses requests without a key; set OPENAI_API_KEY"):
+    with pytest.raises(PosirError, match=r"rejects requests without a key; set OPENAI_API_KEY"):
         mteb.get_model(server.reference)
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
     with caplog.at_level(logging.DEBUG):
@@ -265,7 +265,7 @@ def test_the_key_is_sent_and_never_repeated(server, monkeypatch, caplog):
         assert np.array_equal(encode(model, ["text"]), expected(["text"]))
         server.key = "another"
         with pytest.raises(
-            PosirError, match=r"refuses the key in OPENAI_API_KEY \(.*provided: \*\*\*"
+            PosirError, match=r"rejects the key in OPENAI_API_KEY \(.*provided: \*\*\*"
         ) as refused:
             encode(model, ["text"])
     error = refused.value
@@ -500,7 +500,7 @@ def test_a_text_that_is_too_large_is_a_refusal(server):
     )
     server.failures.append(Failure(500, message=message))
     sent = len(server.times)
-    with pytest.raises(PosirError, match=r"refuses a request \(500: input .*512"):
+    with pytest.raises(PosirError, match=r"rejects a request \(500: input .*512"):
         client.embed(["text"])
     assert len(server.times) == sent + 1
     server.reasons = lambda message: {"detail": [{"loc": ["body"], "msg": message}]}

@@ -40,7 +40,7 @@ def test_closed_port_silent_server_and_offline_mode_are_problems(online):
         online.setattr(constants, "ENDPOINT", address)
         assert address in find_hub_problem()
     online.setattr(hub, "get_session", lambda: time.sleep(3600))
-    assert find_hub_problem() == f"{address} does not answer within 0.2 seconds"
+    assert find_hub_problem() == f"{address} did not respond within 0.2 seconds"
     online.setattr(constants, "HF_HUB_OFFLINE", True)
     assert find_hub_problem() == "HF_HUB_OFFLINE is set"
 

@@ -43,7 +43,7 @@ def test_scores_come_back_in_the_order_of_the_texts(fields_of_tei: bool):
         ({"damage": lambda rows: [rows[0], rows[0]]}, "to 2 texts has 2 scores"),
         ({"damage": lambda _: "no"}, "rerank API"),
         ({"damage": lambda rows: [{**rows[0], "relevance_score": math.nan}, *rows[1:]]}, "finite"),
-        ({"failures": deque([Failure(422)] * 3)}, "refuses a request"),
+        ({"failures": deque([Failure(422)] * 3)}, "rejects a request"),
     ],
 )
 def test_failures_and_unusable_scores_are_one_message(options: Any, message: str):
