@@ -378,7 +378,7 @@ def _build_chunks(inspection: Inspection, chunks: ChunkComparison) -> Iterator[D
     evaluation = ""
     if chunks.chunked_model:
         task = inspection.reference.data if inspection.is_task else MINI
-        run = inspection.reference.write("mteb", "run", "-t", task, "-m", chunks.chunked_model)
+        run = inspection.reference.format("mteb", "run", "-t", task, "-m", chunks.chunked_model)
         evaluation = f"# to evaluate these chunks on a task\n{run}"
     yield DisplaySection(
         ADVICE_HEADING,
@@ -440,7 +440,7 @@ def _build_next_commands(inspection: Inspection) -> str:
     """
     reference = inspection.reference
     if inspection.chunks and inspection.chunks.chunked_model and reference.data:
-        command = reference.write(
+        command = reference.format(
             "posir", "inspect", reference.model, reference.data, "--snippet", "langchain"
         )
         return f"# code for langchain, llamaindex, haystack, qdrant or elasticsearch\n{command}"

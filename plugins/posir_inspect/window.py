@@ -214,7 +214,7 @@ def complete_reading(window: WindowReading) -> WindowReading:
         footer.append(
             f"To inspect a task (replace {MINI} with a folder to inspect your own texts):"
         )
-        commands.append(window.reference.write("posir", "inspect", window.reference.model, MINI))
+        commands.append(window.reference.format("posir", "inspect", window.reference.model, MINI))
     name = drop_organization(window.model)
     strips = _draw_window(window, name, " ".join(sentences), commands)
     return replace(

@@ -1,6 +1,6 @@
 """Apply a protocol to an mteb model, completely or not at all.
 
-Depending on the class, settings are passed to the loader or set after loading. Afterwards, any
+Depending on the class, settings are passed to the loader or set after loading. Any remaining
 difference between the model and the protocol is an error.
 """
 

@@ -81,9 +81,7 @@ def search_bm25(
     num_proc: int | None = None,
     **task_arguments: Any,
 ) -> Hits:
-    """Find the `top_k` documents of each query like `BM25Search`, in `num_proc` processes (by
-    default, one per core).
-    """
+    """Find the `top_k` documents of each query like `BM25Search`. By default, use all cores."""
     ids = corpus["id"][:]
     k = min(top_k, len(ids))
     # The model iterates over its corpus. A list is much faster than a dataset.

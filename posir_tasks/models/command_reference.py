@@ -29,13 +29,9 @@ class CommandReference:
     """Model, data and run settings as arguments of a shell command."""
 
     model: str
-    """Name, folder, endpoint or combination of models; empty if no command can load the model on
-    this machine.
-    """
+    """Reference to the model; empty if no command can load it on this machine."""
     data: str = ""
-    """Task, file, folder or dataset on the Hub; empty if no command can read the data on this
-    machine.
-    """
+    """Reference to the data; empty if no command can read it on this machine."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables with the run settings."""
 
@@ -73,7 +69,7 @@ class CommandReference:
         data = "" if self.data.startswith(paths) else self.data
         return CommandReference("" if is_private else self.model, data, variables)
 
-    def write(self, *words: str) -> str:
+    def format(self, *words: str) -> str:
         """Format a shell command: the run settings, then the quoted words."""
         assignments = [f"{name}={shlex.quote(value)}" for name, value in self.variables.items()]
         return " ".join([*assignments, shlex.join(words)])

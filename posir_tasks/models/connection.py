@@ -38,7 +38,7 @@ T = TypeVar("T")
 KEY_VARIABLE = "OPENAI_API_KEY"
 #: Retries after status 408, 409, 429 or 5xx, or without a response.
 RETRIES = 10
-#: Maximum Retry-After, in seconds. Longer ones are ignored.
+#: Maximum Retry-After, in seconds. Longer waits are ignored.
 MAX_RETRY_AFTER = 120.0
 #: First and maximum wait in seconds: 0.5, 1, 2, 4, 8, reduced by up to a quarter at random.
 FIRST_WAIT = 0.5
@@ -91,9 +91,7 @@ class RequestError(Exception):
 
     @property
     def is_text_error(self) -> bool:
-        """True if a text may be the cause: the server rejected it or failed (for example, because
-        its vector is NaN).
-        """
+        """True if a text may be the cause: the server rejected it or failed."""
         return self.is_rejected or self.status == 500
 
     @property
@@ -262,9 +260,7 @@ class Connection:
         return RequestError(reason, is_timeout=isinstance(error, aiohttp.SocketTimeoutError))
 
     def explain(self, error: RequestError, *, advice: str) -> str:
-        """Describe a failed request with the server's message and a remedy. `advice` is the remedy
-        for rejected requests.
-        """
+        """Describe a failed request and a remedy. `advice` is for rejected requests."""
         attempts = self.retries + 1
         status = error.status
         reason = quote_message(error.reason)

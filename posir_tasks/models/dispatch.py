@@ -111,9 +111,7 @@ def _find_highest(values: Tensor, k: int) -> Tensor:
 
 
 def split_queries(queries: Array, documents: int) -> Iterator[Array]:
-    """Yield query batches with at most `MAX_SIMILARITIES` similarities each. Sparse queries form a
-    single batch.
-    """
+    """Yield query batches with at most `MAX_SIMILARITIES` similarities. Sparse queries form one."""
     size = max(1, MAX_SIMILARITIES // documents)
     if isinstance(queries, torch.Tensor) and queries.layout != torch.strided:
         size = queries.shape[0]
@@ -201,9 +199,7 @@ def search(model: MTEBModels, request: SearchRequest) -> Results:
 
 
 def order_documents(results: Results) -> dict[str, list[str]]:
-    """Return each query's document ids, best first. Like pytrec_eval, break ties by id, in
-    descending order.
-    """
+    """Return each query's document ids, best first. As in pytrec_eval, higher ids win ties."""
     return {
         query: sorted(scores, key=lambda name: (scores[name], name), reverse=True)
         for query, scores in results.items()
@@ -230,7 +226,7 @@ class HybridSearch:
 
     def __init__(self, models: Sequence[MTEBModels]) -> None:
         self.models = models
-        self.searched: list[tuple[MTEBModels, Results]] = []
+        self.last_results: list[tuple[MTEBModels, Results]] = []
         """Models with their results from the last search, including one more document per query
         than the fusion uses.
         """
@@ -255,12 +251,12 @@ class HybridSearch:
             self._corpus, queries, {}, top_ranked, top_k + 1, context, TimingStack()
         )
         rankings = []
-        self.searched = []
+        self.last_results = []
         for model in self.models:
             searcher = adapt_to_script(add_cache(model), context.corpus_language)
             results = search(searcher, request)
             rankings.append(order_documents(results))
-            self.searched.append((searcher, results))
+            self.last_results.append((searcher, results))
         self._corpus = None
         fused_results = {
             query: fuse_rankings(ranking.get(query, ())[:top_k] for ranking in rankings)

@@ -1,6 +1,4 @@
-"""mteb model that wraps an object with an `encode` method, such as static embeddings or a user's
-class.
-"""
+"""mteb model that wraps an object with an `encode` method, such as a user's class."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ Documents: TypeAlias = Sequence[Sequence[str]]
 ADVICE = (
     "If texts are too long for the model, cut them with --window N, or let the server truncate them"
 )
-#: Texts that test the server before any data is read.
+#: Texts to embed as a test before any data is read.
 FIRST_TEXTS = ("position", "A bell was cast in copper.")
 #: Maximum seconds until a response starts while the window is measured. The server may need to load
 #: its model first.
@@ -131,7 +131,7 @@ class EndpointModel:
 
 
 class NoVectorError(PosirError):
-    """A response lacks a vector for at least one text."""
+    """A response contains no valid vector for at least one text."""
 
 
 class NotFiniteError(NoVectorError):
@@ -259,9 +259,7 @@ class EmbeddingClient(EndpointModel):
         return self._embed(self.kind, [[text] for text in texts], query=query)
 
     def embed_chunks(self, chunks: Sequence[str]) -> Embeddings:
-        """Embed a document's chunks in context with one request, shape (chunks, dimensions). Raises
-        the same errors as `embed`.
-        """
+        """Embed a document's chunks in context, shape (chunks, dimensions), like `embed`."""
         assert self.kind.in_context
         return self._embed(self.kind.in_context, [chunks])
 
@@ -374,9 +372,7 @@ class EmbeddingClient(EndpointModel):
         return embeddings
 
     def _sort_rows(self, rows: Any, total: int) -> list[Any]:
-        """Sort the rows of a response by their index, if any. Raise NoVectorError if there are not
-        `total` rows.
-        """
+        """Sort the rows of a response by index. Raise NoVectorError unless there are `total`."""
         if not isinstance(rows, list):
             raise TypeError(rows)
         sorted_rows: list[Any] = rows

@@ -29,9 +29,7 @@ class EndpointKind:
     query_fields: Fields = field(default_factory=dict)
     passage_fields: Fields = field(default_factory=dict)
     vectors: str = "data"
-    """Dotted keys of the list of vectors, or of rows with an `embedding`; empty if the response is
-    the list.
-    """
+    """Dotted keys of the list of vectors or rows; empty if the response is the list."""
     truncation: str = ""
     """Option that makes the server truncate texts; empty if it always or never truncates."""
     tokens: str = ""
@@ -41,9 +39,7 @@ class EndpointKind:
     limit_route: str = ""
     """Path that reports the window; empty if the server does not report it."""
     limit: str = ""
-    """Dotted keys of the window in the response of `limit_route`. Servers may prefix the last
-    key.
-    """
+    """Dotted keys of the window at `limit_route`. Servers may prefix the last key."""
     in_context: EndpointKind | None = None
     """Format for embedding chunks in the context of their document; None if not supported."""
     nests: bool = False

@@ -1,7 +1,7 @@
 """mteb encoder and cross-encoder that send requests to an endpoint.
 
-Two rerank APIs are supported: the one of Cohere, Jina, vLLM and llama.cpp, and the one of Text
-Embeddings Inference, which uses other field names.
+Rerankers may have the rerank API of Cohere, Jina, vLLM and llama.cpp, or the API of Text Embeddings
+Inference, which uses other field names.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
 Response = TypeVar("Response")
 
-#: Query that tests a reranker before any data is read.
+#: Query to rerank for as a test before any data is read.
 FIRST_QUERY = "position"
 #: Maximum number of concurrent requests.
 MAX_IN_FLIGHT = 8
@@ -329,9 +329,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         return scores
 
     def embed_documents(self, documents: Sequence[Sequence[str]]) -> Embeddings:
-        """Embed the chunks of documents in context, shape (all chunks, dimensions). Raises the same
-        errors as `embed`.
-        """
+        """Embed the chunks of documents in context, shape (all chunks, dimensions)."""
         if self.max_length is not None:
             raise PosirError(
                 f"window {self.max_length}: contextual chunk embeddings need whole documents. "
@@ -437,9 +435,7 @@ class RerankEndpoint(EndpointModel):
 def split_requests(
     pairs: Sequence[tuple[str, str]], size: int
 ) -> Iterator[tuple[str, Sequence[str]]]:
-    """Group up to `size` consecutive pairs with the same query into a request; yield its query and
-    texts.
-    """
+    """Yield a query and its texts for up to `size` consecutive pairs with the same query."""
     for query, group in groupby(pairs, key=lambda pair: pair[0]):
         for texts in split_batches([text for _, text in group], size):
             yield query, texts
@@ -462,9 +458,7 @@ def _compute_cosine(first: Embeddings, second: Embeddings) -> float:
 def send_in_flight(
     send: Callable[[Item], Response], items: Sequence[Item], description: str | None = None
 ) -> list[Response]:
-    """Send requests concurrently, and return the responses in the order of `items`. After an error,
-    send no more requests.
-    """
+    """Send requests concurrently and return the responses. Stop sending after an error."""
     with ThreadPoolExecutor(MAX_IN_FLIGHT) as pool:
         futures = [pool.submit(send, item) for item in items]
         pending_futures = progress(futures, description) if description else futures

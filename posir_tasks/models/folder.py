@@ -160,9 +160,7 @@ def _require_revision(folder: Path, name: str, revision: str | None) -> None:
 
 
 def check_folder(folder: Path) -> str:
-    """Return the revision of a model. Raise PosirError if a settings file would make a library run
-    code, or is not JSON.
-    """
+    """Return the revision of a model. Raise PosirError if its settings are unsafe or not JSON."""
     revision = digest_folder(folder)
     _check_files(folder, revision)
     return revision
@@ -238,9 +236,7 @@ def _find_classes(settings: Any) -> Iterator[str]:
 
 
 def check_module_classes(folder: Path) -> None:
-    """Raise PosirError if a module of the model is not a `torch.nn.Module` class of
-    sentence-transformers.
-    """
+    """Raise PosirError if a module of the model is not a class of sentence-transformers."""
     from sentence_transformers.util import import_from_string
     from torch import nn
 
@@ -263,9 +259,7 @@ def check_module_classes(folder: Path) -> None:
 
 @contextmanager
 def require_weights(folder: Path) -> Iterator[None]:
-    """Raise PosirError for missing weights inside the context. By default, transformers initializes
-    them randomly.
-    """
+    """Raise PosirError for missing weights, which transformers would initialize randomly."""
     from transformers import PreTrainedModel
 
     original = vars(PreTrainedModel)["from_pretrained"]

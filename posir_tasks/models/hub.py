@@ -36,9 +36,7 @@ API = "API"
 
 
 def is_hub_model(meta: ModelMeta) -> bool:
-    """Return True for models from the Hub, and False for folders, endpoints, services and mteb's
-    BM25 and random models.
-    """
+    """Return True for models from the Hub, unlike folders, endpoints, services and BM25."""
     return (
         bool(meta.framework)
         and API not in meta.framework
@@ -110,7 +108,7 @@ def find_hub_problem() -> str | None:
         return "HF_HUB_OFFLINE is set"
     errors: list[Exception] = []
 
-    def ask() -> None:
+    def send_request() -> None:
         try:
             get_session().head(constants.ENDPOINT, timeout=TIMEOUT)
         # The HTTP library, and thus the error, depends on the version of the Hub's client.
@@ -118,7 +116,7 @@ def find_hub_problem() -> str | None:
             errors.append(error)
 
     # DNS lookups have no timeout, so the request runs in a thread.
-    request = Thread(target=ask, daemon=True)
+    request = Thread(target=send_request, daemon=True)
     request.start()
     request.join(TIMEOUT)
     if request.is_alive():

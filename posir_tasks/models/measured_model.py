@@ -65,9 +65,7 @@ class CachingEncoder:
     results: dict[str, NDArray[Any] | Exception] = field(default_factory=dict)
 
     def __call__(self, texts: Sequence[str]) -> NDArray[Any]:
-        """Return the embeddings of texts, shape (n, dimensions), or raise the error of a rejected
-        text.
-        """
+        """Return embeddings, shape (n, dimensions), or raise the error of a rejected text."""
         for sent_text, result in self.results.items():
             if not isinstance(result, Exception):
                 if texts == [sent_text]:

@@ -42,9 +42,7 @@ def store_measured(model: str, revision: str | None, part: ReadPart) -> None:
 
 
 def _find_file(model: str, revision: str | None) -> Path | None:
-    """Return the file for a measurement, or None if the model has no revision, since its weights
-    may change.
-    """
+    """Return the file, or None: without a revision, the weights may change."""
     if revision in MISSING_REVISIONS:
         return None
     return cache_folder() / "windows" / f"{digest(model, revision).hex()}.json"

@@ -41,9 +41,7 @@ def is_packaged(name: str) -> bool:
 
 
 def use_package(meta: ModelMeta) -> ModelMeta:
-    """Return metadata that loads the model from its package if the model is not in the Hub's cache
-    and the Hub cannot be reached.
-    """
+    """Return metadata that loads the package if neither the cache nor the Hub has the model."""
     if (meta.name, meta.revision) != (MODEL, REVISION) or is_in_cache(MODEL, REVISION):
         return meta
     folder = find_package()

@@ -84,10 +84,8 @@ def describe_missing_prompts(name: str, family: PrefixFamily) -> str:
 
 
 def find_family(model: Any) -> PrefixFamily | None:
-    """Find the family of a model by its name, folder, endpoint or model card. Return None if the
-    model already has prompts.
-    """
-    # This module imports torch.
+    """Find the family of a model by its name or card, or return None if it has prompts."""
+    # Importing the module loads torch.
     from posir_tasks.models.prompts import REPLACED_PROMPTS, has_model_prompts
 
     # Other classes may add prompts themselves.

@@ -96,14 +96,14 @@ def _replace_lookups(model: Any, prompts: SidePrompts) -> None:
     is_used = False
 
     def wrap_lookup(look_up: Callable[..., Any]) -> Callable[..., Any]:
-        def find(task_metadata: TaskMetadata, prompt_type: PromptType | None) -> Any:
+        def look_up_or_replace(task_metadata: TaskMetadata, prompt_type: PromptType | None) -> Any:
             nonlocal is_used
             if prompt_type not in prompts:
                 return look_up(task_metadata, prompt_type)
             is_used = True
             return prompts[prompt_type]
 
-        return find
+        return look_up_or_replace
 
     def encode_and_check(
         *inputs: Any, prompt_type: PromptType | None = None, **options: Any

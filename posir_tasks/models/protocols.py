@@ -159,9 +159,7 @@ def find_protocol(paper: str, model: str) -> Protocol:
 
 
 def describe_differences(paper: str, model: str) -> str:
-    """Describe the differences between mteb's settings of a model and a paper's protocol; empty if
-    there are none.
-    """
+    """Describe how a paper's protocol differs from mteb's settings; empty if it does not."""
     name = _normalize_name(model)
     row = next((row for row in list_protocols(paper) if _normalize_name(row.model) == name), None)
     if row is None or not row.mteb_differs:

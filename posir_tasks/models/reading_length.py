@@ -80,18 +80,14 @@ class ReadingLength:
     """The length of text that a model reads."""
 
     part: Part | None
-    """The part of long texts that is read. If None, the longest text was read completely, so the
-    lengths are lower bounds.
-    """
+    """The part of long texts that is read; None if the longest text was read completely."""
     tokens: Bounds | None = None
     """Tokens of the text without special tokens; None if the tokenizer is unknown."""
     words: Bounds
     """Words, or characters in a script without spaces."""
     characters: Bounds
     estimated_tokens: Bounds
-    """Estimate for unknown tokenizers: one token per four bytes, or per word of a synthetic
-    text.
-    """
+    """Estimate for unknown tokenizers: a token per four bytes, or per synthetic word."""
     unit: str
     """Unit of the limit: the first of `tokens`, `words` and `characters` in which all documents
     have the same limit.
@@ -102,9 +98,7 @@ class ReadingLength:
     synthetic: bool = False
     """True if the texts consist of frequent English words."""
     at_start: ReadingLength | None = None
-    """For the parts `ends` and `samples`, the length read from the start without a gap; None if the
-    start is not read.
-    """
+    """For `ends` and `samples`, the length read from the start; None if it is not read."""
 
     @property
     def max_tokens(self) -> int:
@@ -130,9 +124,7 @@ class ReadingLength:
         return ReadPart(ReadKind.PART, self.part, tokens, at_start, KnownBy.MEASURED)
 
     def to_stored_part(self, added_tokens: int) -> ReadPart:
-        """Return the part in the form to store. If the longest text was read completely, its length
-        is a lower bound.
-        """
+        """Return the part to store: a lower bound if the longest text was read completely."""
         if self.part is not None:
             return self.to_read_part(added_tokens)
         # A token is rarely longer than a word.
@@ -251,11 +243,11 @@ def _find_unread(
                 block_ratios = dict(zip(ends, probe.compare(document, ends), strict=True))
                 if block_ratios[guess, size] <= 1:
                     return document, block_ratios
-            block_ratios |= probe.find_read(document, blocks)
+            block_ratios |= probe.test_blocks(document, blocks)
             if is_last and min(block_ratios.values()) > 1:
-                block_ratios |= probe.find_read(document, [(0, 1), (size - 1, size)])
+                block_ratios |= probe.test_blocks(document, [(0, 1), (size - 1, size)])
             if is_last and min(block_ratios.values()) > 1:
-                block_ratios |= probe.find_read(document, split_range(0, size, LONGEST_BLOCKS))
+                block_ratios |= probe.test_blocks(document, split_range(0, size, LONGEST_BLOCKS))
         except NoResponseError:
             raise
         except Exception as error:
@@ -315,7 +307,10 @@ def _has_gaps(probe: ModelProbe, document: ProbedText, cuts: dict[bool, Cut]) ->
     for from_end, cut in cuts.items():
         size = cut.pieces - 1
         blocks = split_range(0, size, READ_BLOCKS if size >= FEW_PIECES * READ_BLOCKS else CUTS)
-        if min(probe.find_read(document.view(from_end=from_end), blocks).values(), default=2) <= 1:
+        if (
+            min(probe.test_blocks(document.view(from_end=from_end), blocks).values(), default=2)
+            <= 1
+        ):
             return True
     if True not in cuts:
         return False
@@ -332,10 +327,8 @@ def _has_gaps(probe: ModelProbe, document: ProbedText, cuts: dict[bool, Cut]) ->
 
 
 def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText) -> ReadingLength:
-    """Measure bounds of the total length of the samples that a model reads, and the length that it
-    reads from the start.
-    """
-    block_ratios = probe.find_read(document, split_range(0, document.size, SAMPLED_BLOCKS))
+    """Measure bounds of the samples' total length, and the length read from the start."""
+    block_ratios = probe.test_blocks(document, split_range(0, document.size, SAMPLED_BLOCKS))
     unread = [block for block, ratio in block_ratios.items() if ratio <= 1]
     at_start = None
     if unread and unread[0][0]:
@@ -354,7 +347,7 @@ def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText
             break
         for block in sorted(edges, key=lambda block: block[0] - block[1])[:CUTS]:
             del block_ratios[block]
-            block_ratios |= probe.find_read(document, split_range(*block, 2))
+            block_ratios |= probe.test_blocks(document, split_range(*block, 2))
     blocks = sorted(block for block, ratio in block_ratios.items() if ratio > 1)
     shortest = document.join((start, start + 1) for start, _ in blocks)
     longest = document.join(blocks)
@@ -386,7 +379,7 @@ def _measure_rejection(
         size = _find_accepted(probe, document, rejection, guess)
         if not cuts:
             whole = document.shorten(size)
-            if min(probe.find_read(whole, split_range(0, size, CHANGES)).values()) <= 1:
+            if min(probe.test_blocks(whole, split_range(0, size, CHANGES)).values()) <= 1:
                 length = _measure_part(probe, source, source.count(document.prefix(size)), None)
                 return replace(length, refusal=message)
         cuts.append(Cut(document, size + 1))

@@ -1,6 +1,4 @@
-"""Build texts that differ in known positions, and compare their embeddings to find where a model
-stops reading.
-"""
+"""Compare embeddings of texts that differ in known positions to find where reading stops."""
 
 from __future__ import annotations
 
@@ -19,16 +17,16 @@ from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import NoResponseError
 from posir_tasks.text.words import count_words, estimate_tokens, split_words
 
-#: Smaller relative distances between embeddings count as rounding, as do distances below a multiple
-#: of the measured noise.
+#: Relative distances between embeddings count as rounding up to this distance, or up to this
+#: multiple of the measured noise.
 MIN_DISTANCE = 3e-6
 NOISE_FACTOR = 4.0
 #: Minimum ratio of a distance to the noise limit for a clear effect.
 CLEAR_FACTOR = 4.0
-#: Minimum ratio of a block whose effect noise may hide, so that the block counts as read.
+#: Minimum ratio assigned to a block whose effect noise may hide, so that the block counts as read.
 HIDDEN_RATIO = 1.01
 #: A server is noisy if two embeddings of the same input have a larger relative distance.
-NOISY = 1e-5
+NOISY_DISTANCE = 1e-5
 #: Changed texts per request. There are fewer than `MIN_DISTINCT`, since the endpoint client rejects
 #: equal vectors for many texts.
 CHANGES = 6
@@ -221,7 +219,7 @@ class ModelProbe:
         largest: list[float] = ratios.reshape(len(changes), variants).max(axis=1).tolist()
         return largest
 
-    def find_read(self, document: ProbedText, blocks: Sequence[Block]) -> dict[Block, float]:
+    def test_blocks(self, document: ProbedText, blocks: Sequence[Block]) -> dict[Block, float]:
         """Return the effect of changing each block as in `compare`. Above 1, the model reads some
         of the block. Blocks that are too small for a measurable effect count as read.
         """
@@ -261,9 +259,7 @@ class ModelProbe:
         return [distance <= max(MIN_DISTANCE, NOISE_FACTOR * noise) for distance in distances]
 
     def accepts(self, text: str) -> bool:
-        """Return True if the model encodes a text without an error. Raise NoResponseError if the
-        server is too slow.
-        """
+        """Return True if the model encodes a text. Raise NoResponseError if it takes too long."""
         try:
             self._request([text])
         except NoResponseError:
@@ -332,7 +328,7 @@ def search_cut(
     slack = high - low - 1
     if 0 < clear < low:
         slack = max(slack, math.ceil((high - clear) / (effects[clear] - 1)))
-    return Cut(document, low + 1, min(slack, stop - low - 1), probe.noise > NOISY)
+    return Cut(document, low + 1, min(slack, stop - low - 1), probe.noise > NOISY_DISTANCE)
 
 
 def split_range(start: int, end: int, parts: int) -> list[Block]:

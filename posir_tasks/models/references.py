@@ -49,9 +49,7 @@ class ModelReference:
     """A user's reference to a model."""
 
     name: str
-    """Name of a model on the Hub, of a registered model (with or without its organization), or any
-    other reference.
-    """
+    """Name of a model in mteb or on the Hub, or any other reference."""
     revision: str | None = None
     """By default, the registered revision, or else the newest one on the Hub."""
 
@@ -81,16 +79,12 @@ class ModelLoader:
 
 
 def get_portable_reference(meta: ModelMeta) -> str:
-    """Return a reference that is valid in every process: a full name, an absolute path or an
-    endpoint.
-    """
+    """Return a reference for any process: a full name, an absolute path or an endpoint."""
     return str(getattr(meta.loader, "reference", meta.name))
 
 
 def find_origin(name: str) -> str | None:
-    """Return the key in `ORIGINS` for the full name of a model, or None if anyone can load the
-    model by this name.
-    """
+    """Return a key of `ORIGINS`, or None if anyone can load the model by its full name."""
     organization = name.partition("/")[0]
     return organization if organization in ORIGINS else None
 

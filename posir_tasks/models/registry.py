@@ -248,9 +248,7 @@ def load_model(reference: ModelReference) -> MTEBModels:
 
 
 def resolve_endpoint(name: str, registered: RegisteredModels) -> ModelMeta | None:  # noqa: ARG001
-    """Resolve `MODEL@ADDRESS` without contacting the server. Raise PosirError for an invalid
-    reference.
-    """
+    """Resolve `MODEL@ADDRESS` without a request. Raise PosirError if it is invalid."""
     endpoint = find_endpoint(name)
     if endpoint is None:
         return None
@@ -354,9 +352,7 @@ def _load_head(
     device: str | None = None,
     **options: Any,
 ) -> MTEBModels:
-    """Load a model and its head from a folder or the Hub. Raise PosirError if the head's weights
-    cannot be read.
-    """
+    """Load a model and its head. Raise PosirError if the head's weights cannot be read."""
     import torch
     from huggingface_hub import hf_hub_download
     from mteb.models.sentence_transformer_wrapper import MultiVectorWrapper

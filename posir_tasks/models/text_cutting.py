@@ -1,4 +1,4 @@
-"""Truncation of texts to a number of tokens, with a tokenizer or by an estimate."""
+"""Truncate texts to a number of tokens, counted with a tokenizer or estimated."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import BYTES_PER_TOKEN, is_unspaced
 
 #: Last, possibly incomplete word of a truncated text.
-HALF_WORD = re.compile(r"\s\S{0,40}\Z")
+LAST_WORD = re.compile(r"\s\S{0,40}\Z")
 
 
 def cut_text(text: str, characters: int) -> str:
-    """Return the first characters of a text, without an incomplete last word if words are separated
-    by spaces.
-    """
+    """Return the first characters of a text, without an incomplete last word."""
     head = text[:characters]
     if len(head) == len(text) or text[len(head)].isspace() or is_unspaced(head):
         return head
-    return HALF_WORD.sub("", head) or head
+    return LAST_WORD.sub("", head) or head
 
 
 def cut_to_estimate(text: str, tokens: int) -> str:

@@ -43,9 +43,7 @@ WINDOW = "posir_window"
 
 
 def find_read_part(model: MTEBModels) -> ReadPart:
-    """Return the part of a text that the model reads, from its attribute `read_part`, its class, a
-    measurement or its metadata.
-    """
+    """Find the part of a text that a model reads, from its class, a measurement or metadata."""
     declared_part = getattr(model, "read_part", None)
     if isinstance(declared_part, ReadPart):
         return declared_part
@@ -73,9 +71,7 @@ def find_read_part(model: MTEBModels) -> ReadPart:
 
 
 def find_window(model: MTEBModels) -> int | None:
-    """Return the number of tokens after which a loaded model truncates texts, or None if unknown or
-    unlimited.
-    """
+    """Return the number of tokens that a loaded model reads, or None if unknown or unlimited."""
     return next((limit.value for limit in _list_limits(model) if limit.is_finite), None)
 
 
@@ -123,9 +119,7 @@ def cut_queries(model: Any, tokens: int) -> None:
 
 
 def find_capacity(model: Any) -> int | None:
-    """Return the maximum window of an mteb or sentence-transformers model, from its position
-    embeddings or its metadata.
-    """
+    """Return the maximum window of a model, from its position embeddings or metadata."""
     positions = _find_positions(model)
     if positions is not None:
         return positions

@@ -236,9 +236,7 @@ class Chunker:
         return cls(chunking, find_tokenizer(model) or EstimatedTokenizer())
 
     def split(self, texts: Sequence[str], language: str) -> list[list[str]]:
-        """Return the chunks of each text, at least one per text. `language` is a code such as
-        `eng-Latn`.
-        """
+        """Return at least one chunk per text. `language` is a code such as `eng-Latn`."""
         if self.chunking.unit is ChunkUnit.SENTENCES:
             return [self.chunking.divide(text, find_sentences(text, language)) for text in texts]
         tokens = self.tokenizer.find_tokens(texts)
@@ -255,9 +253,7 @@ class Chunker:
         return vectorize_chunks(encoder, self.split(texts, encoder.context.corpus_language))
 
     def vectorize_in_context(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
-        """Encode the chunks of documents with an endpoint that embeds each chunk in the context of
-        its document.
-        """
+        """Encode chunks with an endpoint that embeds each one in the context of its document."""
         assert isinstance(encoder.model, EndpointEncoder)
         prompt = find_prompt(encoder.model, encoder.context.task_metadata, PromptType.document)
         prefix = prompt.text or "" if prompt else ""

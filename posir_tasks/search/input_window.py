@@ -117,9 +117,7 @@ def count_corpus(
     corpus: Dataset,
     read: ReadPart,
 ) -> TokensRead | None:
-    """Count or estimate the corpus tokens that a model reads. Return None if its window is
-    unknown.
-    """
+    """Count or estimate the corpus tokens that a model reads; None if its window is unknown."""
     count = partial(count_tokens_read, scheme, task.hf_subsets_to_langscripts[subset])
     try:
         return count(*find_token_counter(model, task), corpus, read)
@@ -156,9 +154,7 @@ def _count_twelfths(
     evidence: Evidence,
     documents: Rows,
 ) -> Integers | None:
-    """Compute `ReadEvidence.twelfths` with the model's tokenizer. Return None if the tokenizer or
-    the spans are unknown.
-    """
+    """Compute `ReadEvidence.twelfths`. Return None if the tokenizer or the spans are unknown."""
     if read.part not in (Part.FIRST, Part.LAST) or not len(evidence.starts):
         return None
     # SQuAD-PosQ has only the starts of spans.
@@ -235,9 +231,7 @@ class _InputReader:
     def from_model(
         cls, model: Any, window: int, task_metadata: TaskMetadata
     ) -> _InputReader | None:
-        """Build the reader for an mteb model. Return None if it has no fast tokenizer, or if its
-        prompt is unknown.
-        """
+        """Build the reader, or return None if the tokenizer is slow or the prompt unknown."""
         transformer: Any = getattr(model, "model", None)
         if not getattr(getattr(transformer, "tokenizer", None), "is_fast", False):
             return None

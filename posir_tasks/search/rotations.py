@@ -122,9 +122,9 @@ class RotatedDocument:
     row: Mapping[str, Any]
     questions: Sequence[int]
     """Rows of its questions in the evidence."""
-    whole: Sequence[Version]
+    whole_versions: Sequence[Version]
     """Versions of the whole document, for test W."""
-    excerpt: Sequence[Version] = ()
+    excerpt_versions: Sequence[Version] = ()
     """Versions of the excerpt, for test R."""
     tests: Sequence[int] = ()
     """The tests of each question, as a bit mask."""
@@ -132,11 +132,11 @@ class RotatedDocument:
     @property
     def is_read_whole(self) -> bool:
         """True if the excerpt is the whole document."""
-        return self.excerpt is self.whole
+        return self.excerpt_versions is self.whole_versions
 
     def name_version(self, version: Version) -> str:
         """Return the id of a version."""
-        kind = "w" if version in self.whole else "r"
+        kind = "w" if version in self.whole_versions else "r"
         return f"{self.name}{VERSION_SEPARATOR}{kind}{version.number}"
 
     def build_rows(self, versions: Iterable[Version]) -> dict[str, dict[str, Any]]:
@@ -147,9 +147,9 @@ class RotatedDocument:
     @property
     def version_bits(self) -> int:
         """Version numbers in both tests, as a bit mask."""
-        whole = sum(1 << version.number for version in self.whole)
-        excerpt = sum(1 << version.number for version in self.excerpt)
-        return int(whole + VERSION_BITS * excerpt)
+        whole_bits = sum(1 << version.number for version in self.whole_versions)
+        excerpt_bits = sum(1 << version.number for version in self.excerpt_versions)
+        return int(whole_bits + VERSION_BITS * excerpt_bits)
 
 
 class VersionRow(NamedTuple):
@@ -166,7 +166,7 @@ def list_rows(documents: Iterable[RotatedDocument], *, window: bool) -> list[Ver
     bit = IN_WINDOW if window else IN_WHOLE
     rows = []
     for document in documents:
-        versions = document.excerpt if window else document.whole
+        versions = document.excerpt_versions if window else document.whole_versions
         for question, tests in zip(document.questions, document.tests, strict=True):
             if tests & bit:
                 rows += [VersionRow(question, document, version) for version in versions]
@@ -237,7 +237,7 @@ class RotationTest:
         evidence: Evidence,
         documents: Rows,
         ranks: DocumentRanks,
-        find_read: ReadFinder,
+        find_read_evidence: ReadFinder,
         read: ReadPart,
     ) -> RotationRanks | None:
         """Rank the rotated versions.
@@ -265,7 +265,7 @@ class RotationTest:
         logger.info("Rotating %d documents", np.count_nonzero(numbers))
         if not ranks.sets:
             return RotationRanks(())
-        subset = SubsetRotation(self, evidence, documents, find_read, read)
+        subset = SubsetRotation(self, evidence, documents, find_read_evidence, read)
         sample = [group for group, number in zip(groups, numbers, strict=True) if number]
         return RotationRanks((subset.build(ranks.sets[0], sample, numbers),))
 
@@ -286,7 +286,7 @@ class SubsetRotation:
     test: RotationTest
     evidence: Evidence
     documents: Rows
-    find_read: ReadFinder
+    find_read_evidence: ReadFinder
     read: ReadPart
     left_out: Counter[str] = field(default_factory=Counter)
 
@@ -343,20 +343,22 @@ class SubsetRotation:
         if reason is not None:
             return replace(base, untested=reason, left_out=dict(self.left_out))
         ranks = self._rank(documents)
-        whole = list_rows(documents, window=False)
-        excerpts = list_rows(documents, window=True) if self.reader else []
-        texts = [version.text for document in documents for version in document.whole]
-        window_texts = [version.text for document in documents for version in document.excerpt]
+        whole_rows = list_rows(documents, window=False)
+        excerpt_rows = list_rows(documents, window=True) if self.reader else []
+        texts = [version.text for document in documents for version in document.whole_versions]
+        window_texts = [
+            version.text for document in documents for version in document.excerpt_versions
+        ]
         return replace(
             base,
             sample=np.array(numbers, np.int64),
             versions=np.array([document.version_bits for document in documents], np.int64),
             tested=np.array([bits for document in documents for bits in document.tests], np.int64),
-            twelfths=self._find_twelfths(whole, in_tokens=False),
-            ranks=self._list_ranks(whole, ranks),
-            unread=self._find_unread(whole),
-            window_twelfths=self._find_twelfths(excerpts, in_tokens=True),
-            window_ranks=self._list_ranks(excerpts, ranks),
+            twelfths=self._find_twelfths(whole_rows, in_tokens=False),
+            ranks=self._list_ranks(whole_rows, ranks),
+            unread=self._find_unread(whole_rows),
+            window_twelfths=self._find_twelfths(excerpt_rows, in_tokens=True),
+            window_ranks=self._list_ranks(excerpt_rows, ranks),
             window=self.window,
             room=self.reader.room if self.reader else 0,
             digest=digest_versions(texts),
@@ -386,9 +388,7 @@ class SubsetRotation:
         candidates: Mapping[str, Mapping[str, Mapping[str, Any]]],
         document_ids: Mapping[str, str],
     ) -> VersionRanker:
-        """Build a ranker from rows of versions, by query id and version id, and document ids, by
-        query id.
-        """
+        """Build a ranker for versions by query and version id. Document ids are by query id."""
         rows = {name: row for versions in candidates.values() for name, row in versions.items()}
         return VersionRanker(
             self.test.request,
@@ -424,23 +424,27 @@ class SubsetRotation:
         spans = [self.spans[question] for question in questions] if self.spans else []
         language = self.test.language or self.test.request.context.corpus_language
         units = find_units(text, language, spans)
-        whole = rotate_text(text, units)
-        if len(whole) < 2:
+        whole_versions = rotate_text(text, units)
+        if len(whole_versions) < 2:
             self.left_out[LeftOut.DOCUMENTS_OF_ONE_UNIT] += 1
-        document = RotatedDocument(name, row, questions, whole)
+        document = RotatedDocument(name, row, questions, whole_versions)
         if self.reader is None:
-            return replace(document, excerpt=whole) if self.window is Window.WHOLE else document
+            return (
+                replace(document, excerpt_versions=whole_versions)
+                if self.window is Window.WHOLE
+                else document
+            )
         names = [self.evidence.query_ids[question] for question in questions]
         room = self.reader.find_room(str(row.get("title") or ""), names)
         sizes = count_units(text, units, self.reader.tokenizer)
         if sum(sizes) <= room:
-            return replace(document, excerpt=whole)
+            return replace(document, excerpt_versions=whole_versions)
         excerpt_span = choose_excerpt(text, units, sizes, room, spans) if spans else None
-        excerpt = rotate_text(text, units, excerpt_span) if excerpt_span else []
-        if len(excerpt) < 2:
+        excerpt_versions = rotate_text(text, units, excerpt_span) if excerpt_span else []
+        if len(excerpt_versions) < 2:
             self.left_out[LeftOut.DOCUMENTS_WITHOUT_EXCERPT] += 1
             return document
-        return replace(document, excerpt=excerpt)
+        return replace(document, excerpt_versions=excerpt_versions)
 
     def _select_tests(self, document: RotatedDocument) -> list[int]:
         """Return the tests for each question, as bit masks."""
@@ -451,8 +455,8 @@ class SubsetRotation:
                 self.left_out[reason] += 1
                 masks.append(0)
                 continue
-            mask = IN_WHOLE if len(document.whole) > 1 else 0
-            if len(document.excerpt) > 1 and self._is_inside_excerpt(document, question):
+            mask = IN_WHOLE if len(document.whole_versions) > 1 else 0
+            if len(document.excerpt_versions) > 1 and self._is_inside_excerpt(document, question):
                 mask |= IN_WINDOW
             masks.append(mask)
         return masks
@@ -485,7 +489,7 @@ class SubsetRotation:
         """Return True if a question's evidence is inside the excerpt. Count it if it is not."""
         if document.is_read_whole:
             return True
-        first = document.excerpt[0]
+        first = document.excerpt_versions[0]
         inside = False
         if self.spans:
             span = self.spans[question]
@@ -499,9 +503,9 @@ class SubsetRotation:
         document_ids = dict[str, str]()
         candidates = dict[str, dict[str, dict[str, Any]]]()
         for question, document, tests in self._list_tests(documents):
-            versions = list(document.whole[1:]) if tests & IN_WHOLE else []
+            versions = list(document.whole_versions[1:]) if tests & IN_WHOLE else []
             if tests & IN_WINDOW and not document.is_read_whole:
-                versions += document.excerpt
+                versions += document.excerpt_versions
             if versions:
                 document_ids[question] = document.name
                 candidates[question] = document.build_rows(versions)
@@ -517,7 +521,7 @@ class SubsetRotation:
         row_ranks = []
         for question, document, version in rows:
             name = self.evidence.query_ids[question]
-            if version is document.whole[0]:
+            if version is document.whole_versions[0]:
                 row_ranks.append(self.test.ordinary_ranks[name])
             else:
                 row_ranks.append(ranks[name, document.name_version(version)])
@@ -527,9 +531,7 @@ class SubsetRotation:
         return [row.version.move(self.spans[row.question]) for row in rows]
 
     def _find_twelfths(self, rows: Sequence[VersionRow], *, in_tokens: bool) -> Integers:
-        """Return the twelfth that contains the middle of the evidence, in characters or tokens,
-        shape (rows,).
-        """
+        """Return the twelfth that contains the middle of the evidence, shape (rows,)."""
         if self.thirds:
             thirds = [((self.thirds[row.question] or 0) - row.version.number) % 3 for row in rows]
             return 4 * np.array(thirds, np.int64) + 1
@@ -568,7 +570,7 @@ class SubsetRotation:
         names = [self.evidence.query_ids[question] for question in questions]
         query_texts = [texts[name] for name in names]
         queries = Dataset.from_dict({"id": moved.query_ids, "text": query_texts})
-        twelfths = self.find_read(queries, moved, documents).twelfths
+        twelfths = self.find_read_evidence(queries, moved, documents).twelfths
         return code_unread(twelfths) if len(twelfths) else empty_integers()
 
 

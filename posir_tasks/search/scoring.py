@@ -145,7 +145,7 @@ class SearchedSubset:
     data: SplitData
     results: Results
     ranked: RankedQueries
-    find_read: ReadFinder
+    find_read_evidence: ReadFinder
     count_tokens: Callable[[Dataset, ReadPart], TokensRead | None]
     extra_entries: Mapping[str, Any] = field(default_factory=dict)
     """Entries for the result that are not scores."""
@@ -168,46 +168,51 @@ class SubsetScorer:
 
     def score(
         self,
-        searched: SearchedSubset,
+        subset: SearchedSubset,
         timer: Callable[..., AbstractContextManager[Any]] = lambda *_, **__: nullcontext(),
     ) -> dict[str, Any]:
         """Build a subset's entry for the result, without the fields that mteb adds."""
-        data = searched.data
-        evidence = searched.data["evidence"]
-        ranked = searched.ranked
+        data = subset.data
+        evidence = subset.data["evidence"]
+        ranked = subset.ranked
         is_single = not len(data["places"].evidence)
-        phase = {"split": SPLIT, "subset": searched.name}
+        phase = {"split": SPLIT, "subset": subset.name}
         with timer("Scoring", **phase):
             # Only queries with several relevant documents need grades.
             if is_single:
                 scores = compute_retrieval_scores(ranked, self.k_values)
             else:
                 grades = data["relevant_docs"]
-                scores = {**score_rankings(searched.results, grades, self.k_values)}
-            scores |= searched.extra_entries
+                scores = {**score_rankings(subset.results, grades, self.k_values)}
+            scores |= subset.extra_entries
         with timer("Counting tokens", **phase):
             documents = select_documents(data["corpus"], evidence.document_ids)
-            read_evidence = searched.find_read(data["single"], evidence, documents)
-            tokens_read = searched.count_tokens(data["corpus"], read_evidence.read)
+            read_evidence = subset.find_read_evidence(data["single"], evidence, documents)
+            tokens_read = subset.count_tokens(data["corpus"], read_evidence.read)
         with timer("Scoring positions", **phase):
             ranks = DocumentRanks.from_ranks(
                 self.scheme,
                 evidence,
                 ranked.ranks,
                 read_evidence,
-                searched.name,
+                subset.name,
                 select_texts(documents),
             )
         with timer("Rotating documents", **phase):
-            rotations = searched.rotate(
-                self.scheme, evidence, documents, ranks, searched.find_read, read_evidence.read
+            rotations = subset.rotate(
+                self.scheme,
+                evidence,
+                documents,
+                ranks,
+                subset.find_read_evidence,
+                read_evidence.read,
             )
         with timer("Scoring positions", **phase):
             ranks_by_query = dict(zip(evidence.positives(), ranked.ranks.tolist(), strict=True))
-            places = None if is_single else self._rank_places(searched)
+            places = None if is_single else self._rank_places(subset)
             values = ResultValues(ranks, read_evidence.read, tokens_read, places, rotations)
             query_scores = QueryScores(ranks_by_query, self.k_values, scores, values)
-            declared = round_floats(self.compute_task_scores(query_scores, searched))
+            declared = round_floats(self.compute_task_scores(query_scores, subset))
             run = {
                 "schema": SCHEMA,
                 REVISION_KEY: data["revision"],
@@ -220,17 +225,15 @@ class SubsetScorer:
         entry: dict[str, Any] = scores | values.to_json() | {RUN_KEY: run} | declared
         return entry
 
-    def _rank_places(self, searched: SearchedSubset) -> DocumentRanks:
+    def _rank_places(self, subset: SearchedSubset) -> DocumentRanks:
         """For queries with several evidence spans, rank the document of each span."""
-        places: PositionData = searched.data["places"]
+        places: PositionData = subset.data["places"]
         evidence = places.evidence
         queries = [places.places[name].query for name in evidence.query_ids]
-        results = [searched.results.get(query, {}) for query in queries]
+        results = [subset.results.get(query, {}) for query in queries]
         results_by_span = dict(zip(evidence.query_ids, results, strict=True))
-        documents = select_documents(searched.data["corpus"], evidence.document_ids)
+        documents = select_documents(subset.data["corpus"], evidence.document_ids)
         ranks = rank_results(results_by_span, evidence.positives()).ranks
-        read_evidence = searched.find_read(places.queries, evidence, documents)
+        read_evidence = subset.find_read_evidence(places.queries, evidence, documents)
         texts = select_texts(documents)
-        return rank_places(
-            self.scheme, evidence, queries, ranks, read_evidence, searched.name, texts
-        )
+        return rank_places(self.scheme, evidence, queries, ranks, read_evidence, subset.name, texts)

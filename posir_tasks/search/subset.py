@@ -76,7 +76,7 @@ def search_subset(
         data=data,
         results=results,
         ranked=ranked,
-        find_read=partial(find_read_evidence, model, request),
+        find_read_evidence=partial(find_read_evidence, model, request),
         count_tokens=partial(count_corpus, model, context.task_metadata, context.hf_subset, scheme),
         extra_entries=extra_entries,
         rotate=rotation.rank,
@@ -113,9 +113,7 @@ def _record_search(
 
 
 def _describe_protocol(model: MTEBModels, request: SearchRequest) -> dict[str, Any] | None:
-    """Describe a model's protocol, including one tokenized query and document. Return None if there
-    is no protocol.
-    """
+    """Describe a model's protocol, if any, including one tokenized query and document."""
     record: dict[str, Any] | None = getattr(model, "posir_protocol", None)
     if record is None:
         return None

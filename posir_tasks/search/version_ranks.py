@@ -170,7 +170,7 @@ class VersionRanker:
     def _rank_hybrid(self, model: HybridSearch) -> dict[Pair, int]:
         """Replace the document with its version in each model's ranking, then fuse the rankings."""
         rankings_by_pair: dict[Pair, list[list[str]]] = defaultdict(list)
-        for member, results in model.searched:
+        for member, results in model.last_results:
             scores = {} if is_order_blind(member) else self.score(member)
             for question, names in self.pairs.items():
                 for name in names:
@@ -206,9 +206,7 @@ def _index_names(names: Sequence[str]) -> dict[str, int]:
 
 
 def _count_above(scores: Mapping[str, float], document_id: str, score: float) -> int:
-    """Count the documents that rank above `document_id`: their score in single precision is higher,
-    or equal with a later id.
-    """
+    """Count the documents that rank above `document_id`, by score in single precision, then id."""
     single = np.float32(score)
     values = np.fromiter(scores.values(), np.float64, len(scores)).astype(np.float32)
     names = np.array(list(scores), np.object_)

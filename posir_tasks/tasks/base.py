@@ -76,7 +76,7 @@ class BenchmarkTasks:
 
     name: str
     tasks: Sequence[PositionTask]
-    is_warned: bool = False
+    has_warned: bool = False
 
     def check_data(self) -> None:
         """Warn once about tasks without data. Raise DataError if no task has data."""
@@ -88,8 +88,8 @@ class BenchmarkTasks:
                 f"benchmark {self.name}: none of its tasks ({names}) has data. Check "
                 f"{DATA_VARIABLE}, or unset it to read from the Hub."
             )
-        if missing and not self.is_warned:
-            self.is_warned = True
+        if missing and not self.has_warned:
+            self.has_warned = True
             logger.warning(
                 "benchmark %s: %d of %d tasks are evaluated; no data for %s",
                 self.name,
@@ -160,9 +160,7 @@ class PositionTask(RetrievalTask):
         )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle an instance. Since a class that was created at run time cannot be imported, its
-        attributes are also pickled.
-        """
+        """Pickle an instance, with the attributes of a class that was created at run time."""
         task = type(self)
         if getattr(sys.modules[task.__module__], task.__name__, None) is task:
             return super().__reduce_ex__(protocol)
@@ -199,9 +197,7 @@ class PositionTask(RetrievalTask):
         return []
 
     def locate_subset(self, subset: str) -> tuple[Repository, Sequence[str]] | None:  # noqa: ARG002
-        """Return a subset's repository and the paths of its files, or None if the data is part of
-        a package.
-        """
+        """Return a subset's repository and file paths, or None if it is part of a package."""
         return None
 
     def describe_data_reference(self, subset: str) -> Record:
@@ -324,7 +320,7 @@ class PositionTask(RetrievalTask):
         **kwargs: Any,  # noqa: ARG002
     ) -> ScoresDict:
         """Search, rank the relevant documents, and score the ranks."""
-        # This module imports torch, which listing tasks does not need.
+        # Importing the module loads torch, which listing tasks does not need.
         from posir_tasks.search.subset import search_subset
 
         context = EncodingContext(self.metadata, hf_split, hf_subset, encode_kwargs, num_proc)
@@ -341,10 +337,10 @@ class PositionTask(RetrievalTask):
             save = partial(self._save_results, model, prediction_folder, context)
         else:
             save = None
-        searched, record = search_subset(
+        subset, record = search_subset(
             model, data, request, self.scheme, first_stage_model=self.first_stage_model, save=save
         )
-        scores = self.build_scorer().score(searched, timer)
+        scores = self.build_scorer().score(subset, timer)
         scores[RUN_KEY] |= record
         if reference := self._describe_reference(model, hf_subset):
             scores[RUN_KEY][REFERENCE_KEY] = reference
@@ -457,9 +453,7 @@ class LayoutTask(PositionTask):
         return replace(self.readers[subset](), revision=self.metadata.revision)
 
     def describe_data_reference(self, subset: str) -> Record:  # noqa: ARG002
-        """Return the command-line argument for the data. Other processes do not know the task's
-        name.
-        """
+        """Return the command-line argument for the data, since commands do not know the task."""
         return {"data": self.reference}
 
     def compare_data(self, subset: str, run: Fields) -> DataState:  # noqa: ARG002

@@ -75,9 +75,7 @@ def read_language(name: str) -> Language | None:
 
 
 def find_language_task(name: str) -> type[PosirTask] | None:
-    """Return the task `PosIR-<Language>`, optionally with `-English` or `-Nano`, or None for any
-    other name.
-    """
+    """Return the task `PosIR-<Language>`, also with `-English` or `-Nano`, or None."""
     language = read_language(name)
     if language is None:
         return None
@@ -98,9 +96,7 @@ def find_task(name: str) -> type[PositionTask] | None:
 
 
 def name_larger_task(name: str) -> str:
-    """Return the name of the next larger task, such as PosIR-English-Nano for PosIR-Mini; empty if
-    there is none.
-    """
+    """Name the next larger task, such as PosIR-English-Nano for PosIR-Mini; empty if none."""
     if not name.startswith(PREFIX) and "-PosQ" not in name:
         return ""
     stem, _, size = name.rpartition("-")
@@ -145,7 +141,7 @@ def _is_mteb_task(name: str) -> bool:
 
 
 def describe_hidden_task(name: str) -> str:
-    """Return a warning if a file or folder hides the task of the same name; empty if not."""
+    """Return a warning if a file or folder hides the task of this name; empty if not."""
     hides = any(task.name == name for task in declare_tasks())
     return " It hides the task of this name: rename it, or run in another folder." if hides else ""
 
@@ -154,12 +150,12 @@ def find_language_tasks() -> dict[str, type[PosirTask]]:
     """Return the tasks in additional languages by name. The data or a plugin adds a language."""
     return {
         declared.name: task
-        for declared in declare_other_tasks()
+        for declared in declare_language_tasks()
         if (task := find_language_task(declared.name))
     }
 
 
-def declare_other_tasks() -> list[DeclaredTask]:
+def declare_language_tasks() -> list[DeclaredTask]:
     """Declare the tasks in additional languages. A task with the English corpus is only declared if
     that corpus has one of the language's domains, or if a plugin adds the language.
     """
@@ -184,7 +180,7 @@ def declare_tasks() -> list[DeclaredTask]:
     """
     from posir_tasks.data.declared import BUILTIN, DeclaredTask
 
-    tasks = [*BUILTIN, *declare_other_tasks()]
+    tasks = [*BUILTIN, *declare_language_tasks()]
     for task in collect_plugin_tasks().values():
         metadata = task.metadata
         dataset = metadata.dataset
@@ -333,9 +329,7 @@ def _find_problem(task: Any, owners: Mapping[str, str]) -> str | None:
 
 
 def build_benchmarks() -> list[Benchmark]:
-    """Build mteb's benchmarks from the built-in tasks. Tasks without data are skipped with a single
-    warning.
-    """
+    """Build mteb's benchmarks from the built-in tasks. Tasks without data are skipped."""
     from mteb.benchmarks.benchmark import Benchmark
     from mteb.get_tasks import get_tasks
 

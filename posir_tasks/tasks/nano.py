@@ -1,6 +1,4 @@
-"""Nano tasks: one sample of PosIR per language, with the same subsets as the full task, that runs
-in minutes.
-"""
+"""Nano tasks: one sample of PosIR per language, with all subsets, that runs in minutes."""
 
 import logging
 from functools import cache
@@ -58,7 +56,7 @@ class NanoTask(PosirTask):
         Raises:
             PosirError: The search for hard negatives fails.
         """
-        # This module imports torch.
+        # Importing the module loads torch.
         from posir_tasks.search.first_stage import load_first_stage
 
         question_count = self._count_questions(subset)
@@ -90,7 +88,7 @@ def build_nano_task(language: Language) -> type[NanoTask]:
     description = (
         f"A sample of {full.metadata.name}: about 1,500 queries, balanced over domains and "
         "positions, with the document lengths of the full task, and the documents that BM25 finds "
-        "for them in the full corpus. Its scores differ from those of the complete task."
+        "for them in the full corpus. Its scores differ from those of the full task."
     )
     metadata = full.metadata.model_copy(
         update={"name": declare_nano(language).name, "description": description}

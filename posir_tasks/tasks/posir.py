@@ -1,6 +1,4 @@
-"""PosIR tasks: for each language, one with its own corpus and one with the English corpus. Each
-subset is a domain.
-"""
+"""PosIR tasks: per language, one with its own and one with the English corpus."""
 
 import logging
 from functools import cache
@@ -83,9 +81,7 @@ class PosirTask(RepositoryTask):
         )
 
     def list_missing_subsets(self) -> list[str]:
-        """List PosIR's domains that are missing or not selected; empty if all domains are
-        custom.
-        """
+        """List PosIR's missing or unselected domains; empty if all domains are custom."""
         missing = [domain for domain in DOMAINS if domain not in self.hf_subsets]
         return [] if self.hf_subsets and len(missing) == len(DOMAINS) else missing
 

@@ -108,7 +108,9 @@ class PosqTask(PositionTask):
         return self.read_from(repository or self._open_repository())
 
 
-def _rename(task: type[PosqTask], declared: DeclaredTask, description: str) -> PositionTaskMetadata:
+def _rename_task(
+    task: type[PosqTask], declared: DeclaredTask, description: str
+) -> PositionTaskMetadata:
     dataset = {"path": declared.repository, "revision": declared.revision}
     return task.metadata.model_copy(
         update={"name": declared.name, "description": description, "dataset": dataset}
@@ -136,7 +138,7 @@ class SQuADPosQTiny(SQuADPosQ):
     """The authors' sample of 10,000 questions, with the complete corpus."""
 
     read_from = staticmethod(lambda repository: sample_tiny_squad(read_squad(repository)))
-    metadata = _rename(
+    metadata = _rename_task(
         SQuADPosQ,
         SQUAD_TINY,
         "The authors' sample of 10,000 questions of SQuAD-PosQ, for rerankers; complete corpus.",
@@ -167,7 +169,7 @@ class FineWebPosQTiny(FineWebPosQ):
     read_from = staticmethod(
         lambda repository: sample_tiny_fineweb(read_fineweb(repository), TINY_FINEWEB_CLASS)
     )
-    metadata = _rename(
+    metadata = _rename_task(
         FineWebPosQ,
         FINEWEB_TINY,
         "The authors' sample of 1,000 questions per class of FineWeb-PosQ, for rerankers; "
@@ -176,13 +178,11 @@ class FineWebPosQTiny(FineWebPosQ):
 
 
 class FineWebPosQRaw(FineWebPosQ):
-    """The first release of FineWeb-PosQ, from the paper's first version. Questions may have two
-    labels.
-    """
+    """The first release of FineWeb-PosQ. Questions may have two labels."""
 
     read_from = staticmethod(read_fineweb_raw)
     list_files = staticmethod(list_raw_files)
-    metadata = _rename(
+    metadata = _rename_task(
         FineWebPosQ,
         FINEWEB_RAW,
         "The first release of FineWeb-PosQ (Benchmarking the Myopic Trap): 265,865 questions "
@@ -197,7 +197,7 @@ class FineWebPosQRawTiny(FineWebPosQRaw):
     read_from = staticmethod(
         lambda repository: sample_tiny_fineweb(read_fineweb_raw(repository), TINY_RAW_CLASS)
     )
-    metadata = _rename(
+    metadata = _rename_task(
         FineWebPosQRaw,
         FINEWEB_RAW_TINY,
         "The authors' sample of 3,300 questions per class of FineWeb-PosQ's first release; "

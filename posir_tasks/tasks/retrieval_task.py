@@ -129,9 +129,7 @@ class RetrievalTask(AbsTaskRetrieval):
         self.top_k = max(self.k_values)
         """Number of documents to retrieve or rerank per query."""
         self.first_stage_model: dict[str, str] | None = None
-        """Name and revision of the model whose predictions are reranked. `convert_to_reranking`
-        sets it.
-        """
+        """Name and revision of the first-stage model, which `convert_to_reranking` sets."""
 
     @abstractmethod
     def evaluate_subset(self, *args: Any, **settings: Any) -> ScoresDict:
@@ -168,9 +166,7 @@ class RetrievalTask(AbsTaskRetrieval):
     def evaluate(
         self, *args: Any, prediction_folder: Path | None = None, **kwargs: Any
     ) -> Mapping[str, ScoresDict]:
-        """Evaluate the task like mteb. Raise PosirError if the installed mteb would not use posir's
-        scores.
-        """
+        """Evaluate like mteb. Raise PosirError if the installed mteb would bypass posir."""
         EVALUATE_SUBSET.resolve()
         return super().evaluate(*args, prediction_folder=prediction_folder, **kwargs)
 

@@ -11,7 +11,11 @@ from typing import Any
 import mteb
 
 from posir_tasks.base.errors import PosirError, summarize_error
-from posir_tasks.models.apply_protocol import RECORD, ProtocolDifferenceError, find_differences
+from posir_tasks.models.apply_protocol import (
+    PROTOCOL_ATTRIBUTE,
+    ProtocolDifferenceError,
+    find_differences,
+)
 from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.loaded_model import DOCUMENT, QUERY, read_loaded_model
 from posir_tasks.models.protocols import Protocol
@@ -50,7 +54,7 @@ def check_protocol(protocol: Protocol) -> ProtocolCheck:
         return ProtocolCheck({}, str(error), differs=True)
     except (PosirError, ImportError, KeyError) as error:
         return ProtocolCheck({}, f"cannot be loaded here ({summarize_error(error)})")
-    return ProtocolCheck(getattr(model, RECORD)["loaded"])
+    return ProtocolCheck(getattr(model, PROTOCOL_ATTRIBUTE)["loaded"])
 
 
 def find_mteb_settings(protocol: Protocol) -> dict[str, str]:

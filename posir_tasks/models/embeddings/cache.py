@@ -51,9 +51,7 @@ class EmbeddingFormat:
 
     @classmethod
     def detect(cls, embeddings: object, texts: int) -> EmbeddingFormat | None:
-        """Return the format of embeddings, or None if they are not a dense matrix with a row per
-        text.
-        """
+        """Return the format of embeddings, or None if they are not a dense row per text."""
         if isinstance(embeddings, torch.Tensor) and embeddings.layout == torch.strided:
             library = "torch"
             dtype = str(embeddings.dtype).removeprefix("torch.")
@@ -80,9 +78,7 @@ class EmbeddingFormat:
         return np.dtype(STORED_TYPES.get(self.dtype, self.dtype))
 
     def to_rows(self, embeddings: Array) -> Rows:
-        """Convert embeddings to rows of `stored_dtype`, without a copy if they are contiguous and
-        on the CPU.
-        """
+        """Convert embeddings to rows of `stored_dtype`, without a copy if possible."""
         if isinstance(embeddings, torch.Tensor):
             dtype = getattr(torch, self.stored_dtype.name)
             return embeddings.detach().cpu().contiguous().view(dtype).numpy()
@@ -130,9 +126,7 @@ def compute_checksums(
 
 
 def write_embeddings(file: Path, embedding_format: EmbeddingFormat, keys: Keys, rows: Rows) -> None:
-    """Write embeddings to a file: keys, shape (n, 2), and contiguous rows of `stored_dtype`, shape
-    (n, dimensions).
-    """
+    """Write keys, shape (n, 2), and contiguous stored rows, shape (n, dimensions), to a file."""
     columns = {
         "key": pa.FixedSizeBinaryArray.from_buffers(
             pa.binary(16), len(keys), [None, pa.py_buffer(np.ascontiguousarray(keys))]
@@ -237,9 +231,7 @@ class EmbeddingCache:
         remove_stale_parts(folder)
 
     def look_up(self, keys: Keys) -> Lookup:
-        """Look up the embeddings for keys, shape (n, 2), including embeddings from other
-        processes.
-        """
+        """Look up embeddings by key, shape (n, 2). Other processes may have added them."""
         for file in sorted(self.folder.glob(f"*{SUFFIX}")):
             contents = None if file.name in self._indices else self._open(file.name)
             if contents:
@@ -302,9 +294,7 @@ class EmbeddingCache:
     def _read_rows(
         self, name: str, keys: Keys, targets: Integers, sources: Integers, rows: Rows
     ) -> Booleans:
-        """Copy rows of a file, `sources`, to the rows `targets` of `rows`. Return True for each
-        intact row.
-        """
+        """Copy rows `sources` of a file to `rows[targets]`. Return True for each intact row."""
         intact = np.zeros(len(targets), np.bool_)
         contents = self._open(name)
         if contents is None:

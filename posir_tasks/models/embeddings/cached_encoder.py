@@ -60,17 +60,14 @@ class EmbeddingKey:
     code: str
     """Qualified name of the encoder class."""
     weights: Mapping[str, str]
-    """Digests of the PyTorch modules by name; empty if the weights are not accessible, for example
-    behind an API.
-    """
+    """Digests of the PyTorch modules by name; empty if the weights are not accessible."""
     settings: str
     """Digest of the settings of the model and its modules."""
     prompt_type: str | None
     task_context: str | None
     """The prompt if `shared` is true, else a digest of the task's metadata, split and subset."""
     shared: bool
-    """True if the model uses nothing of a task except its prompt, so that tasks share embeddings.
-    """
+    """True if embeddings depend only on the task's prompt, so that tasks share them."""
     arguments: Mapping[str, Any]
 
     def digest(self) -> str:
@@ -152,9 +149,7 @@ def _select_public_settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def serialize_value(value: Any) -> Any:
-    """Convert a value to JSON. For functions and other objects, return the qualified name of the
-    function or class.
-    """
+    """Convert a value to JSON. Functions and other objects become the qualified name."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
@@ -187,9 +182,7 @@ def digest_weights(model: EncoderProtocol) -> dict[str, str]:
 
 
 def digest_module(module: nn.Module) -> str | None:
-    """Return 32 hexadecimal digits that identify a module's weights, or None if they are not in
-    memory.
-    """
+    """Return 32 hexadecimal digits that identify the weights, or None if not in memory."""
     state = module.state_dict()
     tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
     if not tensors or any(tensor.is_meta for tensor in tensors.values()):

@@ -88,9 +88,7 @@ class EncodingContext:
 
 
 def build_context(language: str) -> EncodingContext:
-    """Build a context for texts that are not from a task: a retrieval task without a specific
-    prompt.
-    """
+    """Build a context for texts from no task: a retrieval task without a specific prompt."""
     metadata = build_metadata(
         "posir-texts", dataset="posir/texts", revision="1", languages=[language]
     )

@@ -144,9 +144,7 @@ class Embeddings:
 def encode_distinct(
     encoder: Encoder, documents: Iterable[str], queries: Iterable[str] = ()
 ) -> Embeddings:
-    """Encode each distinct document and query once. Without queries or documents, their embeddings
-    have 0 rows.
-    """
+    """Encode each distinct document and query once. Without texts, embeddings have 0 rows."""
     sides = [
         DistinctEmbeddings.encode(documents, lambda texts: encoder(texts, PromptType.document)),
         DistinctEmbeddings.encode(queries, lambda texts: encoder(texts, PromptType.query)),

@@ -522,7 +522,7 @@ def test_a_class_a_factory_and_any_array_will_do(module, name):
 
 
 def test_an_object_that_cannot_encode_is_named(module):
-    with pytest.raises(PosirError, match=r"Failing.encode: fails \(RuntimeError: out of words\)"):
+    with pytest.raises(PosirError, match=r"Failing.encode: failed \(RuntimeError: out of words\)"):
         load_encoder(f"{module}:failing")(["a"], PromptType.document)
     with pytest.raises(PosirError, match="is int, which has no `encode`"):
         find(f"{module}:none")

@@ -39,7 +39,7 @@ def measure_length(encode, texts=(), count_tokens=None, claimed_tokens=None, max
 def measure(server: EmbeddingServer) -> ReadingLength:
     encoder = load_encoder(server.reference)
     assert isinstance(encoder.model, EndpointEncoder)
-    with encoder.model.measure(retries=0):
+    with encoder.model.open_measurement(retries=0):
         return measure_length(partial(encoder, prompt_type=PromptType.document))
 
 

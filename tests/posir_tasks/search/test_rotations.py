@@ -92,17 +92,17 @@ def rotate(model, sample_size=400, subsets=1, data=None):
     documents = select_documents(data.corpus, data.evidence.document_ids)
     read = model.read_part if hasattr(model, "read_part") else ReadPart.all(KnownBy.CLASS)
 
-    def find_read(queries, evidence, rows):  # noqa: ARG001
+    def find_read_evidence(queries, evidence, rows):  # noqa: ARG001
         return ReadEvidence.estimate(read, evidence.complete(select_texts(rows)), ["eng-Latn"])
 
-    placed = find_read(data.queries, data.evidence, documents)
+    placed = find_read_evidence(data.queries, data.evidence, documents)
     scheme = RelativePositions()
     ranks = DocumentRanks.from_ranks(
         scheme, data.evidence, ranked.ranks, placed, "default", select_texts(documents)
     )
     ordinary = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
     test = RotationTest(model, request, results, ordinary, sample_size, subsets)
-    rotations = test.rank(scheme, data.evidence, documents, ranks, find_read, read)
+    rotations = test.rank(scheme, data.evidence, documents, ranks, find_read_evidence, read)
     return data, test, ranks, rotations
 
 
