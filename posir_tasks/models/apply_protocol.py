@@ -254,9 +254,11 @@ def find_differences(
             if text != expected:
                 differences[name] = text
         elif protocol.kind != "reranker":
-            captured, sample = samples[name]
-            if captured is None or not captured.matches(tokenizer, expected + sample + eos):
-                differences[name] = captured.core if captured else None
+            captured_text, sample = samples[name]
+            if captured_text is None or not captured_text.matches(
+                tokenizer, expected + sample + eos
+            ):
+                differences[name] = captured_text.core if captured_text else None
     document = properties.document
     if protocol.find("eos") is not None:
         count = document.ids[-2:].count(tokenizer.eos_token_id) if document else None

@@ -91,8 +91,8 @@ def find_nearest(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
     size = max(1, math.isqrt(columns // k))
     groups = columns // size
     # A group contains every `groups`-th column. The last columns belong to no group.
-    grouped = similarities[:, : size * groups].reshape(rows, size, groups)
-    best_groups = _find_highest(grouped.amax(dim=1).float().cpu(), k)
+    grouped_similarities = similarities[:, : size * groups].reshape(rows, size, groups)
+    best_groups = _find_highest(grouped_similarities.amax(dim=1).float().cpu(), k)
     members = best_groups[:, None] + torch.arange(0, size * groups, groups)[:, None]
     last_columns = torch.arange(size * groups, columns).expand(rows, -1)
     candidates = torch.cat([members.flatten(1), last_columns], dim=1)

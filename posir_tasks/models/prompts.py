@@ -63,8 +63,10 @@ def replace_prompts(model: Any, query: str | None, document: str | None = None) 
 
     None keeps the model's own prompt.
     """
-    applied = [getattr(inner, REPLACED_PROMPTS, None) for inner in [model, *vars(model).values()]]
-    if (query, document) in applied:
+    applied_prompts = [
+        getattr(inner, REPLACED_PROMPTS, None) for inner in [model, *vars(model).values()]
+    ]
+    if (query, document) in applied_prompts:
         return True
     prompts = {PromptType.query: query, PromptType.document: document}
     texts: SidePrompts = {kind: text for kind, text in prompts.items() if text is not None}
@@ -131,7 +133,7 @@ def _replace_lookups(model: Any, prompts: SidePrompts) -> None:
 
 
 def _select_kept_prompts(
-    prompts: Mapping[str, str], replaced: Collection[object]
+    prompts: Mapping[str, str], replaced_sides: Collection[object]
 ) -> dict[str, str]:
     """Return the prompts for the sides (`query` or `document`) that are not replaced.
 
@@ -139,12 +141,12 @@ def _select_kept_prompts(
     and `<task>` to `document`.
     """
     side_prompts: dict[str, str] = {}
-    for side in {*PromptType}.difference(replaced):
+    for side in {*PromptType}.difference(replaced_sides):
         for name, text in prompts.items():
             kind = name.split("-")[-1]
             if kind == side:
                 side_prompts[name] = text
-            elif kind not in replaced:
+            elif kind not in replaced_sides:
                 side_prompts.setdefault(f"{name}-{side}", text)
     return side_prompts
 

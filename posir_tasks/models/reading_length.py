@@ -378,8 +378,11 @@ def _measure_rejection(
         document = source.build(rejection.pieces, seed)
         size = _find_accepted(probe, document, rejection, guess)
         if not cuts:
-            whole = document.shorten(size)
-            if min(probe.test_blocks(whole, split_range(0, size, CHANGES)).values()) <= 1:
+            accepted_document = document.shorten(size)
+            if (
+                min(probe.test_blocks(accepted_document, split_range(0, size, CHANGES)).values())
+                <= 1
+            ):
                 length = _measure_part(probe, source, source.count(document.prefix(size)), None)
                 return replace(length, refusal=message)
         cuts.append(Cut(document, size + 1))

@@ -104,13 +104,15 @@ DEFAULT_SERVER = re.compile(
 
 def resolve_bare_name(name: str, registered: RegisteredModels) -> ModelMeta | None:
     """Resolve a name without its organization if it is unique among the registered models."""
-    full_names = [full for full in registered if strip_organization(full) == name]
+    full_names = [full_name for full_name in registered if strip_organization(full_name) == name]
     return registered[full_names[0]] if len(full_names) == 1 else None
 
 
 def describe_unknown(name: str, registered: Collection[str]) -> str:
     """Return the start of an error message for an unknown name, with a suggestion."""
-    names = {full if "/" in name else strip_organization(full) for full in registered}
+    names = {
+        full_name if "/" in name else strip_organization(full_name) for full_name in registered
+    }
     return f"no model '{name}'.{suggest_name(name, names)} It is not registered with mteb"
 
 
@@ -179,9 +181,9 @@ class Endpoint:
         model = _replace_special_characters(self.model)
         server = _replace_special_characters(parts.netloc + parts.path.removesuffix("/v1"))
         name = f"{ENDPOINT}/{model} ({server}"
-        matched = DEFAULT_SERVER.fullmatch(parts.netloc)
-        scheme = "https" if matched and matched["host"] else "http"
-        is_default = matched and not self.kind and self.address == f"{scheme}://{parts.netloc}/v1"
+        match = DEFAULT_SERVER.fullmatch(parts.netloc)
+        scheme = "https" if match and match["host"] else "http"
+        is_default = match and not self.kind and self.address == f"{scheme}://{parts.netloc}/v1"
         if is_default and model == self.model and server == parts.netloc.replace(":", "-"):
             return f"{name})"
         return f"{name} {_digest_name(str(replace(self, revision=None)))})"

@@ -154,9 +154,11 @@ def raise_if_unloadable(reference: str) -> None:
         full_names = [] if is_model_folder(Path(name).expanduser()) else find_declared_names(name)
         # Other loaders may load weights of another name, or call an API.
         needs_weights = full_names and all(
-            LOADED_BY_NAME in declarations[full] for full in full_names
+            LOADED_BY_NAME in declarations[full_name] for full_name in full_names
         )
-        if not needs_weights or any(is_in_cache(full) or is_packaged(full) for full in full_names):
+        if not needs_weights or any(
+            is_in_cache(full_name) or is_packaged(full_name) for full_name in full_names
+        ):
             continue
         problem = find_hub_problem()
         if problem:
@@ -165,7 +167,11 @@ def raise_if_unloadable(reference: str) -> None:
 
 def find_declared_names(name: str) -> list[str]:
     """Return the full names of the models in mteb with this full or bare name."""
-    return [full for full in read_declarations() if name in (full, strip_organization(full))]
+    return [
+        full_name
+        for full_name in read_declarations()
+        if name in (full_name, strip_organization(full_name))
+    ]
 
 
 def split_reference(reference: str) -> list[str]:

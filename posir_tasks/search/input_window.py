@@ -62,13 +62,15 @@ def find_read_evidence(
         documents: Rows of the relevant documents by id.
     """
     context = request.context
-    read = find_corpus_read_part(model, context.task_metadata, context.hf_subset, request.corpus)
+    read_part = find_corpus_read_part(
+        model, context.task_metadata, context.hf_subset, request.corpus
+    )
     read_evidence = count_read_evidence(
-        model, read, queries, context.task_metadata, evidence, documents
+        model, read_part, queries, context.task_metadata, evidence, documents
     )
     languages = context.task_metadata.hf_subsets_to_langscripts[context.hf_subset]
     return read_evidence or ReadEvidence.estimate(
-        read, evidence.complete(select_texts(documents)), languages
+        read_part, evidence.complete(select_texts(documents)), languages
     )
 
 
@@ -78,16 +80,16 @@ def find_corpus_read_part(
     """Return the part of the corpus texts that a model reads. If only a lower bound of the window
     is known, check whether the longest text fits.
     """
-    read = find_read_part(model)
-    if read.least_tokens is None:
-        return read
+    read_part = find_read_part(model)
+    if read_part.least_tokens is None:
+        return read_part
     tokenizer, _ = find_token_counter(model, task)
-    return resolve_window(read, corpus, task.hf_subsets_to_langscripts[subset], tokenizer)
+    return resolve_window(read_part, corpus, task.hf_subsets_to_langscripts[subset], tokenizer)
 
 
 def count_read_evidence(
     model: MTEBModels,
-    read: ReadPart,
+    read_part: ReadPart,
     queries: Dataset,
     task: TaskMetadata,
     evidence: Evidence,
@@ -96,17 +98,17 @@ def count_read_evidence(
     """Locate evidence within a model's window with its tokenizer. Return None if the model reads
     whole texts or its tokens cannot be counted.
     """
-    if read.kind is not ReadKind.PART:
+    if read_part.kind is not ReadKind.PART:
         return None
     try:
-        twelfths = _count_twelfths(model, read, queries, task, evidence, documents)
+        twelfths = _count_twelfths(model, read_part, queries, task, evidence, documents)
     except Exception as error:
         # Third-party wrappers and tokenizers may raise anything.
         logger.warning(
             "the model's tokens cannot be counted (%s) and are estimated", summarize_error(error)
         )
         return None
-    return None if twelfths is None else ReadEvidence(read, twelfths, CountedWith.TOKENIZER)
+    return None if twelfths is None else ReadEvidence(read_part, twelfths, CountedWith.TOKENIZER)
 
 
 def count_corpus(
@@ -115,18 +117,18 @@ def count_corpus(
     subset: str,
     scheme: PositionScheme,
     corpus: Dataset,
-    read: ReadPart,
+    read_part: ReadPart,
 ) -> TokensRead | None:
     """Count or estimate the corpus tokens that a model reads; None if its window is unknown."""
     count = partial(count_tokens_read, scheme, task.hf_subsets_to_langscripts[subset])
     try:
-        return count(*find_token_counter(model, task), corpus, read)
+        return count(*find_token_counter(model, task), corpus, read_part)
     except Exception as error:
         # Third-party wrappers and tokenizers may raise anything.
         logger.warning(
             "the model's tokens cannot be counted (%s) and are estimated", summarize_error(error)
         )
-        return count(None, 0, corpus, read)
+        return count(None, 0, corpus, read_part)
 
 
 def find_token_counter(model: MTEBModels, task: TaskMetadata) -> tuple[ModelTokenizer | None, int]:
@@ -148,18 +150,18 @@ def _find_base_model(model: Any) -> Any:
 
 def _count_twelfths(
     model: MTEBModels,
-    read: ReadPart,
+    read_part: ReadPart,
     queries: Dataset,
     task: TaskMetadata,
     evidence: Evidence,
     documents: Rows,
 ) -> Integers | None:
     """Compute `ReadEvidence.twelfths`. Return None if the tokenizer or the spans are unknown."""
-    if read.part not in (Part.FIRST, Part.LAST) or not len(evidence.starts):
+    if read_part.part not in (Part.FIRST, Part.LAST) or not len(evidence.starts):
         return None
     # SQuAD-PosQ has only the starts of spans.
     ends = evidence.ends if len(evidence.ends) else evidence.starts + 1
-    reader = _InputReader.from_model(_find_base_model(model), read.tokens or 0, task)
+    reader = _InputReader.from_model(_find_base_model(model), read_part.tokens or 0, task)
     if reader is None:
         return None
     texts = [documents[name]["text"] for name in evidence.document_ids]

@@ -184,11 +184,13 @@ class ExcerptReader:
     """Query texts by id if the model is a cross-encoder, which reads both query and document."""
 
     @classmethod
-    def from_model(cls, model: MTEBModels, request: SearchRequest, read: ReadPart) -> ExcerptReader:
+    def from_model(
+        cls, model: MTEBModels, request: SearchRequest, read_part: ReadPart
+    ) -> ExcerptReader:
         """Build the reader for a model that truncates texts."""
         base = model.base if isinstance(model, CachedEncoder) else model
         tokenizer, added_tokens = find_token_counter(base, request.context.task_metadata)
-        tokens = read.tokens or 0
+        tokens = read_part.tokens or 0
         queries: dict[str, str] = {}
         if is_reranker(model):
             queries = request.query_texts
@@ -238,7 +240,7 @@ class RotationTest:
         documents: Rows,
         ranks: DocumentRanks,
         find_read_evidence: ReadFinder,
-        read: ReadPart,
+        read_part: ReadPart,
     ) -> RotationRanks | None:
         """Rank the rotated versions.
 
@@ -248,7 +250,7 @@ class RotationTest:
             documents: Rows of the relevant documents by id.
             ranks: Ranks for these questions in the original search.
             find_read: Locates evidence in the part of documents that the model reads.
-            read: The part of a document that the model reads.
+            read_part: The part of a document that the model reads.
 
         Returns:
             The ranks, or None if the sample size is 0.
@@ -265,7 +267,7 @@ class RotationTest:
         logger.info("Rotating %d documents", np.count_nonzero(numbers))
         if not ranks.sets:
             return RotationRanks(())
-        subset = SubsetRotation(self, evidence, documents, find_read_evidence, read)
+        subset = SubsetRotation(self, evidence, documents, find_read_evidence, read_part)
         sample = [group for group, number in zip(groups, numbers, strict=True) if number]
         return RotationRanks((subset.build(ranks.sets[0], sample, numbers),))
 
@@ -287,15 +289,15 @@ class SubsetRotation:
     evidence: Evidence
     documents: Rows
     find_read_evidence: ReadFinder
-    read: ReadPart
+    read_part: ReadPart
     left_out: Counter[str] = field(default_factory=Counter)
 
     @cached_property
     def window(self) -> Window:
         """What test R rotates: whole documents or excerpts."""
-        if self.read.kind is ReadKind.ALL:
+        if self.read_part.kind is ReadKind.ALL:
             return Window.WHOLE
-        if self.read.kind is ReadKind.UNKNOWN or self.read.part is Part.CHUNKS:
+        if self.read_part.kind is ReadKind.UNKNOWN or self.read_part.part is Part.CHUNKS:
             return Window.UNKNOWN
         return Window.EXCERPT
 
@@ -304,7 +306,7 @@ class SubsetRotation:
         """The reader for excerpts; None if test R does not rotate excerpts."""
         if self.window is not Window.EXCERPT:
             return None
-        return ExcerptReader.from_model(self.test.model, self.test.request, self.read)
+        return ExcerptReader.from_model(self.test.model, self.test.request, self.read_part)
 
     @cached_property
     def thirds(self) -> list[int | None]:
@@ -550,13 +552,13 @@ class SubsetRotation:
 
     def _find_unread(self, rows: Sequence[VersionRow]) -> Integers:
         """Return the codes of unread evidence, shape (rows,); shape (0,) if unknown."""
-        if self.read.kind is ReadKind.ALL or self.thirds or not rows:
+        if self.read_part.kind is ReadKind.ALL or self.thirds or not rows:
             return empty_integers()
         spans = self._locate_spans(rows)
         questions = [row.question for row in rows]
         # Rotation does not change the number of tokens.
         tokens = self.evidence.tokens
-        moved = Evidence(
+        moved_evidence = Evidence(
             query_ids=[str(number) for number in range(len(rows))],
             document_ids=[row.document.name_version(row.version) for row in rows],
             starts=np.array([span.start for span in spans], np.int64),
@@ -569,8 +571,8 @@ class SubsetRotation:
         texts = self.test.request.query_texts
         names = [self.evidence.query_ids[question] for question in questions]
         query_texts = [texts[name] for name in names]
-        queries = Dataset.from_dict({"id": moved.query_ids, "text": query_texts})
-        twelfths = self.find_read_evidence(queries, moved, documents).twelfths
+        queries = Dataset.from_dict({"id": moved_evidence.query_ids, "text": query_texts})
+        twelfths = self.find_read_evidence(queries, moved_evidence, documents).twelfths
         return code_unread(twelfths) if len(twelfths) else empty_integers()
 
 

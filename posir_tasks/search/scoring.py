@@ -133,8 +133,8 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
     def compute_plugin_scores(self) -> dict[str, Any]:
         """Compute the scores that plugins declare, in the format of results."""
         scores = score_result(self.additive)
-        reserved = {*self.mteb_scores, *NO_SCORES}
-        return scores.to_json(self.additive.profile.positions, reserved_keys=reserved)
+        reserved_keys = {*self.mteb_scores, *NO_SCORES}
+        return scores.to_json(self.additive.profile.positions, reserved_keys=reserved_keys)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ class SearchedSubset:
     name: str
     data: SplitData
     results: Results
-    ranked: RankedQueries
+    ranked_queries: RankedQueries
     find_read_evidence: ReadFinder
     count_tokens: Callable[[Dataset, ReadPart], TokensRead | None]
     extra_entries: Mapping[str, Any] = field(default_factory=dict)
@@ -174,13 +174,13 @@ class SubsetScorer:
         """Build a subset's entry for the result, without the fields that mteb adds."""
         data = subset.data
         evidence = subset.data["evidence"]
-        ranked = subset.ranked
+        ranked_queries = subset.ranked_queries
         is_single = not len(data["places"].evidence)
         phase = {"split": SPLIT, "subset": subset.name}
         with timer("Scoring", **phase):
             # Only queries with several relevant documents need grades.
             if is_single:
-                scores = compute_retrieval_scores(ranked, self.k_values)
+                scores = compute_retrieval_scores(ranked_queries, self.k_values)
             else:
                 grades = data["relevant_docs"]
                 scores = {**score_rankings(subset.results, grades, self.k_values)}
@@ -193,7 +193,7 @@ class SubsetScorer:
             ranks = DocumentRanks.from_ranks(
                 self.scheme,
                 evidence,
-                ranked.ranks,
+                ranked_queries.ranks,
                 read_evidence,
                 subset.name,
                 select_texts(documents),
@@ -208,11 +208,13 @@ class SubsetScorer:
                 read_evidence.read,
             )
         with timer("Scoring positions", **phase):
-            ranks_by_query = dict(zip(evidence.positives(), ranked.ranks.tolist(), strict=True))
+            ranks_by_query = dict(
+                zip(evidence.positives(), ranked_queries.ranks.tolist(), strict=True)
+            )
             places = None if is_single else self._rank_places(subset)
             values = ResultValues(ranks, read_evidence.read, tokens_read, places, rotations)
             query_scores = QueryScores(ranks_by_query, self.k_values, scores, values)
-            declared = round_floats(self.compute_task_scores(query_scores, subset))
+            task_scores = round_floats(self.compute_task_scores(query_scores, subset))
             run = {
                 "schema": SCHEMA,
                 REVISION_KEY: data["revision"],
@@ -220,9 +222,9 @@ class SubsetScorer:
                 TOLERATED_KEY: data["tolerated"],
                 "missing_subsets": list(self.missing_subsets),
                 "top_k": self.top_k,
-                SCORE_NAMES_KEY: sorted(declared),
+                SCORE_NAMES_KEY: sorted(task_scores),
             }
-        entry: dict[str, Any] = scores | values.to_json() | {RUN_KEY: run} | declared
+        entry: dict[str, Any] = scores | values.to_json() | {RUN_KEY: run} | task_scores
         return entry
 
     def _rank_places(self, subset: SearchedSubset) -> DocumentRanks:

@@ -64,9 +64,9 @@ def search_subset(
         request = replace(request, top_ranked=top_ranked)
     protocol = _describe_protocol(model, request)
     adapted_model = adapt_to_script(add_cache(model), context.corpus_language)
-    results, ranked = _search(adapted_model, request, save)
+    results, ranked_queries = _search(adapted_model, request, save)
     extra_entries = {"previous_results_model_meta": first_stage_model} if first_stage_model else {}
-    ordinary_ranks = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
+    ordinary_ranks = dict(zip(request.positives, ranked_queries.ranks.tolist(), strict=True))
     subsets = len(context.task_metadata.hf_subsets)
     rotation = RotationTest(
         adapted_model, request, results, ordinary_ranks, read_sample_size(), subsets
@@ -75,7 +75,7 @@ def search_subset(
         name=context.hf_subset,
         data=data,
         results=results,
-        ranked=ranked,
+        ranked_queries=ranked_queries,
         find_read_evidence=partial(find_read_evidence, model, request),
         count_tokens=partial(count_corpus, model, context.task_metadata, context.hf_subset, scheme),
         extra_entries=extra_entries,

@@ -151,15 +151,15 @@ class VersionRanker:
     def _rank_among_hits(self, question: str, _version: str, score: float) -> int:
         """Return the rank of a version among the hits for a question; 0 if it is not a hit."""
         document_id = self.document_ids[question]
-        excluded = self.copies[question] | {document_id}
+        excluded_ids = self.copies[question] | {document_id}
         hits = {
             name: value
             for name, value in self.results.get(question, {}).items()
-            if name not in excluded
+            if name not in excluded_ids
         }
         rank = 1 + _count_above(hits, document_id, score)
         is_last = rank == len(hits) + 1
-        return 0 if is_last and self._has_more(question, len(hits) + len(excluded)) else rank
+        return 0 if is_last and self._has_more(question, len(hits) + len(excluded_ids)) else rank
 
     def _has_more(self, question: str, hits: int) -> bool:
         """Return True if more than `hits` documents can be ranked for a question."""
@@ -181,12 +181,14 @@ class VersionRanker:
         top_k = self.request.top_k
         ranks = {}
         for pair, rankings in rankings_by_pair.items():
-            fused = fuse_rankings(ranking[:top_k] for ranking in rankings)
+            fused_scores = fuse_rankings(ranking[:top_k] for ranking in rankings)
             document_id = self.document_ids[pair[0]]
-            other_scores = {name: score for name, score in fused.items() if name != document_id}
+            other_scores = {
+                name: score for name, score in fused_scores.items() if name != document_id
+            }
             rank = 0
-            if document_id in fused:
-                rank = 1 + _count_above(other_scores, document_id, fused[document_id])
+            if document_id in fused_scores:
+                rank = 1 + _count_above(other_scores, document_id, fused_scores[document_id])
             ranks[pair] = rank if rank <= top_k else 0
         return ranks
 

@@ -149,9 +149,9 @@ def describe_hidden_task(name: str) -> str:
 def find_language_tasks() -> dict[str, type[PosirTask]]:
     """Return the tasks in additional languages by name. The data or a plugin adds a language."""
     return {
-        declared.name: task
-        for declared in declare_language_tasks()
-        if (task := find_language_task(declared.name))
+        declaration.name: task
+        for declaration in declare_language_tasks()
+        if (task := find_language_task(declaration.name))
     }
 
 
@@ -337,8 +337,8 @@ def build_benchmarks() -> list[Benchmark]:
     from posir_tasks.tasks.base import BenchmarkTasks, PositionTask
 
     benchmarks = []
-    for declared in BENCHMARKS:
-        name = declared.name
+    for declaration in BENCHMARKS:
+        name = declaration.name
         instances = get_tasks([task.name for task in BUILTIN if task.benchmark == name])
         group = BenchmarkTasks(name, [task for task in instances if isinstance(task, PositionTask)])
         for task in group.tasks:
@@ -347,9 +347,9 @@ def build_benchmarks() -> list[Benchmark]:
             Benchmark(
                 name,
                 tasks=instances,
-                description=declared.description,
-                reference=f"https://arxiv.org/abs/{declared.arxiv}",
-                citation=declared.citation,
+                description=declaration.description,
+                reference=f"https://arxiv.org/abs/{declaration.arxiv}",
+                citation=declaration.citation,
             )
         )
     return benchmarks

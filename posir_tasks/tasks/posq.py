@@ -109,11 +109,11 @@ class PosqTask(PositionTask):
 
 
 def _rename_task(
-    task: type[PosqTask], declared: DeclaredTask, description: str
+    task: type[PosqTask], declaration: DeclaredTask, description: str
 ) -> PositionTaskMetadata:
-    dataset = {"path": declared.repository, "revision": declared.revision}
+    dataset = {"path": declaration.repository, "revision": declaration.revision}
     return task.metadata.model_copy(
-        update={"name": declared.name, "description": description, "dataset": dataset}
+        update={"name": declaration.name, "description": description, "dataset": dataset}
     )
 
 

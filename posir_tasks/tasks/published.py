@@ -87,28 +87,28 @@ class PublishedTask(RepositoryTask):
 
 
 def _build_task(
-    declared: DeclaredTask, files: str, arguments: str, domain: str | None = None, **fields: Any
+    declaration: DeclaredTask, files: str, arguments: str, domain: str | None = None, **fields: Any
 ) -> type[PublishedTask]:
     """Create the task for a published dataset.
 
     Args:
-        declared: Name, repository and languages.
+        declaration: Name, repository and languages.
         files: Location and size of the published files.
         arguments: First arguments of `posir import`.
         domain: Domain of all subsets; by default, the name of each subset.
         fields: Additional metadata fields.
     """
-    name = declared.name
-    languages = dict(declared.languages)  # type: ignore[arg-type]
+    name = declaration.name
+    languages = dict(declaration.languages)  # type: ignore[arg-type]
     keys = {
         subset: SubsetKey(codes[0], codes[0], domain or subset)
         for subset, codes in languages.items()
     }
     key = next(iter(keys.values()))
     metadata = build_metadata(
-        **declared.fields(),
+        **declaration.fields(),
         sample_creation="found",
-        reference=f"https://huggingface.co/datasets/{declared.repository}",
+        reference=f"https://huggingface.co/datasets/{declaration.repository}",
         **fields,
     )
     command = (
