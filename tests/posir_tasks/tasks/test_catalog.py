@@ -307,7 +307,7 @@ def test_the_first_of_two_tasks_with_one_name_is_kept(plugins):
     tasks, (problem,) = collect(*plugins)
     assert tasks["Good"][1] is ValidTask
     assert problem.endswith(
-        ": task theirs.Changed: the name 'ValidTask' is taken by plugin 'plugin0'; choose another"
+        ": task theirs.Changed: the name 'Good' is taken by plugin 'plugin0'; choose another"
     )
 
 
