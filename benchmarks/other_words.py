@@ -26,7 +26,7 @@ from posir_tasks.models.embeddings.encoding import (
     EmbeddingMemory,
     Encoder,
     load_encoder,
-    unit_vectors,
+    normalize_vectors,
 )
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import EstimatedTokenizer
@@ -40,8 +40,8 @@ def rank(
     """Return the rank of the relevant text of each query, from 1, shape (n,)."""
     rows = {text: row for row, text in enumerate(texts)}
     scores = (
-        unit_vectors(encoder(queries, PromptType.query))
-        @ unit_vectors(encoder(texts, PromptType.document)).T
+        normalize_vectors(encoder(queries, PromptType.query))
+        @ normalize_vectors(encoder(texts, PromptType.document)).T
     )
     own = scores[np.arange(len(queries)), [rows[text] for text in relevant]]
     return (scores > own[:, None]).sum(axis=1) + 1

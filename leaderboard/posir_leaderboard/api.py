@@ -358,12 +358,12 @@ def _validate(entries: Sequence[Entry]) -> Iterator[EntryProblem]:
         from posir_leaderboard.identity import identify_models, list_lookup_problems
         from posir_leaderboard.validation import validate_entry
         from posir_tasks.base.files import cache_folder
-        from posir_tasks.models.references import model_origin
+        from posir_tasks.models.references import find_origin
 
     # By task, so that each dataset is read once.
     for entry in sorted(entries, key=attrgetter("task")):
         yield from validate_entry(entry)
-    public = [entry for entry in entries if not model_origin(entry.model)]
+    public = [entry for entry in entries if not find_origin(entry.model)]
     models = [(entry.model, entry.revision) for entry in public]
     identities = identify_models(models, cache_folder() / "board" / "models")
     for line in list_lookup_problems(identities):

@@ -19,7 +19,7 @@ from posir_tasks.base.records import Record
 from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.base.wording import sanitize
 from posir_tasks.models.protocols import find_protocol
-from posir_tasks.models.references import ORIGINS, model_origin
+from posir_tasks.models.references import ORIGINS, find_origin
 from posir_tasks.results import (
     META_FILE,
     NAN_PREFIX,
@@ -289,7 +289,7 @@ def _read_json(shape: type[JsonShape], file: Path) -> Any:
 
 def find_origin_problems(entry: Entry) -> Iterator[EntryProblem]:
     """Yield problems with the origin of a result, such as a private model or local data."""
-    if origin := model_origin(entry.model):
+    if origin := find_origin(entry.model):
         yield entry.make_problem(
             f"is {ORIGINS[origin]}, which nobody else can run; publish the model on the Hub and "
             "evaluate it by its name",

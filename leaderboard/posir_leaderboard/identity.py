@@ -25,8 +25,8 @@ from posir_tasks.base.files import write_text
 from posir_tasks.base.private_names import MODEL_REGISTRY
 from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.base.wording import sanitize
-from posir_tasks.models.hub import TIMEOUT, find_hub_problem, is_downloaded
-from posir_tasks.models.registry import plugin_resolvers
+from posir_tasks.models.hub import TIMEOUT, find_hub_problem, is_hub_model
+from posir_tasks.models.registry import collect_plugin_resolvers
 
 #: Identities by name and revision of the model.
 Identities = Mapping[tuple[str, str], "Identity"]
@@ -95,7 +95,7 @@ def _identify_registered(name: str, revision: str, meta: Any) -> Identity | None
             f"is spelled {meta.name} in mteb's registry; submit the results under that name"
         )
     if meta.revision != revision:
-        if is_downloaded(meta):
+        if is_hub_model(meta):
             return None
         return Identity(
             f"is registered with mteb in the revision {meta.revision}, not {sanitize(revision)}, "
@@ -111,7 +111,7 @@ def _find_variant_problem(name: str, base: str) -> str:
     from mteb.models import ModelMeta
 
     meta = ModelMeta.create_empty({"name": base, "revision": ""})
-    for resolver in plugin_resolvers():
+    for resolver in collect_plugin_resolvers():
         try:
             variant = resolver(name, {base: meta})
         except PosirError as error:

@@ -22,7 +22,7 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
 from posir_tasks.language_models.call_log import CallLog
-from posir_tasks.models.references import ModelReference, portable_name
+from posir_tasks.models.references import ModelReference, get_portable_reference
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.models.rerankers import (
     ModelReranker,
@@ -65,9 +65,9 @@ class ModelCallJob:
 
     def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Any:  # noqa: ARG002
         """Call the function with the model, wrapped in its embedding cache."""
-        from posir_tasks.models.embeddings.cached_encoder import with_cache
+        from posir_tasks.models.embeddings.cached_encoder import add_cache
 
-        return self.function(with_cache(model))
+        return self.function(add_cache(model))
 
 
 def run_on_cluster(
@@ -83,7 +83,7 @@ def run_on_cluster(
     """
     if not calls:
         return
-    model = ModelReference(portable_name(find_model(reference)), reference.revision)
+    model = ModelReference(get_portable_reference(find_model(reference)), reference.revision)
     jobs = [ModelCallJob(model, title, call, number) for number, call in enumerate(calls)]
     with closing(Dispatcher(jobs, start_engine()).run()) as outcomes:
         for job, outcome in outcomes:
@@ -118,9 +118,9 @@ class CandidateRetriever:
         PosirError if the model is not an encoder or a job fails.
         """
         if self.start_engine is None:
-            from posir_tasks.models.embeddings.cached_encoder import with_cache
+            from posir_tasks.models.embeddings.cached_encoder import add_cache
 
-            model = with_cache(load_model(self.model))
+            model = add_cache(load_model(self.model))
             return retrieve(documents, queries, top_k, self.language, model)[0]
         shards = split_batches(documents, DOCUMENTS_PER_JOB)
         calls = [partial(retrieve, shard, queries, top_k, self.language) for shard in shards]

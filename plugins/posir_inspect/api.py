@@ -28,8 +28,8 @@ from posir_tasks.models.command_reference import build_reference, build_referenc
 from posir_tasks.models.measured_model import MeasuredModel, load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.reading_length import MAX_TOKENS
-from posir_tasks.models.references import RERANKER, find_endpoint
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.references import RERANKER_NAME, find_endpoint
+from posir_tasks.models.run_settings import override_settings
 from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.values.read_part import parse_window
@@ -227,7 +227,7 @@ def inspect(
         from posir_tasks.models.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import find_tokenizer
 
-        with with_settings(
+        with override_settings(
             protocol=protocol,
             window=read_part.tokens,
             tokenizer=str(tokenizer) if tokenizer else None,
@@ -274,12 +274,12 @@ def _read_texts(
     """Read the texts and try each splitter on the first text, before the model is loaded."""
     with track("Reading texts"):
         # This import takes a second.
-        from posir_tasks.models.registry import refuse_unloadable
-        from posir_tasks.tasks.catalog import refuse_missing
+        from posir_tasks.models.registry import raise_if_unloadable
+        from posir_tasks.tasks.catalog import raise_if_missing
 
-        refuse_unloadable(model)
+        raise_if_unloadable(model)
         if isinstance(texts, str | Path):
-            refuse_missing(str(texts))
+            raise_if_missing(str(texts))
         from posir_data.texts import read_texts
 
         collection = read_texts(texts, column=column, limit=max_texts)
@@ -385,7 +385,7 @@ def window(
         # Fail on a faulty chunker before loading the model.
         splitter.divide(contents[0])
     stage = "Querying the server" if find_endpoint(str(model)) else "Loading the model"
-    with track(stage), with_settings(query_field=query_field, passage_field=passage_field):
+    with track(stage), override_settings(query_field=query_field, passage_field=passage_field):
         reference = build_reference_from_environment(str(model))
         longest = max(max_tokens or MAX_TOKENS, require or 0)
         measured_model = _describe_model(str(model), revision, tokenizer, longest)
@@ -407,12 +407,12 @@ def _describe_model(
     """
     given_tokenizer = ModelTokenizer.load(str(tokenizer)) if tokenizer else None
     endpoint = find_endpoint(model)
-    if endpoint and not RERANKER.fullmatch(endpoint.model):
+    if endpoint and not RERANKER_NAME.fullmatch(endpoint.model):
         # With a single retry, a server that is down is reported quickly.
         return MeasuredModel.connect(endpoint, given_tokenizer, max_tokens, retries=1)
-    from posir_tasks.models.registry import find_model, load_model, refuse_unloadable
+    from posir_tasks.models.registry import find_model, load_model, raise_if_unloadable
 
-    refuse_unloadable(model)
+    raise_if_unloadable(model)
     from transformers.utils.logging import disable_progress_bar
 
     from posir_inspect.model_window import describe_model, describe_reranker

@@ -48,8 +48,8 @@ from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.reading_length import ReadingLength
-from posir_tasks.models.references import portable_name
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.references import get_portable_reference
+from posir_tasks.models.run_settings import override_settings
 from posir_tasks.search.chunked import DocumentVectors, MaximumSearch
 from posir_tasks.text.chunks import Chunking, TextSplitter
 from posir_tasks.text.sentences import find_sentences
@@ -149,7 +149,7 @@ def inspect_model(
     inspection = run.search_whole_texts(replace(inspection, work=work), output_folder)
     show(complete_inspection(inspection))
     inspection = run.search_chunks(inspection)
-    counts = request.token_counter.count_all(run.memory.remembered_texts)
+    counts = request.token_counter.count_all(run.memory.cached_texts)
     # Truncated tokens are not encoded.
     encoded_tokens = sum(min(count, run.window or count) for count in counts)
     chunks = inspection.chunks
@@ -220,7 +220,7 @@ class InspectionRun:
         self.request = request
         self.questions = questions
         # Text lengths exclude special tokens, and so does this window.
-        read_part = reading.read_part()
+        read_part = reading.to_read_part()
         self.model = request.encoder.model
         self.window = read_part.tokens
         self.memory = EmbeddingMemory()
@@ -379,11 +379,14 @@ class InspectionRun:
                 wordings.append(Wording.OTHER_WORDS)
         searches = []
         # Chunks are compared by nDCG@10, so rotated versions are not needed.
-        with track("Searching chunks", 1 + len(strategies)) as advance, with_settings(rotated=0):
+        with (
+            track("Searching chunks", 1 + len(strategies)) as advance,
+            override_settings(rotated=0),
+        ):
             for strategy in (None, *strategies):
                 searches.append(self._search(strategy, questions, wordings))
                 advance()
-        name = portable_name(self.model.mteb_model_meta)
+        name = get_portable_reference(self.model.mteb_model_meta)
         unit = "excerpt" if excerpt_tokens else "text"
         comparisons = []
         for wording in wordings:
@@ -425,7 +428,7 @@ class InspectionRun:
         tokens = counter.count_all([text.text for text in collection.texts])
         questions = generate_questions(collection, tokens)
         strategies = self._choose_strategies(min(length, max(tokens)))
-        with with_settings(rotated=0):
+        with override_settings(rotated=0):
             costs = self._count_costs(questions, strategies)
         return questions, costs.search_tokens + costs.chunk_tokens
 

@@ -21,9 +21,9 @@ from posir_tasks.models.loaded_model import read_ids
 from posir_tasks.models.measured_model import MeasuredModel
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.reading_length import ReadingLength
-from posir_tasks.models.references import find_endpoint, portable_name, resolve_bare_name
+from posir_tasks.models.references import find_endpoint, get_portable_reference, resolve_bare_name
 from posir_tasks.models.rerankers import build_scorer
-from posir_tasks.models.window import NO_LIMIT, find_cut
+from posir_tasks.models.window import NO_LIMIT, find_window
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import count_words
 from posir_tasks.values.estimates import Estimate
@@ -112,7 +112,7 @@ def measure_unread(
     if tokenizer and reading.unit == "tokens":
         count = tokenizer.count
     lengths = np.array([count(text.strip()) for text in texts], np.float64)
-    limit = np.inf if reading.complete else reading.bounds.high
+    limit = np.inf if reading.is_complete else reading.bounds.high
     unread = np.maximum(0.0, lengths - limit)
     rng = np.random.default_rng(SEED)
     weights = rng.multinomial(len(texts), np.full(len(texts), 1 / len(texts)), BOOTSTRAP_SAMPLES)
@@ -128,7 +128,7 @@ def suppress_truncation_warnings(
     model: EncoderProtocol, retries: int | None = None
 ) -> AbstractContextManager[None]:
     """Suppress an endpoint's truncation warnings; see `EndpointEncoder.measure`."""
-    return model.measure(retries) if isinstance(model, EndpointEncoder) else nullcontext()
+    return model.open_measurement(retries) if isinstance(model, EndpointEncoder) else nullcontext()
 
 
 def find_claimed_window(model: MTEBModels) -> tuple[int | None, str]:
@@ -138,8 +138,8 @@ def find_claimed_window(model: MTEBModels) -> tuple[int | None, str]:
     """
     meta = model.mteb_model_meta
     if not isinstance(model, EndpointEncoder):
-        return _drop_infinite(meta.max_tokens) or find_cut(model), str(meta.name)
-    endpoint = find_endpoint(portable_name(meta))
+        return _drop_infinite(meta.max_tokens) or find_window(model), str(meta.name)
+    endpoint = find_endpoint(get_portable_reference(meta))
     assert endpoint is not None
     registry = MODEL_REGISTRY.resolve()
     registered_meta = dict.get(registry, endpoint.model)

@@ -385,7 +385,7 @@ def _build_chunk_sections(
     evaluation_code = ""
     if chunks.chunked_model:
         task = inspection.reference.data if inspection.is_task else EXAMPLE_TASK
-        command = inspection.reference.write("mteb", "run", "-t", task, "-m", chunks.chunked_model)
+        command = inspection.reference.format("mteb", "run", "-t", task, "-m", chunks.chunked_model)
         evaluation_code = f"# to evaluate these chunks on a task\n{command}"
     yield DisplaySection(
         ADVICE_HEADING,
@@ -447,7 +447,7 @@ def _build_next_commands(inspection: Inspection) -> str:
     """
     reference = inspection.reference
     if inspection.chunks and inspection.chunks.chunked_model and reference.data:
-        command = reference.write(
+        command = reference.format(
             "posir", "inspect", reference.model, reference.data, "--snippet", "langchain"
         )
         return f"# code for langchain, llamaindex, haystack, qdrant or elasticsearch\n{command}"

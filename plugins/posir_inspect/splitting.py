@@ -101,9 +101,11 @@ class FixedSizeStrategy:
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
         """Build the search of `MODEL+chunks(SIZE)` or `MODEL+context_chunks(SIZE)`."""
         if self.in_context:
-            chunker = Chunker.of_model(model, Chunking(self.size, self.size))
+            chunker = Chunker.from_model(model, Chunking(self.size, self.size))
             return MaximumSearch(model, chunker.vectorize_in_context, memory)
-        return MaximumSearch(model, Chunker.of_model(model, Chunking(self.size)).vectorize, memory)
+        return MaximumSearch(
+            model, Chunker.from_model(model, Chunking(self.size)).vectorize, memory
+        )
 
 
 class SplitterStrategy:

@@ -130,7 +130,7 @@ class WindowReading(Result):
     @property
     def read_part(self) -> ReadPart:
         """The window as stored in results. Only the upper bound of a range is stored."""
-        return self.reading.read_part(self.added_tokens)
+        return self.reading.to_read_part(self.added_tokens)
 
     @property
     def text_tokens(self) -> int:
@@ -187,7 +187,7 @@ def complete_reading(window: WindowReading) -> WindowReading:
         "revision": window.revision,
         "part": reading.part or ReadKind.ALL,
         "tokens": tokens.low,
-        "tokens_high": None if reading.complete else tokens.high,
+        "tokens_high": None if reading.is_complete else tokens.high,
         "tokens_from_start": window.tokens_from_start.low,
         "tokens_estimated": not window.is_counted,
         "special_tokens": window.special_tokens,
@@ -197,7 +197,7 @@ def complete_reading(window: WindowReading) -> WindowReading:
         "unit": reading.unit,
         "claimed_tokens": window.claimed_tokens,
         "claimed_by": window.claimed_by,
-        "reads_all_tried": reading.complete,
+        "reads_all_tried": reading.is_complete,
         "refusal": reading.refusal,
         "required": window.required,
         "enough": window.enough,
@@ -219,7 +219,7 @@ def complete_reading(window: WindowReading) -> WindowReading:
             f"To inspect a task (replace {EXAMPLE_TASK} with a folder to inspect your own texts):"
         )
         commands.append(
-            window.reference.write("posir", "inspect", window.reference.model, EXAMPLE_TASK)
+            window.reference.format("posir", "inspect", window.reference.model, EXAMPLE_TASK)
         )
     name = drop_organization(window.model)
     charts = _build_charts(window, name, " ".join(sentences), commands)
@@ -272,7 +272,7 @@ def _build_charts(
 def _compare_claim(window: WindowReading) -> str:
     """Compare the window with the claim. Return a key of `WINDOW_SENTENCES`."""
     claimed = window.claimed_tokens
-    if window.reading.complete:
+    if window.reading.is_complete:
         return "all_claimed" if claimed else "all"
     if claimed is None:
         return "no_claim"
@@ -294,7 +294,7 @@ def _describe_length(window: WindowReading) -> str:
     if not window.is_counted:
         unit = reading.unit
         total = reading.bounds
-        head = start.in_unit(unit) if start else None
+        head = start.get_bounds(unit) if start else None
     if reading.part is Part.ENDS and head is not None:
         tail = Bounds(total.low - head.low, total.high - head.high)
         return f"the first {_describe_bounds(head)} and the last {_describe_bounds(tail)} {unit}"
@@ -374,7 +374,10 @@ def measure_fit(
     position = unread_positions.get(reading.part or Part.FIRST, 1.0)
     too_long = 0
     is_complete = True
-    with model.measuring(), track("Finding chunks that are too long", MAX_FIT_REQUESTS) as advance:
+    with (
+        model.open_measurement(),
+        track("Finding chunks that are too long", MAX_FIT_REQUESTS) as advance,
+    ):
         probe = ModelProbe(model.encode, advance)
         for batch in split_batches(chunks, CUTS):
             if probe.requests >= MAX_FIT_REQUESTS:
@@ -388,4 +391,4 @@ def measure_fit(
 
 
 def _describe_bounds(bounds: Bounds) -> str:
-    return f"{bounds.low:,}" if bounds.exact else f"{bounds.low:,} to {bounds.high:,}"
+    return f"{bounds.low:,}" if bounds.is_exact else f"{bounds.low:,} to {bounds.high:,}"

@@ -24,7 +24,7 @@ from posir_tasks.display.numbers import MISSING, format_estimate, format_number
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Column, Table
 from posir_tasks.models.protocols import PaperName
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.run_settings import override_settings
 
 if TYPE_CHECKING:
     from posir_mitigate.trials import Trial
@@ -151,11 +151,11 @@ def mitigate(
         ['plain', 'chunks(32,16,max,tokens)']
     """
     with track("Loading libraries"):
-        from posir_tasks.models.registry import refuse_unknown
-        from posir_tasks.tasks.catalog import refuse_missing
+        from posir_tasks.models.registry import raise_if_unknown
+        from posir_tasks.tasks.catalog import raise_if_missing
 
-        refuse_unknown(str(model))
-        refuse_missing(str(data))
+        raise_if_unknown(str(model))
+        raise_if_missing(str(data))
         from datasets import disable_progress_bars
         from transformers.utils.logging import disable_progress_bar
 
@@ -171,7 +171,7 @@ def mitigate(
     parsed_methods = list(dict.fromkeys(map(parse_reference, methods)))
     task = open_task(str(data))
     folder = Path(output)
-    with with_settings(
+    with override_settings(
         protocol=protocol,
         window=window,
         query_prompt=query_prompt,

@@ -36,7 +36,7 @@ from pydantic import Field
 from posir_mitigate.method import Mitigation
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.progress import progress
-from posir_tasks.models.embeddings.cached_encoder import WrappedEncoder, with_cache
+from posir_tasks.models.embeddings.cached_encoder import WrappedEncoder, add_cache
 from posir_tasks.models.embeddings.context import TASK_ARGUMENTS, EncodingContext
 from posir_tasks.models.embeddings.encoding import ModelEncoder, Vectors, encode_distinct
 from posir_tasks.models.endpoint_models import EndpointEncoder
@@ -60,7 +60,7 @@ class DocumentEncoder(WrappedEncoder):
     """An encoder that embeds queries with its base model, and documents with a function."""
 
     #: The base model's embeddings are cached; document vectors are computed from them.
-    caches_itself = True
+    skips_cache = True
     read_part: ReadPart | None = None
 
     def __init__(self, base: EncoderProtocol, embed_documents: DocumentEmbedder) -> None:
@@ -76,7 +76,7 @@ class DocumentEncoder(WrappedEncoder):
     ) -> Array:
         """Return the embeddings of n texts, shape (n, dimensions)."""
         if prompt_type is not PromptType.document:
-            cached_encoder = with_cache(self.base)
+            cached_encoder = add_cache(self.base)
             assert isinstance(cached_encoder, EncoderProtocol)
             return cached_encoder.encode(inputs, prompt_type=prompt_type, **arguments)
         encode_kwargs = {
@@ -151,7 +151,7 @@ class Chunks(ChunkingMethod):
                 "no fast tokenizer to count tokens. Split by sentence instead: "
                 f"{self.NAME}(sentences).",
             )
-        chunker = Chunker.of_model(encoder, self.chunking)
+        chunker = Chunker.from_model(encoder, self.chunking)
         chunker.check_room(encoder)
         model: MaximumSearch | DocumentEncoder
         if self.combination is Combination.MAX:
@@ -199,7 +199,7 @@ class ContextChunks(ChunkingMethod):
                 "needs a server and model with contextual chunk embeddings, such as "
                 "voyage-context-3. Use chunks instead.",
             )
-        return MaximumSearch(base, Chunker.of_model(base, self.chunking).vectorize_in_context)
+        return MaximumSearch(base, Chunker.from_model(base, self.chunking).vectorize_in_context)
 
 
 @dataclass(frozen=True)

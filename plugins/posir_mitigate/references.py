@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.wording import suggest_name
-from posir_tasks.models.references import ModelLoader, ModelReference, portable_name
+from posir_tasks.models.references import ModelLoader, ModelReference, get_portable_reference
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -70,7 +70,9 @@ def describe_mitigated(base: ModelMeta, method: Mitigation) -> ModelMeta:
     return base.model_copy(
         update={
             "name": f"{base.name}+{method}",
-            "loader": ModelLoader(type(method).__name__, f"{portable_name(base)}+{method}", load),
+            "loader": ModelLoader(
+                type(method).__name__, f"{get_portable_reference(base)}+{method}", load
+            ),
             "loader_kwargs": {},
             "adapted_from": base.name,
             "max_tokens": None if method.UNLIMITED else base.max_tokens,

@@ -30,7 +30,7 @@ from posir_tasks.base.untrusted import read_json
 from posir_tasks.data.repository import is_hub_name
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
-from posir_tasks.models.references import ModelReference, portable_name
+from posir_tasks.models.references import ModelReference, get_portable_reference
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.mteb.result_saving import process_saver
 from posir_tasks.results import NAN_PREFIX, read_all_results
@@ -112,7 +112,7 @@ def run_trials(
 
     @cache
     def load_plain() -> MTEBModels:
-        return load_model(ModelReference(portable_name(plain), reference.revision))
+        return load_model(ModelReference(get_portable_reference(plain), reference.revision))
 
     mitigated_models = {}
     errors = []
@@ -146,7 +146,7 @@ def _evaluate(
     if not missing_subsets:
         return
     encode_kwargs: EncodeKwargs = {"batch_size": batch_size, "show_progress_bar": False}
-    reference = ModelReference(portable_name(meta))
+    reference = ModelReference(get_portable_reference(meta))
     with track(f"Evaluating {title}", len(missing_subsets)) as advance:
         model = load()
         for subset in task.hf_subsets:

@@ -24,7 +24,7 @@ from posir_tasks.base.public import (
 from posir_tasks.display.presentation import Result
 from posir_tasks.models.command_reference import build_reference
 from posir_tasks.models.protocols import PaperName, list_differences
-from posir_tasks.models.run_settings import find_run_protocol, with_settings
+from posir_tasks.models.run_settings import find_run_protocol, override_settings
 from posir_tasks.results import read_results
 
 if TYPE_CHECKING:
@@ -126,9 +126,9 @@ def probe(
         ['position', 'summary']
     """
     with track("Loading"):
-        from posir_tasks.models.registry import refuse_unloadable
+        from posir_tasks.models.registry import raise_if_unloadable
 
-        refuse_unloadable(str(model))
+        raise_if_unloadable(str(model))
         from posir_probe.data import Selection, open_probe_source
         from posir_probe.probing import ProbeRun, run_probes, select_probes
         from posir_probe.tables import build_measurements
@@ -137,7 +137,7 @@ def probe(
         selection = Selection(seed, words, min_tokens)
         probes = select_probes(probe)
         source = open_probe_source(data, column=column, limit=documents, selection=selection)
-        with with_settings(
+        with override_settings(
             protocol=protocol,
             window=window,
             query_prompt=query_prompt,

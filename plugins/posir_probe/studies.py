@@ -57,7 +57,7 @@ from posir_tasks.display.numbers import (
     format_psi,
 )
 from posir_tasks.display.tables import Role, Table, build_columns
-from posir_tasks.models.embeddings.encoding import Encoder, unit_vectors
+from posir_tasks.models.embeddings.encoding import Encoder, normalize_vectors
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import NDCG_AT_10, average_gains, reading_json
 
@@ -245,7 +245,7 @@ class DomainSum:
         """Embed and sum documents in blocks. `texts` must not be empty."""
         sums = []
         for block in split_batches(texts, BLOCK_SIZE):
-            vectors = unit_vectors(encoder(block, PromptType.document))
+            vectors = normalize_vectors(encoder(block, PromptType.document))
             sums.append(vectors.sum(axis=0, dtype=float))
         return cls(len(texts), np.sum(sums, axis=0), data_revision)
 

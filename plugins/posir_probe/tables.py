@@ -83,8 +83,8 @@ def write_commands(reference: CommandReference, output: Path) -> list[str]:
     if not model or not data:
         return []
     if find_task(data) is None:
-        return [reference.write("posir", "inspect", model, data)]
-    run = reference.write("posir", "run", "-t", data, "-m", model, "--output", str(output))
+        return [reference.format("posir", "inspect", model, data)]
+    run = reference.format("posir", "run", "-t", data, "-m", model, "--output", str(output))
     return [run, shlex.join(["posir", "report", str(output)])]
 
 

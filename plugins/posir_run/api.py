@@ -33,11 +33,11 @@ from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.display.presentation import Result
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.references import ModelReference
-from posir_tasks.models.registry import find_model, refuse_unknown
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.registry import find_model, raise_if_unknown
+from posir_tasks.models.run_settings import override_settings
 from posir_tasks.mteb.result_saving import process_saver
 from posir_tasks.results import SubsetResult, read_result_file
-from posir_tasks.tasks.catalog import refuse_missing
+from posir_tasks.tasks.catalog import raise_if_missing
 from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens
 from posir_tasks.values.result_schema import SPLIT
 
@@ -103,7 +103,7 @@ def evaluate(
     """
     is_name = isinstance(model, str | Path)
     if is_name:
-        refuse_unknown(str(model))
+        raise_if_unknown(str(model))
     import mteb
 
     # Register the tasks if the start-up hook is disabled.
@@ -126,7 +126,7 @@ def evaluate(
                 f"{name}: cannot be set for a model that is already loaded. Give the model by name."
             )
     cache = mteb.ResultCache(Path(output_folder)) if output_folder else mteb.ResultCache()
-    with with_settings(**options, domains=domains):
+    with override_settings(**options, domains=domains):
         if isinstance(model, str | Path):
             model = find_model(ModelReference(str(model), revision))
         result = mteb.evaluate(
@@ -264,7 +264,7 @@ def run(
         [{'jobs': 1, 'output': 'results-of-run'}]
     """
     run_settings = partial(
-        with_settings,
+        override_settings,
         protocol=protocol,
         window=window,
         tokenizer=_check_tokenizer(tokenizer, window),
@@ -279,9 +279,9 @@ def run(
     settings = Settings({"batch_size": batch_size}, verbose=verbose)
     start_engine = choose_engine(engine, address, settings)
     for name in to_list(task):
-        refuse_missing(name)
+        raise_if_missing(name)
     for name in to_list(model):
-        refuse_unknown(name)
+        raise_if_unknown(name)
     get_workload = partial(
         find_workload, to_list(task), to_list(benchmark), to_list(model), revision
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.records import Record
 from posir_tasks.data.repository import LOCAL
-from posir_tasks.models.references import ModelReference, portable_name
+from posir_tasks.models.references import ModelReference, get_portable_reference
 from posir_tasks.models.registry import find_model
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ def find_workload(
     metas = [find_model(ModelReference(name, revision)) for name in models]
     return Workload(
         find_tasks(tasks, benchmarks),
-        {ModelReference(portable_name(meta), revision): meta for meta in metas},
+        {ModelReference(get_portable_reference(meta), revision): meta for meta in metas},
     )
 
 

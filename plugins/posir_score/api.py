@@ -36,7 +36,7 @@ from posir_tasks.display.tables import DisplaySection, Medium, Role, Table, buil
 from posir_tasks.models.measured_model import load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.references import ModelReference
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.run_settings import override_settings
 from posir_tasks.results import StoredResult, SubsetResult, read_all_results
 from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 from posir_tasks.values.read_part import ReadPart, parse_window
@@ -272,7 +272,7 @@ def score(
     )
     if chunker is not None:
         reference = ModelReference(str(model), revision)
-        with with_settings(protocol=protocol):
+        with override_settings(protocol=protocol):
             return _score_chunkers(
                 name_splitters(chunker),
                 open_scored,
@@ -386,9 +386,9 @@ def _score_chunkers(
     if not splitters:
         raise PosirError("--model needs at least one --chunker.")
     with track("Loading the model"):
-        from posir_tasks.models.registry import refuse_unloadable
+        from posir_tasks.models.registry import raise_if_unloadable
 
-        refuse_unloadable(model.name)
+        raise_if_unloadable(model.name)
         # These imports take seconds.
         from posir_score.chunk_scoring import score_splitters
         from posir_score.evidence_spans import read_evidence_data

@@ -37,7 +37,7 @@ from posir_tasks.display.numbers import format_percent
 from posir_tasks.models.references import RUN, to_file_name
 from posir_tasks.mteb.result_saving import back_up_result
 from posir_tasks.results import META_FILE, NAN_PREFIX
-from posir_tasks.search.scoring import Rows, SearchedSubset, SplitData, divide_split, select_texts
+from posir_tasks.search.scoring import Rows, SearchedSubset, SplitData, build_split, select_texts
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.judgments import JudgedScores
@@ -343,7 +343,7 @@ def _score_positions(
     count_tokens: Callable[[pl.DataFrame, ReadPart], TokensRead | None],
 ) -> Entry:
     """Build the entry for queries with evidence positions."""
-    split = divide_split(positioned_data)
+    split = build_split(positioned_data)
     rankings = run.aligned.rankings[subset.name]
     results = {}
     for name in split["queries"]["id"]:

@@ -111,16 +111,16 @@ def write_command(advice: Advice, reference: CommandReference) -> str:
     is_plain = split_reference(model) == [model]
     match advice.step:
         case NextStep.CHUNK if task and is_plain:
-            return reference.write("posir", "mitigate", model, task)
+            return reference.format("posir", "mitigate", model, task)
         case NextStep.MEASURE_WINDOW if is_plain:
-            return reference.write("posir", "window", model)
+            return reference.format("posir", "window", model)
         case NextStep.MEASURE_WINDOW if task and split_hybrid(model):
-            return reference.write("posir", "run", "-t", task, "-m", *split_hybrid(model))
+            return reference.format("posir", "run", "-t", task, "-m", *split_hybrid(model))
         case NextStep.RUN_AGAIN if task:
-            return reference.write("posir", "run", "-t", task, "-m", model)
+            return reference.format("posir", "run", "-t", task, "-m", model)
         case NextStep.MORE_QUESTIONS | NextStep.MORE_DOCUMENTS:
             larger = find_larger_task(task, advice.number or 0)
-            return reference.write("posir", "run", "-t", larger, "-m", model) if larger else ""
+            return reference.format("posir", "run", "-t", larger, "-m", model) if larger else ""
     return ""
 
 

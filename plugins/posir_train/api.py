@@ -113,9 +113,9 @@ def train(
 
 def _train(train_settings: TrainingSettings, folder: Path, *, resume: bool) -> TrainingReport:
     with track("Loading libraries"):
-        from posir_tasks.models.registry import refuse_unloadable
+        from posir_tasks.models.registry import raise_if_unloadable
 
-        refuse_unloadable(train_settings.model)
+        raise_if_unloadable(train_settings.model)
         from posir_train import training
         from posir_train.examples import read_examples
         from posir_train.report import build_report, open_forgetting_check, write_report

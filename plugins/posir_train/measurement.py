@@ -22,7 +22,7 @@ from posir_tasks.data.task_metadata import build_metadata
 from posir_tasks.datasets.dataset import Dataset, Subset
 from posir_tasks.models.dispatch import search_and_rank
 from posir_tasks.models.embeddings.context import EncodingContext
-from posir_tasks.models.embeddings.encoding import unit_vectors
+from posir_tasks.models.embeddings.encoding import normalize_vectors
 from posir_tasks.models.references import to_file_name
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.input_window import find_read_evidence
@@ -84,7 +84,7 @@ def measure_model(
         titles_by_document = dict(zip(evidence.document_ids, titles, strict=True))
         articles += [titles_by_document.get(name) or name for name in documents["id"]]
         embeddings = request.context.encode(encoder, documents, PromptType.document)
-        vectors.append(unit_vectors(np.asarray(embeddings, np.float32)))
+        vectors.append(normalize_vectors(np.asarray(embeddings, np.float32)))
     matrix = np.concatenate(vectors)
     names = np.array(articles)
     cosines = (matrix @ matrix.T)[names[:, None] != names]

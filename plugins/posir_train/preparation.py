@@ -21,7 +21,7 @@ from posir_tasks.base.progress import track
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.formats.passages import Passage
 from posir_tasks.datasets.opening import open_data
-from posir_tasks.models.folder import is_model_folder, name_folder
+from posir_tasks.models.folder import is_model_folder, read_model_name
 from posir_tasks.models.prompts import DOCUMENT_PROMPTS
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
@@ -103,7 +103,7 @@ def find_base_name(folder: Path) -> str:
         # Train even if the card is missing or invalid.
         base = None
     first_base = base[0] if isinstance(base, list) and base else base
-    return first_base if isinstance(first_base, str) and first_base else name_folder(folder)
+    return first_base if isinstance(first_base, str) and first_base else read_model_name(folder)
 
 
 @dataclass(frozen=True)

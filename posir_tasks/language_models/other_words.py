@@ -48,7 +48,7 @@ from posir_tasks.models.embeddings.encoding import (
     Encoder,
     Vectors,
     encode_distinct,
-    unit_vectors,
+    normalize_vectors,
 )
 from posir_tasks.text.languages import detect_other_language
 from posir_tasks.text.words import find_terms, is_unspaced
@@ -155,7 +155,7 @@ class EmbedderWriter:
     @cached_property
     def _vectors(self) -> Vectors:
         """Unit vectors of the vocabulary, shape (words, dimensions)."""
-        return unit_vectors(self.encoder(self.vocabulary, PromptType.document))
+        return normalize_vectors(self.encoder(self.vocabulary, PromptType.document))
 
     def describe_answers(self) -> str:
         """Return an empty string: there are no answers of a language model."""
@@ -169,7 +169,7 @@ class EmbedderWriter:
         questions: list[str | None] = []
         sentences = [request.sentence for request in requests]
         with track("Embedding sentences"):
-            targets = unit_vectors(encode_distinct(self.encoder, sentences).select(sentences))
+            targets = normalize_vectors(encode_distinct(self.encoder, sentences).select(sentences))
         for request, target in zip(requests, targets, strict=True):
             allowed = find_allowed(request.excluded_texts)
             if len(allowed) < self.words or is_unspaced(request.sentence):

@@ -14,7 +14,7 @@ from posir_leaderboard.submission import build_eval_results
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.declared import SQUAD
 from posir_tasks.results import SubsetResult
-from posir_tasks.tasks.catalog import builtin_tasks
+from posir_tasks.tasks.catalog import load_builtin_tasks
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.schemes import RelativePositions
@@ -102,7 +102,7 @@ def test_old_huggingface_hub_is_reported(tmp_path, monkeypatch):
 def test_results_reach_the_model_page(tmp_path, monkeypatch):
     write_squad(tmp_path / "data" / "squad_v2", (0, 50, 100, 120))
     monkeypatch.setenv("POSIR_DATA", str(tmp_path / "data"))
-    folder = write_guesses(tmp_path / "output", [builtin_tasks()["SQuAD-PosQ"]()])
+    folder = write_guesses(tmp_path / "output", [load_builtin_tasks()["SQuAD-PosQ"]()])
     file = as_of_the_hub(folder / "SQuAD-PosQ.json", SQUAD.revision)
     data = Folder(SQUAD.repository, tmp_path / "data" / "squad_v2", SQUAD.revision, branches=())
     leaderboard, model = Store(LEADERBOARD), Store(MODEL, kind="models", commits=[REVISION])

@@ -29,8 +29,8 @@ from posir_tasks.data.mini import read_mini
 from posir_tasks.data.posir import read_domain
 from posir_tasks.data.repository import LocalRepository
 from posir_tasks.results import rescore_file
-from posir_tasks.search.scoring import divide_split
-from posir_tasks.tasks.catalog import builtin_tasks
+from posir_tasks.search.scoring import build_split
+from posir_tasks.tasks.catalog import load_builtin_tasks
 from posir_tasks.text.languages import DOMAINS
 from posir_tasks.values.columns import pack_column, unpack_column
 from posir_tasks.values.evidence import Place
@@ -469,7 +469,7 @@ def test_facts_of_data_with_several_spans_have_a_digest():
             return data
 
     facts = read_subset_facts(PlacedTask, "default", MINI.revision)
-    assert facts.digest == divide_split(data)["digest"]() != MINI_DIGEST
+    assert facts.digest == build_split(data)["digest"]() != MINI_DIGEST
 
 
 @pytest.mark.parametrize(
@@ -619,7 +619,7 @@ def posir(tmp_path, monkeypatch) -> Path:
     for domain in DOMAINS:
         write_domain(tmp_path / "data" / POSIR_FOLDER, posir_tables(), domain=domain)
     monkeypatch.setenv("POSIR_DATA", str(tmp_path / "data"))
-    folder = write_guesses(tmp_path / "output", [builtin_tasks()["PosIR-English"]()])
+    folder = write_guesses(tmp_path / "output", [load_builtin_tasks()["PosIR-English"]()])
     for corpus in (tmp_path / "data").rglob("corpus.parquet"):
         corpus.unlink()
     return as_of_the_hub(folder / "PosIR-English.json", COMMIT)
@@ -635,7 +635,7 @@ def test_facts_have_the_readers_articles(tmp_path, monkeypatch):
     data = read_domain(LocalRepository(root), "eng-Latn", "eng-Latn", "sports")
     (root / "eng-Latn/sports/corpus.parquet").unlink()
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
-    facts = read_subset_facts(builtin_tasks()["PosIR-English"], "sports", COMMIT)
+    facts = read_subset_facts(load_builtin_tasks()["PosIR-English"], "sports", COMMIT)
     assert facts.digest == {"queries": digest_data(data)["queries"]}
     assert facts.evidence.clusters == data.evidence.clusters == ("Mills", "Bees", "Bees", "Mills")
 
@@ -653,7 +653,7 @@ def test_facts_omit_the_readers_dropped_queries(tmp_path, monkeypatch):
     )
     write_domain(tmp_path / POSIR_FOLDER, tables)
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
-    task = builtin_tasks()["PosIR-English"]
+    task = load_builtin_tasks()["PosIR-English"]
     alone = {"queries_with_reversed_span": 1, "queries_without_text": 1}
     stated = alone | {
         "judgments_of_missing_documents": 1,
@@ -706,7 +706,7 @@ def test_posir_is_checked_against_its_queries(posir, tmp_path):
 def test_query_in_two_buckets_counts_in_both(tmp_path, monkeypatch):
     write_squad(tmp_path / "data" / "squad_v2", (0, 50, 100, 100, 150, 200, 399))
     monkeypatch.setenv("POSIR_DATA", str(tmp_path / "data"))
-    task = builtin_tasks()["SQuAD-PosQ"]
+    task = load_builtin_tasks()["SQuAD-PosQ"]
     file = write_guesses(tmp_path / "output", [task()]) / "SQuAD-PosQ.json"
     as_of_the_hub(file, task.metadata.dataset["revision"])
     entry = read_entry(file)

@@ -62,7 +62,7 @@ from posir_tasks.data.repository import LOCAL
 from posir_tasks.display.strip import draw_glyph
 from posir_tasks.display.tables import format_csv
 from posir_tasks.models.protocols import list_differences
-from posir_tasks.models.references import model_origin
+from posir_tasks.models.references import find_origin
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.result_schema import average_vectors, identify_data, round_floats
@@ -186,7 +186,7 @@ class BoardModel:
     @property
     def origin(self) -> str | None:
         """`local` or `endpoint` for a model that visitors cannot run, else None."""
-        return None if self.published else model_origin(self.name)
+        return None if self.published else find_origin(self.name)
 
     @property
     def short_name(self) -> str:

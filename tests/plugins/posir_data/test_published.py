@@ -16,7 +16,7 @@ from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.formats.passages import Cause
 from posir_tasks.data.questions import collect_questions
 from posir_tasks.datasets.opening import open_data
-from posir_tasks.tasks.catalog import builtin_tasks
+from posir_tasks.tasks.catalog import load_builtin_tasks
 
 TELUGU = "\nసూర్యుడు ఒక నక్షత్రం. 1869 లో పుట్టాడు. అవును."
 ARABIC = "\nفاز الفريق ببطولتين في 1999."
@@ -687,7 +687,7 @@ TASKS = ("TyDiQA-PosIR", "MIRACL-PosIR", "RepLiQA-PosIR", "NQ-PosIR")
 
 @pytest.mark.parametrize("name", TASKS)
 def test_tasks_without_data_raise_with_instructions(name, tmp_path, monkeypatch):
-    task = builtin_tasks()[name]
+    task = load_builtin_tasks()[name]
     metadata = task.metadata
     assert metadata.license
     assert metadata.bibtex_citation
@@ -724,4 +724,4 @@ def test_tasks_evaluate_only_imported_languages(tmp_path, monkeypatch):
     # Each language has one document, which is always retrieved.
     assert [scores[subset]["ndcg_at_10"] for subset in sorted(scores)] == [1, 1]
     assert len(task.read_subset("tel-Telu").places) == 2
-    assert len(task.missing_subsets()) == 9
+    assert len(task.list_missing_subsets()) == 9

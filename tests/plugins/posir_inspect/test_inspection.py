@@ -85,7 +85,7 @@ def test_model_that_reads_the_last_words(tmp_path):
 @pytest.mark.slow
 def test_order_blind_model_has_no_bias():
     inspection = run(FirstWords(), invent_texts(60, 15))
-    assert inspection.window.reading.complete
+    assert inspection.window.reading.is_complete
     assert inspection.unread.share.value == 0
     for scores in inspection.fading:
         findings = scores.findings

@@ -66,7 +66,7 @@ def split_texts(folder, size):
     """Return the texts and the chunks that posir measures."""
     texts = [text for text in TEXTS if text.strip()]
     chunker = Chunker(Chunking(size), ModelTokenizer.load(str(folder)))
-    return texts, chunker.divide(texts, "eng-Latn")
+    return texts, chunker.split(texts, "eng-Latn")
 
 
 @pytest.mark.parametrize("size", [7, 16])

@@ -390,7 +390,7 @@ def test_longer_texts_are_counted_until_truncation(window: int, longest: int):
 def test_server_that_rejects_every_request_raises():
     with serve_embeddings() as server:
         server.failures.extend([Failure(400)] * 2)
-        with pytest.raises(PosirError, match="the server refuses a request"):
+        with pytest.raises(PosirError, match="the server rejects a request"):
             posir.window(server.reference)
 
 

@@ -8,7 +8,7 @@ import pytest
 from posir_leaderboard.entries import ModelMeta as LeaderboardMeta
 from posir_mitigate.references import list_methods, parse_method, resolve_mitigated
 from posir_tasks.base.errors import PosirError
-from posir_tasks.models.references import ModelReference, portable_name
+from posir_tasks.models.references import ModelReference, get_portable_reference
 from posir_tasks.models.registry import find_model
 from tests.support.cli import call_posir
 from tests.support.models import write_tiny_model
@@ -30,7 +30,7 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 )
 def test_a_model_with_a_method_has_all_arguments_in_its_name(reference, canonical):
     meta = find_model(ModelReference(f"all-MiniLM-L6-v2+{reference}"))
-    assert meta.name == portable_name(meta) == f"{MINILM}+{canonical}"
+    assert meta.name == get_portable_reference(meta) == f"{MINILM}+{canonical}"
     assert find_model(ModelReference(meta.name)).name == meta.name
     plain = mteb.get_model_meta(MINILM)
     assert (meta.revision, plain.name) == (plain.revision, MINILM)
@@ -64,7 +64,7 @@ def test_a_folder_and_an_endpoint_can_have_a_method(tmp_path):
     assert find_model(ModelReference(str(folder))).name == "local/tiny-chunks-8-2567a19a"
     folder = write_tiny_model(tmp_path / "tiny")
     meta = find_model(ModelReference(f"{folder}+chunks(8)"))
-    assert (meta.name, portable_name(meta)) == (
+    assert (meta.name, get_portable_reference(meta)) == (
         "local/tiny+chunks(8,4,max,tokens)",
         f"{folder}+chunks(8,4,max,tokens)",
     )

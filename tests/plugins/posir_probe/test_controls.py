@@ -19,7 +19,7 @@ from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
 from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.probe import run_probe
 from posir_probe.segments import SegmentSimilarity
-from posir_tasks.models.embeddings.encoding import unit_vectors
+from posir_tasks.models.embeddings.encoding import normalize_vectors
 from posir_tasks.text.interventions import move_evidence
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import ModelTokenizer
@@ -54,7 +54,7 @@ def data():
 
 
 def cosine(first, other):
-    return (unit_vectors(first) * unit_vectors(other)).sum(axis=-1)
+    return (normalize_vectors(first) * normalize_vectors(other)).sum(axis=-1)
 
 
 def measure_values(probe, embedder, data):

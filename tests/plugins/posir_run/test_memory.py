@@ -6,7 +6,7 @@ from mteb.models import ModelMeta
 
 from posir_run import memory
 from posir_run.memory import PeakMemory, estimate_peaks, find_free_memory
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.run_settings import override_settings
 
 GIGABYTE = 10**9
 
@@ -38,7 +38,7 @@ def test_peaks_depend_on_window_batch_size_and_weights():
     assert (
         at_many.peak_bytes - at_one.peak_bytes == 32 * 64 * 100 * 4 * memory.ACTIVATIONS_PER_TOKEN
     )
-    with with_settings(window=32):
+    with override_settings(window=32):
         assert estimate_peaks([dense], tasks, 1)[0].bytes_per_text == at_one.bytes_per_text // 2
     # An endpoint needs no memory for weights and activations.
     (remote,) = estimate_peaks([meta(embed_dim=100)], tasks, 1)

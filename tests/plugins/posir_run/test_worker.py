@@ -15,7 +15,7 @@ from posir_run.jobs import EvaluationJob, JobOutcome
 from posir_run.worker import Evaluator, Settings, find_installed_versions
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.references import ModelReference
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.run_settings import override_settings
 from posir_tasks.tasks.base import PositionTask
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
@@ -126,7 +126,7 @@ def test_workers_get_only_the_settings_of_the_run(monkeypatch):
     ray = SimpleNamespace(init=lambda *_, **__: None)
     monkeypatch.setitem(sys.modules, "ray", ray)
     settings = Settings({}, verbose=True)
-    with with_settings(protocol="posq"):
+    with override_settings(protocol="posq"):
         environment = worker.RayEngine(None, settings)._environment
     monkeypatch.setenv("POSIR_WINDOW", "9")
     monkeypatch.setenv("POSIR_PROTOCOL", "posir")

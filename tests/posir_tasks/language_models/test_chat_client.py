@@ -162,7 +162,7 @@ def test_another_server_replaces_a_failed_server(server, tmp_path):
         (404, "no such model or address"),
         (429, "limit is still exceeded"),
         (500, "failed up to 2 times .*Answers so far are saved"),
-        (400, "refuses a request .*Check the settings of llm"),
+        (400, "rejects a request .*Check the settings of llm"),
     ],
 )
 def test_permanent_failures_raise_posir_error(server, tmp_path, status, message):
@@ -185,7 +185,7 @@ def test_the_key_is_read_from_the_environment_and_redacted(server, tmp_path, mon
     monkeypatch.setenv("MY_KEY", "sk-secret")
     assert ask(connect(tmp_path, server, key_variable="MY_KEY"), QUESTIONS[:2]) == EXPECTED[:2]
     server.key = "sk-other"
-    with pytest.raises(PosirError, match=r"refuses the key in MY_KEY .*\*\*\*") as error:
+    with pytest.raises(PosirError, match=r"rejects the key in MY_KEY .*\*\*\*") as error:
         ask(connect(tmp_path, server, key_variable="MY_KEY", temperature=1))
     assert "sk-secret" not in str(error.value)
 

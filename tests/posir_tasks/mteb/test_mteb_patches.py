@@ -97,7 +97,7 @@ def fail(*_, **__):
     ("module", "name"),
     [
         (hub, "explain_missing_weights"),
-        (run_settings, "prepare_run_settings"),
+        (run_settings, "prepare_for_loading"),
         (run_settings, "apply_run_settings"),
         (mteb_patches, "ensure_padding"),
         (mteb_patches, "warn_repository_code"),
@@ -108,7 +108,7 @@ def test_a_patch_that_does_not_fit_leaves_loading_to_mteb(
 ):
     for owner, part, value in (
         (hub, "explain_missing_weights", lambda _: mteb_patches.nullcontext()),
-        (run_settings, "prepare_run_settings", lambda meta: meta),
+        (run_settings, "prepare_for_loading", lambda meta: meta),
         (run_settings, "apply_run_settings", lambda model: model),
         (module, name, fail),
     ):
@@ -122,7 +122,7 @@ def test_a_patch_that_does_not_fit_leaves_loading_to_mteb(
 
 def test_errors_of_mteb_and_for_the_user_are_no_misfit(problems, monkeypatch):
     monkeypatch.setattr(hub, "explain_missing_weights", lambda _: mteb_patches.nullcontext())
-    monkeypatch.setattr(run_settings, "prepare_run_settings", lambda meta: meta)
+    monkeypatch.setattr(run_settings, "prepare_for_loading", lambda meta: meta)
     mteb = make_mteb(load=fail)
     mteb_patches.explain_missing_models(mteb)
     with pytest.raises(ImportError):
@@ -182,7 +182,7 @@ def test_a_run_ends_with_answers_of_plugins_that_cannot_fail_it(monkeypatch, cap
 def test_a_resolver_that_does_not_fit_leaves_the_others(problems, monkeypatch):
     monkeypatch.setattr(
         registry,
-        "plugin_resolvers",
+        "collect_plugin_resolvers",
         lambda: (fail, lambda name, _: name if name == "mine" else None),
     )
     monkeypatch.setattr(registry, "RESOLVERS", ())
