@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from posir_build.pipeline import Tools, run_stages
+from posir_build.pipeline import BuildContext, run_stages
 from posir_build.settings import STAGE_NAMES, BuildSettings
 from posir_tasks.base.settings_file import load_settings
 from tests.support.build_accuracy import StageAccuracy, measure_stages
@@ -74,7 +74,8 @@ def measure(
             "sample.lengths=any",
         ]
         yield from measure_stages(
-            truth, run_stages(Tools(load_settings(BuildSettings, None, required)), STAGE_NAMES[-1])
+            truth,
+            run_stages(BuildContext(load_settings(BuildSettings, None, required)), STAGE_NAMES[-1]),
         )
 
 

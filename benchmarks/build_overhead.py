@@ -168,7 +168,7 @@ def main() -> None:
     port = ports.get()
     address = f"http://127.0.0.1:{port}/v1"
 
-    from posir_build.pipeline import Tools, run_stages, write_results
+    from posir_build.pipeline import BuildContext, run_stages, write_results
     from posir_build.settings import STAGE_NAMES, BuildSettings
     from posir_build.verify import RELEVANCE
     from posir_tasks.base.settings_file import load_settings
@@ -203,10 +203,10 @@ def main() -> None:
         ]
         raw = measure(lambda: send_all(raw_client(port), bodies))
         asynchronous = measure(lambda: submit(send_asynchronously(address, bodies)).result())
-        tools = Tools(settings)
-        build = measure(lambda: write_results(tools, run_stages(tools, STAGE_NAMES[-1])))
+        context = BuildContext(settings)
+        build = measure(lambda: write_results(context, run_stages(context, STAGE_NAMES[-1])))
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        assert sum(used.calls for used in tools.log.usage().values()) == calls
+        assert sum(used.calls for used in context.log.load_usage().values()) == calls
     server.terminate()
     needed = calls * options.milliseconds / 1000 / IN_FLIGHT
     print(

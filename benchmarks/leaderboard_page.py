@@ -23,7 +23,7 @@ from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from posir_leaderboard.board.folder import create_server, write_site
-from posir_leaderboard.board.groups import builtin_groups
+from posir_leaderboard.board.groups import list_builtin_groups
 from posir_leaderboard.board.site import bundle_chart_library, bundle_table_library, render_site
 from tests.support.board import fake_model, fake_record
 from tests.support.browser import CHROMIUM
@@ -64,7 +64,7 @@ ACTIONS = {
 
 def write(folder: Path, models: int, tasks: int) -> None:
     """Write a site with synthetic records."""
-    groups = builtin_groups()
+    groups = list_builtin_groups()
     names = [task for group in groups for task in group.labels][:tasks]
     records = (
         fake_record(model, task, 1000 * number + at)

@@ -146,7 +146,7 @@ def print_table(name: str, systems: dict[str, list[ResultValues]]) -> None:
         )
 
     def agree(full: GroupFindings, samples: list[GroupFindings], metric: Quantity) -> str:
-        value = full.value(metric) or 0.0
+        value = full.get_value(metric) or 0.0
         estimates = [
             estimate
             for sample in samples
@@ -161,7 +161,7 @@ def print_table(name: str, systems: dict[str, list[ResultValues]]) -> None:
         print("|", " | ".join([name, system, *cells]), "|", flush=True)
         print("   ", "; ".join(agree(full, samples, metric) for metric in METRICS), flush=True)
     scores = [
-        [findings.value(Quantity.NDCG_AT_10) for findings in side]
+        [findings.get_value(Quantity.NDCG_AT_10) for findings in side]
         for side in zip(*decided.values(), strict=True)
     ]
     full, *orders = (np.argsort(side, kind="stable")[::-1].tolist() for side in scores)

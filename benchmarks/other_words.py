@@ -17,8 +17,8 @@ from posir_data.texts import read_texts
 from posir_inspect.questions import (
     QuestionSet,
     Wording,
-    ask_questions,
     build_question_task,
+    generate_questions,
     measure_word_baseline,
 )
 from posir_tasks.language_models.other_words import EmbedderWriter, build_vocabulary
@@ -26,7 +26,7 @@ from posir_tasks.models.embeddings.encoding import (
     EmbeddingMemory,
     Encoder,
     load_encoder,
-    unit_vectors,
+    normalize_vectors,
 )
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import EstimatedTokenizer
@@ -40,8 +40,8 @@ def rank(
     """Return the rank of the relevant text of each query, from 1, shape (n,)."""
     rows = {text: row for row, text in enumerate(texts)}
     scores = (
-        unit_vectors(encoder(queries, PromptType.query))
-        @ unit_vectors(encoder(texts, PromptType.document)).T
+        normalize_vectors(encoder(queries, PromptType.query))
+        @ normalize_vectors(encoder(texts, PromptType.document)).T
     )
     own = scores[np.arange(len(queries)), [rows[text] for text in relevant]]
     return (scores > own[:, None]).sum(axis=1) + 1
@@ -51,7 +51,7 @@ def print_ranks(
     name: str, asked: QuestionSet, wording: Wording, encoder: Encoder, sentences: Sequence[str]
 ) -> None:
     """Print what questions in one wording find."""
-    questions = asked.with_wording(wording)
+    questions = asked.select_wording(wording)
     queries = [question.wordings[wording] for question in questions]
     texts = [asked.documents[question.document] for question in questions]
     overlaps = sum(
@@ -88,7 +88,7 @@ if __name__ == "__main__":
         )
     )
     encoder = replace(load_encoder(model), memory=EmbeddingMemory())
-    asked = ask_questions(collection, EstimatedTokenizer().count_all(texts))
+    asked = generate_questions(collection, EstimatedTokenizer().count_all(texts))
     written = asked.write_in_other_words(
         EmbedderWriter(writer, load_encoder(writer), build_vocabulary(texts))
     )

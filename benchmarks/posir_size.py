@@ -125,7 +125,7 @@ def time_posir(folder: Path, size: Size) -> float:
     from posir_tasks.models.embeddings.context import EncodingContext
     from posir_tasks.plugin_api import score_result
     from posir_tasks.results import read_results
-    from posir_tasks.tasks.catalog import builtin_tasks
+    from posir_tasks.tasks.catalog import load_builtin_tasks
     from posir_tasks.values.document_keys import OPENING_WORDS
     from posir_tasks.values.document_ranks import DocumentRanks
     from posir_tasks.values.evidence import ReadEvidence
@@ -135,7 +135,7 @@ def time_posir(folder: Path, size: Size) -> float:
     from posir_tasks.values.schemes import RelativePositions
     from posir_tasks.values.scores import ResultValues
 
-    context = EncodingContext(builtin_tasks()["PosIR-Mini"].metadata, "test", "default")
+    context = EncodingContext(load_builtin_tasks()["PosIR-Mini"].metadata, "test", "default")
     scheme, (corpus, queries, evidence) = RelativePositions(), draw_data(size)
     start = time.perf_counter()
     documents = torch.from_numpy(np.load(folder / "documents.npy", mmap_mode="c"))

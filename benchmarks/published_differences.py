@@ -19,7 +19,12 @@ from itertools import combinations
 import numpy as np
 from scipy.special import ndtr
 
-from posir_published.rows import BUCKET_QUERIES, PublishedRow, published_rows, published_tasks
+from posir_published.rows import (
+    BUCKET_QUERIES,
+    PublishedRow,
+    list_published_rows,
+    list_published_tasks,
+)
 from posir_significance.api import DISPERSION
 from posir_significance.correction import correct_by_holm
 from posir_tasks.values.means import ALPHA
@@ -75,8 +80,8 @@ def main() -> None:
         "|"
     )
     print(f"|{' --- |' * (2 + 2 * len(DESIGN_EFFECTS))}")
-    for task in published_tasks():
-        rows = [row for row in published_rows(task) if row.length == "all"]
+    for task in list_published_tasks():
+        rows = [row for row in list_published_rows(task) if row.length == "all"]
         ties = [
             find_ties(rows, lambda row: row.ndcg_at_10, ndcg_variance, effect)
             for effect in DESIGN_EFFECTS

@@ -18,14 +18,14 @@ from typing import Any
 from posir_inspect.inspection import Inspection
 from posir_inspect.live_index import IndexInspection
 from posir_inspect.sections import COLUMNS, OtherWords, PositionScores
-from posir_report.columns import known_columns
+from posir_report.columns import list_score_columns
 from posir_score.evaluation import RunCounts, RunScores
 from posir_score.retrieved_chunks import EvidenceScores
 from posir_significance.findings import (
     WITHOUT_INTERVAL,
     ChangeRow,
     ChangeSubject,
-    NeededUnit,
+    DataUnit,
     Quantity,
     Reason,
     State,
@@ -178,7 +178,7 @@ def describe_findings() -> dict[str, Schema]:
         "tested_documents": COUNT,
         "read": READ,
     }
-    properties |= {f"{unit.value}_needed": COUNT_OR_NULL for unit in NeededUnit}
+    properties |= {f"{unit.value}_needed": COUNT_OR_NULL for unit in DataUnit}
     for quantity in Quantity:
         name = quantity.value
         properties |= {name: NUMBER_OR_NULL} if quantity in WITHOUT_INTERVAL else estimate(name)
@@ -188,7 +188,7 @@ def describe_findings() -> dict[str, Schema]:
 def describe_scores() -> Schema:
     """Describe the declared scores of a group of questions; undefined scores are missing."""
     properties: dict[str, Schema] = {}
-    for score in known_columns():
+    for score in list_score_columns():
         kind = TEXT_OR_NULL if score.unit is Unit.TEXT else NUMBER_OR_NULL
         properties |= estimate(score.key) if score.interval else {score.key: kind}
         properties[score.key] = properties[score.key] | {"description": score.description}
@@ -269,7 +269,7 @@ def describe_comparison() -> Schema:
         **row,
         **estimate("difference"),
         "needed": COUNT_OR_NULL,
-        "needed_unit": describe(NeededUnit | None),
+        "needed_unit": describe(DataUnit | None),
         "answer": TEXT,
         "baseline_reads": TEXT,
         "model_reads": TEXT,
@@ -317,7 +317,7 @@ def describe_audit() -> Schema:
 
 def describe_runs() -> Schema:
     """Describe the JSON of `posir score` without --chunker."""
-    omit = ("counts", "folder", "evidence", "audit", "main_score", "reading")
+    omit = ("counts", "folder", "evidence", "audit", "main_score", "retriever_description")
     optional = {"retriever": TEXT, "evidence": describe(EvidenceScores)}
     properties = {
         **describe_fields(RunScores, omit=omit),

@@ -20,8 +20,8 @@ from notebooks import FOLDER as NOTEBOOKS
 from notebooks import render_notebook
 
 import posir
-from posir_recipes.api import list_papers, read_recipe, to_page
-from posir_report.columns import known_columns
+from posir_recipes.api import build_page, list_papers, read_recipe
+from posir_report.columns import list_score_columns
 from posir_tasks.base.public import DECLARATION, Parameter, describe_function, is_literal
 from posir_tasks.base.settings_file import describe_settings
 from posir_tasks.command.commands import declared_commands, load_command
@@ -123,7 +123,7 @@ def render_scores() -> str:
         "| key | title | description | source |",
         "| --- | --- | --- | --- |",
     ]
-    for score in known_columns():
+    for score in list_score_columns():
         cells = (f"`{score.key}`", score.title, score.description, score.citation)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
@@ -151,7 +151,7 @@ def main() -> None:
     for command in commands:
         pages[name_page(command.name)] = render_command(command.name, load_command(command))
     for paper in list_papers():
-        pages[f"../papers/{paper}.md"] = to_page(paper, read_recipe(paper))
+        pages[f"../papers/{paper}.md"] = build_page(paper, read_recipe(paper))
     for name in SCHEMAS:
         pages[f"json/{name}.json"] = json.dumps(build_schema(name), indent=2)
     for file in NOTEBOOKS.glob("*.ipynb"):

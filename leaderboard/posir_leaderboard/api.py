@@ -71,11 +71,11 @@ def leaderboard_build(
             source_results.folder, Path(output), cache, repository, url, statistics
         )
     remarks = {
-        "excluded": [source_results.rename(str(problem)) for problem in outcome.problems],
-        "model not looked up": outcome.unchecked,
+        "excluded": [source_results.replace_path(str(problem)) for problem in outcome.problems],
+        "model not looked up": outcome.lookup_problems,
         "not ranked": outcome.unranked,
-        "in a separate table, since the data differ": outcome.separate,
-        "kept, since someone edited it": outcome.kept,
+        "in a separate table, since the data differ": outcome.separate_tables,
+        "kept, since someone edited it": outcome.kept_files,
     }
     lines = [f"{remark}: {text}" for remark, texts in remarks.items() for text in texts]
     if repository and not (outcome.results or outcome.problems):
@@ -284,7 +284,7 @@ def submit(
     submission = build_submission(entries, repo)
     uploads = [(submission, hub)]
     if eval_results:
-        uploads.append((build_eval_results(entries, hub.url(submission)), HuggingFaceHub()))
+        uploads.append((build_eval_results(entries, hub.build_url(submission)), HuggingFaceHub()))
     if dry_run:
         lines = [line for commit, hub in uploads for line in _describe_commit(commit, hub)]
         return Result(title=title, footer=lines, warnings=[counts, "nothing was sent (--dry-run)"])
@@ -306,7 +306,6 @@ def _describe_commit(commit: Commit, hub: HuggingFaceHub) -> Iterator[str]:
 
 
 def _write_card(card: Path, entries: Sequence[Entry]) -> None:
-    """Write the scores of a single model into its card."""
     from posir_leaderboard.model_card import render_section, write_section
 
     models = sorted({f"{entry.model}, revision {entry.revision}" for entry in entries})
@@ -324,8 +323,8 @@ def _report(text: str) -> None:
 
 
 def find_entries(folders: Iterable[Path]) -> tuple[list[Entry], list[EntryProblem]]:
-    """Read every file below folders once; return the entries, and the problems with other files."""
-    from posir_leaderboard.entries import entry_files, read_entries
+    """Read every file below the folders once; return the entries and the problems."""
+    from posir_leaderboard.entries import find_entry_files, read_entries
 
     entries: dict[Path, Entry] = {}
     problems: list[EntryProblem] = []
@@ -336,7 +335,7 @@ def find_entries(folders: Iterable[Path]) -> tuple[list[Entry], list[EntryProble
     )
     for folder in folders:
         folder_entries, folder_problems = read_entries(folder)
-        folder_experiments = list(entry_files(folder, experiments=True))
+        folder_experiments = list(find_entry_files(folder, experiments=True))
         if not (folder_entries or folder_problems):
             missing = "no result with a position profile below it"
             reason = explanation if folder_experiments else missing
@@ -356,19 +355,19 @@ def _validate(entries: Sequence[Entry]) -> Iterator[EntryProblem]:
         return
     # Tasks import mteb, which takes seconds.
     with track("Loading mteb", delay=BRIEF_SECONDS):
-        from posir_leaderboard.identity import identify_models, list_unchecked
+        from posir_leaderboard.identity import identify_models, list_lookup_problems
         from posir_leaderboard.validation import validate_entry
         from posir_tasks.base.files import cache_folder
-        from posir_tasks.models.references import model_origin
+        from posir_tasks.models.references import find_origin
 
-    # Sorted by task, so that each dataset is read once.
+    # By task, so that each dataset is read once.
     for entry in sorted(entries, key=attrgetter("task")):
         yield from validate_entry(entry)
-    public = [entry for entry in entries if not model_origin(entry.model)]
+    public = [entry for entry in entries if not find_origin(entry.model)]
     models = [(entry.model, entry.revision) for entry in public]
     identities = identify_models(models, cache_folder() / "board" / "models")
-    for line in list_unchecked(identities):
+    for line in list_lookup_problems(identities):
         _report(f"model not looked up: {line}")
     for entry in public:
         if problem := identities[entry.model, entry.revision].problem:
-            yield entry.problem(f"{entry.model} {problem}", "name")
+            yield entry.make_problem(f"{entry.model} {problem}", "name")

@@ -1,7 +1,7 @@
 """Read submitted results, which are untrusted files from third parties.
 
-A file is refused if it could do harm: too large or deeply nested, numbers that overflow, or a name
-that leaves its folder or impersonates another model. `validation` checks the scores.
+A file is rejected if it is too large or deeply nested, if its numbers overflow, or if a name points
+outside its folder or impersonates another model. `validation` checks the scores.
 """
 
 import re
@@ -19,7 +19,7 @@ from posir_tasks.base.records import Record
 from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.base.wording import sanitize
 from posir_tasks.models.protocols import find_protocol
-from posir_tasks.models.references import ORIGINS, model_origin
+from posir_tasks.models.references import ORIGINS, find_origin
 from posir_tasks.results import (
     META_FILE,
     NAN_PREFIX,
@@ -39,7 +39,7 @@ from posir_tasks.values.result_schema import (
     RUN_KEY,
 )
 
-#: File that pins data, at the root of a results repository.
+#: File with the pins of the data, in the root folder of a results repository.
 PINS = "pins.json"
 #: Maximum size of a file. A result with 31 subsets, the maximum of any task, takes 0.8 MiB.
 MAX_BYTES = 4 * 2**20
@@ -47,7 +47,7 @@ MAX_BYTES = 4 * 2**20
 MAX_NAME = 128
 #: Earliest date of a result in seconds since 1970: the start of 2020.
 MIN_DATE = 1_577_836_800
-#: Seconds that a submitter's clock may be fast.
+#: Number of seconds that a submitter's clock may be ahead.
 CLOCK_SKEW = 86_400
 DIGEST = re.compile(r"[0-9a-f]{16}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -75,7 +75,7 @@ class TaskResult(JsonShape):
 
 
 class ModelMeta(JsonShape):
-    """mteb's `model_meta.json`; names are those of the Hub and of the registry's variants."""
+    """mteb's `model_meta.json`, with a name from the Hub or a variant of such a model."""
 
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9 ._+=,()-]*$",
@@ -148,26 +148,27 @@ class Entry:
 
     @property
     def paper(self) -> str | None:
-        """The paper whose protocol the run used; None for mteb's settings."""
+        """The paper whose protocol the run used, or None for mteb's settings."""
         return find_paper(self.file)
 
-    def problem(
+    def make_problem(
         self, message: str, field: str | None = None, subset: str | None = None
     ) -> EntryProblem:
-        """Create a problem of this entry."""
+        """Describe a problem with this entry."""
         return EntryProblem(str(self.file), message, subset, field)
 
 
 def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
     """Read every entry below a folder; return a problem for each unreadable file.
 
-    Results without position profiles are skipped. Entries of PosIR's 31 domains take some 0.5 MB
-    each; for thousands of them, call `read_entry` on each of `entry_files`. Symbolic links are
-    refused, so download results from the Hub with `local_dir`.
+    Results without position profiles are skipped. An entry with PosIR's 31 domains takes about
+    0.5 MB; to save memory with thousands of entries, call `read_entry` for each of
+    `find_entry_files`. Symbolic links are rejected, so download results from the Hub with
+    `local_dir`.
     """
     entries: dict[Path, Entry] = {}
     problems: list[EntryProblem] = []
-    for file in entry_files(folder):
+    for file in find_entry_files(folder):
         try:
             if entry := read_entry(file):
                 entries[file] = entry
@@ -177,23 +178,23 @@ def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
         file: (entry.model, entry.revision, entry.task, entry.paper)
         for file, entry in entries.items()
     }
-    for same in find_duplicates(keys):
-        message = f"has the same model, revision and task as {same[0]}; remove one of the two"
-        problems.append(entries[same[-1]].problem(message))
-        for file in same:
+    for duplicates in find_duplicates(keys):
+        message = f"has the same model, revision and task as {duplicates[0]}; remove one of the two"
+        problems.append(entries[duplicates[-1]].make_problem(message))
+        for file in duplicates:
             del entries[file]
     return list(entries.values()), problems
 
 
-def entry_files(folder: Path, *, experiments: bool = False) -> Iterator[Path]:
-    """Yield the sorted files below a folder in mteb's layout, `<org>__<model>/<revision>/`.
+def find_entry_files(folder: Path, *, experiments: bool = False) -> Iterator[Path]:
+    """Yield the files below a folder in mteb's layout, `<org>__<model>/<revision>/`, sorted.
 
-    A misplaced file next to a `model_meta.json` is included, so that it is reported.
+    A misplaced file is included if it is next to a `model_meta.json`, so that it is reported.
 
     Args:
         folder: The folder.
-        experiments: If true, yield only runs with settings that are neither the model's own nor a
-            paper's protocol; by default these are left out.
+        experiments: If true, yield only runs whose settings are neither the model's own nor a
+            paper's protocol; by default, these are skipped.
 
     Raises:
         PosirError: The folder does not exist.
@@ -213,12 +214,12 @@ def find_duplicates(keys: Mapping[Path, Hashable]) -> list[list[Path]]:
     files = defaultdict[Hashable, list[Path]](list)
     for file, key in keys.items():
         files[key].append(file)
-    return [same for same in files.values() if len(same) > 1]
+    return [group for group in files.values() if len(group) > 1]
 
 
 def read_entry(file: Path) -> Entry | None:
-    """Read `<org>__<model>/<revision>/<Task>.json`; None for a task without position profiles."""
-    data = _read_shape(TaskResult, file)
+    """Read `<org>__<model>/<revision>/<Task>.json`; None if the task has no position profiles."""
+    data = _read_json(TaskResult, file)
     scores = [score for split in data["scores"].values() for score in split]
     if not any(PROFILE_KEY in score for score in scores):
         if find_task(file.stem):
@@ -233,7 +234,7 @@ def read_entry(file: Path) -> Entry | None:
         raise EntryError(
             file, f"is {task}; must be the file's name, {sanitize(file.stem)}", field="task_name"
         )
-    meta = _read_shape(ModelMeta, file.with_name(META_FILE))
+    meta = _read_json(ModelMeta, file.with_name(META_FILE))
     model = meta["name"]
     revision = meta["revision"]
     folder = file.resolve().parents[0 if find_paper(file) is None else 2]
@@ -266,8 +267,8 @@ def read_entry(file: Path) -> Entry | None:
     return Entry(model, revision, task, file, list(subsets.values()), data, meta)
 
 
-def _read_shape(shape: type[JsonShape], file: Path) -> Any:
-    """Read untrusted JSON with the fields of a shape.
+def _read_json(shape: type[JsonShape], file: Path) -> Any:
+    """Read untrusted JSON that has the fields of a shape.
 
     Raises:
         EntryError: The file is a link or too large, or has deep nesting, repeated keys, huge
@@ -286,32 +287,32 @@ def _read_shape(shape: type[JsonShape], file: Path) -> Any:
     return data
 
 
-def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
-    """Yield problems with the origin of a result: private model, local data, missing date."""
-    if origin := model_origin(entry.model):
-        yield entry.problem(
+def find_origin_problems(entry: Entry) -> Iterator[EntryProblem]:
+    """Yield problems with the origin of a result, such as a private model or local data."""
+    if origin := find_origin(entry.model):
+        yield entry.make_problem(
             f"is {ORIGINS[origin]}, which nobody else can run; publish the model on the Hub and "
             "evaluate it by its name",
             "name",
         )
-    elif entry.revision.startswith("no_revision"):  # as mteb writes a missing one
-        yield entry.problem(
+    elif entry.revision.startswith("no_revision"):  # mteb's value for a missing revision
+        yield entry.make_problem(
             "names no revision; run mteb with a model whose revision is known, such as "
             "--model-revision COMMIT",
             "revision",
         )
-    yield from _protocol_problems(entry)
+    yield from _find_protocol_problems(entry)
     date = entry.data.get("date")
     if not isinstance(date, int | float) or not date >= MIN_DATE:
-        yield entry.problem(
+        yield entry.make_problem(
             f"is {sanitize(date)}; must be the time of the evaluation in seconds since 1970", "date"
         )
-    yield from future_problems(entry)
+    yield from find_future_problems(entry)
     task = find_task(entry.task)
     recorded = entry.data.get("dataset_revision")
     for result in entry.subsets:
         if not (DIGEST.fullmatch(result.data.corpus) and DIGEST.fullmatch(result.data.queries)):
-            yield entry.problem(
+            yield entry.make_problem(
                 "must have the digests 'corpus' and 'queries' of 16 hexadecimal digits each; run "
                 "the task again",
                 f"{RUN_KEY}.{DIGEST_KEY}",
@@ -321,33 +322,33 @@ def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
             revision = result.run.get(REVISION_KEY)
             pinned = task.metadata.dataset["revision"]
             if problem := check_revision(revision, recorded, pinned):
-                yield entry.problem(problem, f"{RUN_KEY}.{REVISION_KEY}", result.subset)
+                yield entry.make_problem(problem, f"{RUN_KEY}.{REVISION_KEY}", result.subset)
 
 
-def future_problems(entry: Entry) -> Iterator[EntryProblem]:
+def find_future_problems(entry: Entry) -> Iterator[EntryProblem]:
     """Yield a problem if the date of a result is in the future."""
     date = entry.data.get("date")
     if isinstance(date, int | float) and date > time.time() + CLOCK_SKEW:
-        yield entry.problem(
+        yield entry.make_problem(
             f"is {sanitize(date)}, which is in the future. Run the task again on a computer "
             "whose clock is correct",
             "date",
         )
 
 
-def _protocol_problems(entry: Entry) -> Iterator[EntryProblem]:
+def _find_protocol_problems(entry: Entry) -> Iterator[EntryProblem]:
     """Yield the subsets that were run with other protocol settings than this version's."""
     if entry.paper is None:
         return
     try:
         settings: Any = find_protocol(entry.paper, entry.model).list_values()
     except PosirError as error:
-        yield entry.problem(str(error))
+        yield entry.make_problem(str(error))
         return
     for result in entry.subsets:
         record = result.run.get(PROTOCOL_KEY)
         if not isinstance(record, dict) or record.get("asked") != settings:
-            yield entry.problem(
+            yield entry.make_problem(
                 f"does not have the settings of {entry.paper} for {entry.model}; run the model "
                 "with POSIR_PROTOCOL and this version of posir",
                 f"{RUN_KEY}.{PROTOCOL_KEY}",
@@ -361,8 +362,8 @@ def check_revision(revision: object, recorded: object, pinned: str) -> str | Non
     Args:
         revision: The revision of the evaluated data.
         recorded: The revision that mteb recorded for the task.
-        pinned: The task's revision: a commit, the version of a packaged dataset, or a branch, on
-            which any commit is valid.
+        pinned: The task's revision: a commit, the version of a packaged dataset, or a branch. Any
+            commit of a branch is valid.
 
     Returns:
         The problem, or None.

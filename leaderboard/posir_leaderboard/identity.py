@@ -1,4 +1,4 @@
-"""Look up submitted models: existence, spelling of the name, and a trusted description.
+"""Look up submitted models: existence, spelling, and a trusted description.
 
 A submitter's description is never shown. Models that mteb's registry lists in the submitted
 revision are described by the registry, all others by the Hub.
@@ -18,15 +18,15 @@ from huggingface_hub import HfApi, constants, errors
 from pydantic_core import to_jsonable_python
 
 from posir_leaderboard.board.records import Metadata
-from posir_leaderboard.submission import UNANSWERED
+from posir_leaderboard.submission import REQUEST_ERRORS
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import write_text
 from posir_tasks.base.private_names import MODEL_REGISTRY
 from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.base.wording import sanitize
-from posir_tasks.models.hub import TIMEOUT, find_hub_problem, is_downloaded
-from posir_tasks.models.registry import plugin_resolvers
+from posir_tasks.models.hub import TIMEOUT, find_hub_problem, is_hub_model
+from posir_tasks.models.registry import collect_plugin_resolvers
 
 #: Identities by name and revision of the model.
 Identities = Mapping[tuple[str, str], "Identity"]
@@ -37,27 +37,27 @@ class Identity:
     """The result of looking up a model and its revision."""
 
     problem: str = ""
-    """Reason to refuse results of the model, or empty."""
-    unchecked: str = ""
-    """Reason why the lookup failed, or empty."""
+    """Why results of the model are rejected, or empty."""
+    lookup_problem: str = ""
+    """Why the lookup failed, or empty."""
     meta: Mapping[str, Any] = field(default_factory=dict)
-    """Description in the form of mteb's `model_meta.json`; empty if unknown."""
+    """Description with the fields of mteb's `model_meta.json`; empty if unknown."""
 
 
-def list_unchecked(identities: Identities) -> list[str]:
+def list_lookup_problems(identities: Identities) -> list[str]:
     """List the models that could not be looked up, with the reason."""
     return [
-        f"{name}, {revision}: {identity.unchecked}"
+        f"{name}, {revision}: {identity.lookup_problem}"
         for (name, revision), identity in identities.items()
-        if identity.unchecked
+        if identity.lookup_problem
     ]
 
 
 def identify_models(models: Iterable[tuple[str, str]], cache: Path) -> Identities:
     """Look up models by name and revision.
 
-    The Hub's answers are cached permanently, since a commit does not change. If the Hub cannot be
-    reached, only the cache is used.
+    The Hub's responses are cached permanently, since a commit does not change. Without access to
+    the Hub, only the cache is used.
 
     Args:
         models: Names and revisions.
@@ -74,12 +74,14 @@ def identify_models(models: Iterable[tuple[str, str]], cache: Path) -> Identitie
             identity = _identify_registered(name, revision, meta)
         file = cache / f"{digest(name, revision).hex()}.json"
         if identity is None and file.is_file():
-            # A damaged cache file is ignored.
+            # Ignore a damaged cache file.
             with suppress(GateError, TypeError, ValueError):
                 identity = Identity(meta=dict(read_json(file)))
         if identity is None:
             problem = find_problem()
-            identity = Identity(unchecked=problem) if problem else _ask_hub(name, revision)
+            identity = (
+                Identity(lookup_problem=problem) if problem else _look_up_on_hub(name, revision)
+            )
             if identity.meta:
                 write_text(file, json.dumps(identity.meta))
         identities[name, revision] = identity
@@ -87,13 +89,13 @@ def identify_models(models: Iterable[tuple[str, str]], cache: Path) -> Identitie
 
 
 def _identify_registered(name: str, revision: str, meta: Any) -> Identity | None:
-    """Look up a model in mteb's registry; None if the Hub may have the revision."""
+    """Look up a model in mteb's registry; None if the revision has to be looked up on the Hub."""
     if meta.name != name:
         return Identity(
             f"is spelled {meta.name} in mteb's registry; submit the results under that name"
         )
     if meta.revision != revision:
-        if is_downloaded(meta):
+        if is_hub_model(meta):
             return None
         return Identity(
             f"is registered with mteb in the revision {meta.revision}, not {sanitize(revision)}, "
@@ -105,11 +107,11 @@ def _identify_registered(name: str, revision: str, meta: Any) -> Identity | None
 
 def _find_variant_problem(name: str, base: str) -> str:
     """Explain why no installed package provides a variant of a model; empty if one does."""
-    # Slow to import, and not needed without submissions.
+    # Slow to import, and only needed for variants.
     from mteb.models import ModelMeta
 
     meta = ModelMeta.create_empty({"name": base, "revision": ""})
-    for resolver in plugin_resolvers():
+    for resolver in collect_plugin_resolvers():
         try:
             variant = resolver(name, {base: meta})
         except PosirError as error:
@@ -121,7 +123,7 @@ def _find_variant_problem(name: str, base: str) -> str:
     return f"is a variant of {base} that no installed package provides"
 
 
-def _ask_hub(name: str, revision: str) -> Identity:
+def _look_up_on_hub(name: str, revision: str) -> Identity:
     # A variant's name starts with its model's name, such as `ORG/MODEL+both_orders`.
     repository, variant, _ = name.partition("+")
     if variant and (problem := _find_variant_problem(name, repository)):
@@ -132,15 +134,15 @@ def _ask_hub(name: str, revision: str) -> Identity:
         )
     except errors.GatedRepoError:
         return Identity(
-            unchecked="is gated, so its name and revision cannot be looked up without access"
+            lookup_problem="is gated, so its name and revision cannot be looked up without access"
         )
     except errors.RevisionNotFoundError:
         return Identity(f"exists on the Hub, but not in the revision {sanitize(revision)}")
     except (errors.RepositoryNotFoundError, errors.HFValidationError):
         return Identity("is neither registered with mteb nor a public model on the Hub")
-    except UNANSWERED as error:
+    except REQUEST_ERRORS as error:
         return Identity(
-            unchecked=f"{constants.ENDPOINT} did not answer: "
+            lookup_problem=f"{constants.ENDPOINT} did not answer: "
             f"{sanitize(summarize_error(error), 200)}"
         )
     if info.id != repository:

@@ -1,4 +1,4 @@
-"""Write the scores for `posir submit --model-card` into a section of a model card."""
+"""Write scores into a section of a model card, for `posir submit --model-card`."""
 
 import re
 from collections.abc import Iterable
@@ -18,12 +18,12 @@ BEGIN = b"<!-- posir: begin -->"
 END = b"<!-- posir: end -->"
 SECTION = re.compile(BEGIN + b".*?" + END, re.DOTALL)
 TITLE = "## Retrieval by position of the evidence"
-#: Keys of the scores in a card.
+#: Keys of the scores in the section.
 COLUMNS = ("ndcg_at_10", "position_effect", "unread_share", "position_effect_in_window", "state")
 
 
 def render_section(results: Iterable[SubsetResult]) -> str:
-    """Render the scores of a model on every task, with intervals, as Markdown."""
+    """Render a model's scores on every task, with intervals, as Markdown."""
     model_results = build_results(results)
     rows = model_results.overall
     names = {"Task": [name_task(row) for row in rows]}
@@ -33,7 +33,7 @@ def render_section(results: Iterable[SubsetResult]) -> str:
 
 
 def write_section(card: Path, section: str) -> None:
-    """Replace the section of a model card, or append it; keep all other bytes.
+    """Replace or append the section of a model card; keep all other bytes.
 
     Raises:
         PosirError: The card cannot be read or written, or contains only one of the two markers.

@@ -1,4 +1,4 @@
-"""Submit a model's results to the Hub as one commit in one pull request; repeating it is safe."""
+"""Submit a model's results to the Hub: one commit in one pull request, safe to repeat."""
 
 import hashlib
 import json
@@ -32,21 +32,21 @@ from posir_tasks.values.profile import pool
 from posir_tasks.values.result_schema import REFERENCE_KEY, RUN_KEY, round_floats
 
 MAX_ATTEMPTS = 5
-#: Seconds before the second attempt, doubled for each later one, unless the Hub sets a time.
+#: Seconds before the second attempt, doubled for each further attempt unless the Hub sets a time.
 FIRST_WAIT = 2.0
-#: Seconds; if the Hub asks for a longer wait, the command fails.
+#: Maximum wait in seconds; if the Hub asks for more, the command fails.
 MAX_WAIT = 600.0
 MAIN = "main"
-#: Format string for number and address.
+#: Format string with number and address.
 PULL_REQUEST = "pull request #%d, %s"
-#: HTTP statuses of a repository that does not exist or is not visible to the token.
+#: HTTP statuses for a repository that does not exist or that the token cannot access.
 UNKNOWN_STATUSES = frozenset({401, 404})
 #: HTTP statuses worth a retry: timeout, concurrent commit, too early, too many requests.
 RETRYABLE_STATUSES = frozenset({408, 409, 412, 425, 429})
-#: Errors for refused requests, failed connections and responses from other servers. huggingface_hub
-#: uses requests, httpx or httpx2, depending on its version; their errors derive from OSError or
+#: Errors of rejected requests, failed connections and responses from other servers. Depending on
+#: its version, huggingface_hub uses requests, httpx or httpx2, whose errors derive from OSError or
 #: share a base class with HfHubHTTPError.
-UNANSWERED: tuple[type[Exception], ...] = (
+REQUEST_ERRORS: tuple[type[Exception], ...] = (
     HfHubHTTPError,
     OSError,
     ValueError,
@@ -58,7 +58,7 @@ UNANSWERED: tuple[type[Exception], ...] = (
     ),
 )
 #: Next step by HTTP status.
-ADVICE = {
+ADVICE_BY_STATUS = {
     401: "There is no such repository, or it is private: check the name, or run `hf auth login` "
     "(or set HF_TOKEN) with a token that has write access.",
     403: "Your token lacks permission: reading needs access, a pull request write access, and "
@@ -68,11 +68,11 @@ ADVICE = {
     413: "The files exceed the Hub's limit for one commit.",
 }
 #: Format string for the command that creates a results repository.
-CREATION = " A new leaderboard starts with: hf repos create %s --type dataset"
+CREATE_COMMAND = " A new leaderboard starts with: hf repos create %s --type dataset"
 
 
 class HubError(PosirError):
-    """The Hub refused a request; the message names the next step."""
+    """The Hub rejected a request; the message names the next step."""
 
 
 class RetryableError(Exception):
@@ -96,7 +96,7 @@ class Commit:
     summary: str
     description: str
     parent: str | None = None
-    """If given, a direct commit is refused unless this is the latest commit of the repository."""
+    """If given, a direct commit fails unless this is the latest commit of the repository."""
 
     @property
     def repository(self) -> str:
@@ -105,7 +105,7 @@ class Commit:
 
     @property
     def title(self) -> str:
-        """The summary with a digest of the files, which identifies an identical commit."""
+        """The summary with a digest of the files, by which an identical commit is found."""
         digest = hashlib.sha256()
         for path, content in sorted(self.files.items()):
             digest.update(f"{path}\0{hashlib.sha256(content).hexdigest()}\0".encode())
@@ -122,7 +122,7 @@ class UploadResult:
     """The pull request or commit with the files, and its address."""
 
     def describe(self, commit: Commit) -> str:
-        """Describe what became of a commit."""
+        """Describe the outcome for a commit."""
         outcome = "nothing was sent, the files are already there"
         if self.sent:
             outcome = f"sent {pluralize(len(commit.files), 'file')}"
@@ -130,12 +130,11 @@ class UploadResult:
 
 
 class HuggingFaceHub:
-    """The Hub at huggingface_hub's address, with its token. Methods raise `HubError` and
-    `RetryableError`.
+    """The Hub, with the address and token of huggingface_hub.
 
-    Commits go into a pull request or, with `direct`, to the main branch. The Hub cannot check for
-    an identical pull request while it opens one. If two are opened at the same moment, such as by a
-    repeated attempt, the later one is closed by its submitter.
+    Methods raise `HubError` and `RetryableError`. Commits go into a pull request or, with `direct`,
+    to the main branch. The Hub does not prevent identical pull requests. If two are opened at the
+    same time, for example by a repeated attempt, the later one is closed.
     """
 
     def __init__(self, *, direct: bool = False) -> None:
@@ -146,14 +145,14 @@ class HuggingFaceHub:
         sanitize_log("huggingface_hub")
 
     def find(self, commit: Commit) -> str | None:
-        """Return the location of a commit's files, the main branch or an open pull request."""
+        """Find the main branch or open pull request that contains a commit's files."""
         if self._contains(commit, MAIN):
-            return f"the main branch of {self.url(commit)}"
+            return f"the main branch of {self.build_url(commit)}"
         oldest = None if self.direct else self._find_oldest(commit)
         return PULL_REQUEST % oldest if oldest else None
 
     def send(self, commit: Commit) -> UploadResult:
-        """Send a commit. A direct one fails with `RetryableError` after a concurrent commit."""
+        """Send a commit. A direct commit raises `RetryableError` after a concurrent commit."""
         if self.direct:
             with self.translate_errors(commit.kind, commit.name):
                 head = self.api.repo_info(commit.name, repo_type=commit.kind, revision=MAIN).sha
@@ -166,7 +165,7 @@ class HuggingFaceHub:
             return UploadResult(True, f"commit {info.commit_url}")
         info = self._create_commit(commit, create_pr=True)
         if not (info.pr_num and info.pr_url):  # the main branch already has all files
-            return UploadResult(False, f"the main branch of {self.url(commit)}")
+            return UploadResult(False, f"the main branch of {self.build_url(commit)}")
         request = (info.pr_num, info.pr_url)
         oldest = min(self._find_oldest(commit) or request, request)
         if oldest != request:
@@ -192,9 +191,7 @@ class HuggingFaceHub:
         )
 
     def _find_oldest(self, commit: Commit) -> tuple[int, str] | None:
-        """Return number and address of the oldest open pull request with a commit's title and
-        files.
-        """
+        """Find the oldest open pull request with a commit's title and files: number, address."""
         with self.translate_errors(commit.kind, commit.name):
             requests = list(
                 self.api.get_repo_discussions(
@@ -204,12 +201,12 @@ class HuggingFaceHub:
                     discussion_status="open",
                 )
             )
-        same = [
+        identical = [
             (request.num, str(request.url))
             for request in requests
             if request.title == commit.title and self._contains(commit, f"refs/pr/{request.num}")
         ]
-        return min(same, default=None)
+        return min(identical, default=None)
 
     def _create_commit(self, commit: Commit, **options: Any) -> CommitInfo:
         if self._token and self._token.encode() in b"".join(commit.files.values()):
@@ -230,8 +227,8 @@ class HuggingFaceHub:
             )
         return info
 
-    def url(self, commit: Commit) -> str:
-        """Return the address of a commit's repository."""
+    def build_url(self, commit: Commit) -> str:
+        """Build the address of a commit's repository."""
         folder = "datasets/" if commit.kind == "dataset" else ""
         return f"{self.api.endpoint}/{folder}{commit.name}"
 
@@ -240,28 +237,28 @@ class HuggingFaceHub:
         """Translate huggingface_hub's errors about a repository of a kind, such as `dataset`.
 
         Raises:
-            HubError: The Hub refused the request, or huggingface_hub did not send it.
+            HubError: The Hub rejected the request, or huggingface_hub did not send it.
             RetryableError: The Hub did not respond, or asks to retry later.
         """
         try:
             yield
         except (OfflineModeIsEnabled, HFValidationError) as error:
             raise HubError(f"{kind} {name}: {sanitize(error, 300)}") from None
-        except UNANSWERED as error:
+        except REQUEST_ERRORS as error:
             # A download error stores the response in its cause.
-            refusal = error if isinstance(error, HfHubHTTPError) else error.__cause__
-            if not isinstance(refusal, HfHubHTTPError):
+            response_error = error if isinstance(error, HfHubHTTPError) else error.__cause__
+            if not isinstance(response_error, HfHubHTTPError):
                 message = f"{type(error).__name__}: {sanitize(error, 300)}"
                 raise RetryableError(message, None) from None
-            status = refusal.response.status_code
-            reason = sanitize(refusal.server_message or responses.get(status, ""), 300)
+            status = response_error.response.status_code
+            reason = sanitize(response_error.server_message or responses.get(status, ""), 300)
             message = f"HTTP {status}: {reason}"
             if status in RETRYABLE_STATUSES or status >= 500:
-                wait = read_retry_after(refusal.response.headers)
+                wait = read_retry_after(response_error.response.headers)
                 raise RetryableError(message, wait) from None
-            advice = ADVICE.get(status, "")
+            advice = ADVICE_BY_STATUS.get(status, "")
             if kind == "dataset" and status in UNKNOWN_STATUSES:
-                advice += CREATION % name
+                advice += CREATE_COMMAND % name
             raise HubError(f"{kind} {name}: {message}. {advice}".rstrip()) from None
 
 
@@ -272,17 +269,17 @@ def _hash_content(content: bytes) -> tuple[str, str]:
 
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-#: Patterns for the result files in a repository.
-FILES = ["results/**/*.json", "reproduced/**/*.json", PINS]
+#: Patterns of the files to copy from a repository.
+RESULT_PATTERNS = ["results/**/*.json", "reproduced/**/*.json", PINS]
 
 
 def is_repository(results: str) -> bool:
-    """Return True for a valid name of a repository that is not an existing path."""
+    """Return True for a valid repository name, unless a path with this name exists."""
     return not Path(results).exists() and REPOSITORY.fullmatch(results) is not None
 
 
 @dataclass(frozen=True)
-class OpenResults:
+class ResultsFolder:
     """A folder of results, or a copy of a dataset repository."""
 
     folder: Path
@@ -292,15 +289,15 @@ class OpenResults:
     commit: str | None = None
     """Commit of the repository; None for a folder or an empty repository."""
 
-    def rename(self, text: str) -> str:
-        """Replace the path of the copy by the name of the repository in a message."""
+    def replace_path(self, text: str) -> str:
+        """Replace the path of the copy with the name of the repository in a message."""
         if self.repository is None:
             return text
         return text.replace(f"{self.folder}/", f"{self.repository}: ")
 
 
 @contextmanager
-def open_results(results: str, patterns: list[str] = FILES) -> Iterator[OpenResults]:
+def open_results(results: str, patterns: list[str] = RESULT_PATTERNS) -> Iterator[ResultsFolder]:
     """Yield a folder of results, or a temporary copy of a dataset repository on the Hub.
 
     Args:
@@ -316,12 +313,12 @@ def open_results(results: str, patterns: list[str] = FILES) -> Iterator[OpenResu
                 f"{results}: no such folder. Give the --output-folder of `mteb run`, or ORG/NAME "
                 "on the Hub."
             )
-        yield OpenResults(Path(results))
+        yield ResultsFolder(Path(results))
         return
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder).resolve() / "results"
         copy.mkdir()
-        yield OpenResults(copy, results, _copy_repository(results, patterns, copy))
+        yield ResultsFolder(copy, results, _copy_repository(results, patterns, copy))
 
 
 def _copy_repository(name: str, patterns: list[str], folder: Path) -> str | None:
@@ -340,15 +337,13 @@ def _copy_repository(name: str, patterns: list[str], folder: Path) -> str | None
         raise HubError(
             f"dataset {name}: the Hub did not answer ({error}). Run the same command later."
         ) from None
-    # The Hub's cache consists of links, which are refused in untrusted results.
+    # The Hub's cache consists of links, which are not allowed in untrusted results.
     shutil.copytree(str(snapshot), folder, dirs_exist_ok=True)
     return head.sha
 
 
 def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
-    """Build the commit that adds one model's entries to a leaderboard's dataset repository, using
-    mteb's layout.
-    """
+    """Build the commit that adds one model's entries to a dataset repository, in mteb's layout."""
     check_repository_name(repository)
     folders = sorted({str(entry.file.parent) for entry in entries})
     if len(folders) > 1:
@@ -361,7 +356,7 @@ def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
         "dataset",
         repository,
         {
-            _path_in_repository(first, file.name): _read_public(file)
+            _build_repository_path(first, file.name): _read_public_content(file)
             for file in (first.file.with_name(META_FILE), *files)
         },
         f"{first.model}: PosIR results, {pluralize(len(entries), 'task')}",
@@ -371,8 +366,8 @@ def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
     )
 
 
-def _read_public(file: Path) -> bytes:
-    """Read a file, removing the names of local folders and servers."""
+def _read_public_content(file: Path) -> bytes:
+    """Read a file, without the names of local folders and servers."""
     content = file.read_bytes()
     if file.name == META_FILE or f'"{REFERENCE_KEY}"'.encode() not in content:
         return content
@@ -383,8 +378,8 @@ def _read_public(file: Path) -> bytes:
     return json.dumps(result, indent=2).encode()
 
 
-def _path_in_repository(entry: Entry, name: str) -> str:
-    # `MODEL/REVISION`, for a protocol with `experiments/PROTOCOL`.
+def _build_repository_path(entry: Entry, name: str) -> str:
+    # `MODEL/REVISION`, followed by `experiments/PROTOCOL` for a protocol.
     depth = 3 if entry.paper is None else 5
     return "/".join(["results", *entry.file.parts[-depth:-1], name])
 
@@ -405,7 +400,7 @@ def upload(
         report: Receives the reason for each wait.
 
     Raises:
-        HubError: The Hub refused the commit, or all attempts failed.
+        HubError: The Hub rejected the commit, or all attempts failed.
     """
     was_sent = False
     for attempt in range(1, MAX_ATTEMPTS + 1):
@@ -466,7 +461,7 @@ def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
             task_id=entry.task,
             value=round_floats(profile.score()),
             dataset_revision=revisions.pop() if len(revisions) == 1 else None,
-            source_url=f"{page}/blob/main/{_path_in_repository(entry, entry.file.name)}",
+            source_url=f"{page}/blob/main/{_build_repository_path(entry, entry.file.name)}",
             source_name="PosIR, with position bias",
             notes=f"nDCG@10 over {profile.queries:,} queries",
         )

@@ -1,8 +1,9 @@
 """Check that entries are complete, use the named dataset, and match the scores of their profiles.
 
-All scores are recomputed from the profile. Scores that the profile only bounds (at 20; nDCG and MRR
-at 100) must lie within the bounds. mteb's nAUC depends on similarity scores, so only its synonyms
-are compared. Only another run of the model can show that the profile itself is correct.
+All scores are recomputed from the profile. Scores for which the profile gives only bounds (at 20;
+nDCG and MRR at 100) must lie within the bounds. mteb's nAUC depends on similarity scores, so only
+its synonyms are compared. Only another run of the model can show that the profile itself is
+correct.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ import polars as pl
 from mteb.models.model_implementations.bm25 import bm25_loader
 from mteb.results import TaskResult
 
-from posir_leaderboard.entries import DIGEST, Entry, EntryProblem, check_revision, origin_problems
+from posir_leaderboard.entries import (
+    DIGEST,
+    Entry,
+    EntryProblem,
+    check_revision,
+    find_origin_problems,
+)
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.private_names import MODEL_REGISTRY
 from posir_tasks.base.progress import progress
@@ -80,22 +87,22 @@ if TYPE_CHECKING:
 
 #: Maximum rounding error: half a unit of the last decimal, plus summation error.
 ROUNDING = 0.5 * 10**-DECIMALS + 1e-9
-#: Metrics that are equal if every query has one relevant document.
-SYNONYMS = {
+#: Prefixes of metrics that are equal if every query has one relevant document.
+SYNONYM_PREFIXES = {
     "map_at_": "mrr_at_",
     "nauc_map_at_": "nauc_mrr_at_",
     "nauc_precision_at_": "nauc_recall_at_",
 }
-NAUC = re.compile(r"nauc_(ndcg|map|mrr|recall|precision)_at_\d+_(max|std|diff1)")
-#: Model-independent fields that mteb adds to a result.
-UNCHECKED = {"mteb_version", "previous_results_model_meta"}
-#: Fields with packed columns, which are compared after unpacking.
-PACKED = (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY, ROTATIONS_KEY)
+NAUC_NAME = re.compile(r"nauc_(ndcg|map|mrr|recall|precision)_at_\d+_(max|std|diff1)")
+#: Fields that mteb adds to a result; they do not depend on the model.
+UNCHECKED_FIELDS = {"mteb_version", "previous_results_model_meta"}
+#: Fields with packed columns, which are unpacked before they are compared.
+PACKED_FIELDS = (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY, ROTATIONS_KEY)
 #: Key for the number of judgments whose document is missing from the corpus.
 MISSING_DOCUMENTS = "judgments_of_missing_documents"
 #: Maximum number of reported problems per subset.
 MAX_PROBLEMS = 20
-#: Fields and messages.
+#: Pairs of a field and a message.
 Problems = Iterator[tuple[str, str]]
 Scores = Mapping[str, Any]
 Counts = Mapping[str, int]
@@ -104,56 +111,59 @@ Counts = Mapping[str, int]
 def validate_entry(entry: Entry) -> list[EntryProblem]:
     """Return every problem with an entry; an entry without problems may enter the leaderboard.
 
-    Reads the dataset from the Hub or `POSIR_DATA`; only the queries and qrels of PosIR.
+    Reads the dataset from the Hub or `POSIR_DATA`; of PosIR, only queries and qrels.
     """
     task = find_task(entry.task)
     if task is None:
-        return [entry.problem("is not a task of posir; `posir tasks` lists them", "task_name")]
-    problems = [*origin_problems(entry), *_file_problems(entry, task)]
+        return [entry.make_problem("is not a task of posir; `posir tasks` lists them", "task_name")]
+    problems = [*find_origin_problems(entry), *_find_file_problems(entry, task)]
     subsets = list(zip(entry.subsets, chain(*entry.data["scores"].values()), strict=True))
     for result, scores in progress(subsets, f"Checking {entry.model}, {entry.task}"):
         if result.subset in task.metadata.hf_subsets:
-            faults = islice(_subset_problems(entry, task, result, scores), MAX_PROBLEMS)
-            problems += [entry.problem(text, field, result.subset) for field, text in faults]
+            subset_problems = islice(
+                _find_subset_problems(entry, task, result, scores), MAX_PROBLEMS
+            )
+            problems += [
+                entry.make_problem(text, field, result.subset) for field, text in subset_problems
+            ]
     return problems
 
 
-def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProblem]:
-    """Yield wrong splits, fields that mteb does not write, and missing and unknown subsets."""
+def _find_file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProblem]:
     splits = entry.data["scores"].keys()
     if splits != {*task.metadata.eval_splits}:
-        yield entry.problem(
+        yield entry.make_problem(
             f"has the splits {sanitize(', '.join(splits))}; {entry.task} has "
             f"{', '.join(task.metadata.eval_splits)}",
             "scores",
         )
     fields = TaskResult.model_fields
     for name in sorted(entry.data.keys() - fields):
-        yield entry.problem(
+        yield entry.make_problem(
             f"is not a field of mteb's results; these are {', '.join(fields)}", name
         )
     submitted = {result.subset for result in entry.subsets}
     expected = {*task.metadata.hf_subsets}
     if missing := sorted(expected - submitted):
-        yield entry.problem(
+        yield entry.make_problem(
             f"is partial: {len(submitted)} of {len(expected)} subsets. Run the missing ones: "
             f"{', '.join(missing)}"
         )
     for subset in sorted(submitted - expected):
-        yield entry.problem(f"is not a subset of {entry.task}", subset=subset)
+        yield entry.make_problem(f"is not a subset of {entry.task}", subset=subset)
 
 
-def _subset_problems(
+def _find_subset_problems(
     entry: Entry, task: type[PositionTask], result: SubsetResult, scores: Scores
 ) -> Problems:
     revision = result.run.get(REVISION_KEY)
     pinned = task.metadata.dataset["revision"]
     if check_revision(revision, entry.data.get("dataset_revision"), pinned):
-        return  # already reported by `origin_problems`
-    # Only the corpus shows which queries were dropped for missing documents.
+        return  # already reported by `find_origin_problems`
+    # Only the corpus shows which queries were dropped because their document is missing.
     with_corpus = MISSING_DOCUMENTS in result.run.get(TOLERATED_KEY, ())
     try:
-        facts = subset_facts(task, result.subset, str(revision), with_corpus=with_corpus)
+        facts = read_subset_facts(task, result.subset, str(revision), with_corpus=with_corpus)
     except DataError as error:
         yield (
             f"{RUN_KEY}.{REVISION_KEY}",
@@ -161,17 +171,19 @@ def _subset_problems(
         )
         return
     problems = [
-        *_rank_problems(task, facts, result),
-        *_rotation_problems(entry.model, task, facts, result),
+        *_find_rank_problems(task, facts, result),
+        *_find_rotation_problems(entry.model, task, facts, result),
     ]
     # Computing scores from impossible ranks may never end.
-    yield from problems or _score_problems(task, facts, result, scores)
+    yield from problems or _find_score_problems(task, facts, result, scores)
 
 
-def _rank_problems(task: type[PositionTask], facts: SubsetFacts, result: SubsetResult) -> Problems:
+def _find_rank_problems(
+    task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
+) -> Problems:
     """Yield the differences between the ranks and the dataset's queries and evidence.
 
-    Reading a result already checks that the profile follows from the ranks.
+    That the profile follows from the ranks is already checked when a result is read.
     """
     evidence = facts.evidence
     languages = task.metadata.hf_subsets_to_langscripts[result.subset]
@@ -186,19 +198,19 @@ def _rank_problems(task: type[PositionTask], facts: SubsetFacts, result: SubsetR
         )
         return
     for submitted, computed in zip(result.ranks.sets, expected.sets, strict=True):
-        yield from _position_problems(submitted, computed)
+        yield from _find_position_problems(submitted, computed)
 
 
-def _position_problems(submitted: DocumentSet, computed: DocumentSet) -> Problems:
-    """Yield the evidence positions that contradict the dataset.
+def _find_position_problems(submitted: DocumentSet, computed: DocumentSet) -> Problems:
+    """Yield the fields whose evidence positions contradict the dataset.
 
-    Positions from a model's tokenizer are not checked.
+    Positions counted with a model's tokenizer are not checked.
     """
     if len(computed.thirds) and not np.array_equal(submitted.thirds, computed.thirds):
         yield READ_RANKS_KEY, "do not match the dataset's thirds of documents"
     if not np.array_equal(submitted.document_keys[:, TITLES], computed.document_keys[:, TITLES]):
         yield KEYS_KEY, "do not match the dataset's article titles"
-    # The digests themselves are not compared: the texts may be gigabytes.
+    # The digests are not compared, since the texts may be gigabytes.
     if not submitted.document_keys[:, [TEXTS, OPENINGS]].all():
         yield (
             KEYS_KEY,
@@ -215,10 +227,9 @@ def _position_problems(submitted: DocumentSet, computed: DocumentSet) -> Problem
         yield READ_RANKS_KEY, "do not match the dataset's evidence positions"
 
 
-def _rotation_problems(
+def _find_rotation_problems(
     model: str, task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
 ) -> Problems:
-    """Yield the differences between the rotated versions and the dataset's documents."""
     subsets = len(task.metadata.hf_subsets)
     for rotations in result.values.rotations.sets if result.values.rotations else ():
         if rotations.subsets != subsets:
@@ -236,10 +247,10 @@ def _rotation_problems(
                 )
         elif rotations.untested is None:
             language = task.metadata.hf_subsets_to_langscripts[result.subset][-1]
-            yield from _sample_problems(rotations, task.scheme, facts, language)
+            yield from _find_sample_problems(rotations, task.scheme, facts, language)
 
 
-def _sample_problems(
+def _find_sample_problems(
     rotations: RotationSet, scheme: PositionScheme, facts: SubsetFacts, language: str
 ) -> Problems:
     evidence = facts.evidence
@@ -249,7 +260,7 @@ def _sample_problems(
     quota = rotations.quota(rotations.sample_size)
     field = f"{ROTATIONS_KEY}.sample"
     if documents is None:
-        # Without texts, only the size of each length's sample and its numbering can be checked.
+        # Without texts, only the sample size of each length and the numbering can be checked.
         buckets = lengths[[group[0] for group in groups]]
         for length in np.unique(buckets):
             numbers = rotations.sample[buckets == length]
@@ -273,12 +284,11 @@ def _sample_problems(
         )
 
 
-def _score_problems(
+def _find_score_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, scores: Scores
 ) -> Problems:
-    """Yield every score that is missing, unknown or contradicts the profile."""
-    bounds = retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
-    unchecked = {name for name in scores if NAUC.fullmatch(name)} | UNCHECKED
+    bounds = compute_retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
+    unchecked = {name for name in scores if NAUC_NAME.fullmatch(name)} | UNCHECKED_FIELDS
     expected = {
         **bounds,
         "hf_subset": result.subset,
@@ -286,8 +296,8 @@ def _score_problems(
         "main_score": bounds[task.metadata.main_score][0],
         **result.values.to_json(),
     }
-    # Values of packed columns are compared above; the packed bytes depend on the zlib version.
-    for key in scores.keys() & PACKED:
+    # The unpacked columns are compared above; the packed bytes depend on the zlib version.
+    for key in scores.keys() & PACKED_FIELDS:
         expected[key] = {**scores[key], "schema": SCHEMA}
     added = score_result(result.values).to_json(
         result.profile.positions, reserved_keys={*unchecked, *expected, RUN_KEY}
@@ -302,7 +312,7 @@ def _score_problems(
             "corpus": corpus if DIGEST.fullmatch(corpus) else "16 hexadecimal digits",
             **facts.digest,
         },
-        TOLERATED_KEY: expected_tolerated(facts, result.run.get(TOLERATED_KEY, {})),
+        TOLERATED_KEY: compute_tolerated(facts, result.run.get(TOLERATED_KEY, {})),
         "missing_subsets": [],
         "top_k": max(task.k_values),
         SCORE_NAMES_KEY: sorted(added),
@@ -312,17 +322,17 @@ def _score_problems(
         name: value for name, value in scores[RUN_KEY].items() if name != REFERENCE_KEY
     }
     yield from _find_differences(expected, actual)
-    yield from _nauc_problems(scores)
+    yield from _find_nauc_problems(scores)
 
 
-def _nauc_problems(scores: Scores) -> Problems:
+def _find_nauc_problems(scores: Scores) -> Problems:
     for name, value in scores.items():
-        if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
+        if NAUC_NAME.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
             yield name, f"is {sanitize(value)}; nAUC is a number of at most 1, or NaN"
-        for first, second in SYNONYMS.items():
+        for first, second in SYNONYM_PREFIXES.items():
             if name.startswith(first):
                 synonym = name.replace(first, second)
-                # Two NaN values are unequal, but their texts are equal.
+                # NaN is not equal to NaN, but its repr is.
                 if repr(value) != repr(scores.get(synonym)):
                     yield (
                         name,
@@ -331,20 +341,20 @@ def _nauc_problems(scores: Scores) -> Problems:
                     )
 
 
-def expected_tolerated(facts: SubsetFacts, submitted: Counts) -> Counts:
-    """Return the expected numbers of tolerated rows; an unread corpus may have any number."""
+def compute_tolerated(facts: SubsetFacts, submitted: Counts) -> Counts:
+    """Compute the expected numbers of tolerated rows; any number is valid for an unread corpus."""
     unread_keys = () if "corpus" in facts.digest else CORPUS_KEYS
     plausible = {key: count for key, count in submitted.items() if key in unread_keys and count > 0}
     return {**plausible, **facts.tolerated}
 
 
-def retrieval_bounds(
+def compute_retrieval_bounds(
     profile: PositionProfile, recall_at_20: Any, k_values: tuple[int, ...]
 ) -> dict[str, tuple[float, float]]:
-    """Return the minimum and maximum of each of mteb's retrieval scores.
+    """Compute the minimum and maximum of each of mteb's retrieval scores.
 
-    A profile counts ranks 11 to 100 together. Recall@20, if plausible, gives the number of ranks
-    from 11 to 20: at best 11, at worst 20. All others are at best 21 and at worst 100.
+    A profile has one count for ranks 11 to 100. A plausible Recall@20 determines how many of these
+    are 11 to 20. The bounds assume rank 11 or 20 for them, and rank 21 or 100 for the others.
     """
     counts = profile.totals.sum(axis=0)
     up_to_10 = int(counts[:DEPTH].sum())
@@ -372,7 +382,7 @@ def _is_number(value: Any) -> bool:
 def _find_differences(expected: Any, actual: Any, field: str = "") -> Problems:
     """Yield the differences between expected and actual JSON by field.
 
-    Expected numbers are not rounded; a tuple has the minimum and maximum of a number.
+    Expected numbers are not rounded. A tuple is the minimum and maximum of a number.
     """
     if isinstance(expected, dict) and isinstance(actual, dict):
         for name in sorted(expected.keys() | actual.keys()):
@@ -407,28 +417,27 @@ def _compare(expected: Any, value: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class SubsetFacts:
-    """Facts derived from a subset's data."""
+    """A subset's evidence and digests, to compare results with."""
 
     evidence: Evidence
     tolerated: Counts
-    """Number of tolerated rows by rule, including corpus rows if the corpus was read."""
+    """Number of tolerated rows by rule; includes the corpus only if it was read."""
     digest: Mapping[str, str]
-    """Digests of `queries` and, if it was read, `corpus`."""
+    """Digests of `queries` and, if it was read, of `corpus`."""
     documents: Rows | None = None
     """Rows of the relevant documents by id; None if the corpus was not read."""
 
 
 @lru_cache(maxsize=64)
-def subset_facts(
+def read_subset_facts(
     task: type[PositionTask], subset: str, revision: str, *, with_corpus: bool = False
 ) -> SubsetFacts:
-    """Read the data of a builtin task's subset; cached, since many models are evaluated on it.
+    """Read the data of a builtin task's subset. Cached, since many results are on the same data.
 
     Args:
         task: The task.
         subset: The subset.
-        revision: A commit on the Hub; ignored for packaged data, and for data in a folder
-            `POSIR_DATA`.
+        revision: A commit on the Hub; ignored for packaged data and with `POSIR_DATA`.
         with_corpus: Also read PosIR's corpora, which are gigabytes of text.
 
     Raises:
@@ -446,7 +455,7 @@ def subset_facts(
         if folder is not None:
             repository = LocalRepository(folder / get_folder_name(dataset))
         if issubclass(task, PosirTask) and not (issubclass(task, NanoTask) or with_corpus):
-            return _posir_facts(repository, f"{task.language.code}/{subset}")
+            return _read_posir_facts(repository, f"{task.language.code}/{subset}")
         data = task().read_subset(subset, repository)
     else:
         data = task().read_subset(subset)
@@ -458,7 +467,7 @@ def subset_facts(
     )
 
 
-def _posir_facts(repository: Repository, folder: str) -> SubsetFacts:
+def _read_posir_facts(repository: Repository, folder: str) -> SubsetFacts:
     queries = repository.fetch(f"{folder}/queries.parquet")
     qrels = repository.fetch(f"{folder}/qrels/test.parquet")
     tables = PosirTables(

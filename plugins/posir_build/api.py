@@ -17,20 +17,20 @@ from posir_build.estimate import (
     REASON_TOKENS,
     describe_plan,
     estimate_calls,
+    estimate_cost,
     estimate_stages,
-    price,
 )
 from posir_build.pipeline import (
-    Tools,
+    BuildContext,
+    dump_dataset_settings,
     lock,
     run_stages,
-    settings_record,
     write_results,
 )
 from posir_build.records import LOG_FILE, StageResult
 from posir_build.sample import check_source
 from posir_build.settings import STAGE_NAMES, BuildSettings, PromptSet, StageName
-from posir_build.verify import audit_ranges, count_pools
+from posir_build.verify import count_pools, summarize_audit_ranges
 from posir_run.api import EngineName, choose_engine
 from posir_run.worker import Settings
 from posir_tasks.base.errors import PosirError
@@ -62,15 +62,14 @@ def build(
     address: str | None = None,
     **settings: Any,
 ) -> BuildReport | Result:
-    """Build a dataset of questions about documents, controlled for the position of the evidence, or
-    resume a build.
+    """Build a position-controlled dataset of questions about documents, or resume a build.
 
-    Answered calls are not repeated, and stages with unchanged inputs are not run again. The dataset
-    is written after the last stage. `report.md` in the work folder lists the counts of each stage.
+    Saved answers are reused, and stages with unchanged inputs are skipped. The dataset is written
+    after the last stage. `report.md` in the work folder lists the counts of each stage.
 
     Args:
-        config: YAML file with settings; settings given by name override it, field by field within
-            sections.
+        config: YAML file with settings. Settings passed by name take precedence; sections are
+            merged field by field.
         stage: Last stage to run.
         plan: Estimate calls, tokens and cost without sending anything to a language model.
         prompts: Prompt set: `posir` (the default), or `posq` with the inputs, outputs and relevance
@@ -90,15 +89,15 @@ def build(
         stage.
 
     Raises:
-        PosirError: A setting is wrong; documents, a folder or a model cannot be used; `output`
-            contains a dataset with other settings; a stage leaves no questions; or the budget is
-            spent.
+        PosirError: A setting is invalid; documents, a folder or a model cannot be used; `output`
+            contains a dataset built with other settings; no questions remain after a stage; or the
+            budget is exhausted.
 
     Examples:
         >>> import posir
-        >>> names = {"language": "eng-Latn", "domain": "harbour", "output": "data/harbour"}
-        >>> names["sample"] = {"lengths": "any"}
-        >>> report = posir.build(documents="texts", **names, llm={"model": "my-llm"})
+        >>> options = {"language": "eng-Latn", "domain": "harbour", "output": "data/harbour"}
+        >>> options["sample"] = {"lengths": "any"}
+        >>> report = posir.build(documents="texts", **options, llm={"model": "my-llm"})
         >>> [row.stage for row in report.rows][:3], report.datasets.keys()
         (['sample', 'ask', 'locate'], dict_keys([PosixPath('data/harbour/eng-Latn/harbour')]))
     """
@@ -110,22 +109,22 @@ def build(
     check_build(build_settings, complete=stage is None and not plan)
     with lock(build_settings.work_folder):
         if plan:
-            return _plan_build(Tools(build_settings))
-        tools = Tools(build_settings, None if engine == "local" else start_engine)
-        results = run_stages(tools, stage or STAGE_NAMES[-1])
-        datasets, translations = write_results(tools, results) if stage is None else ({}, [])
-        report = _build_report(tools, results, datasets, translations)
+            return _plan_build(BuildContext(build_settings))
+        context = BuildContext(build_settings, None if engine == "local" else start_engine)
+        results = run_stages(context, stage or STAGE_NAMES[-1])
+        datasets, translations = write_results(context, results) if stage is None else ({}, [])
+        report = _build_report(context, results, datasets, translations)
         write_text(report.folder / "report.md", report.to_markdown())
         return report
 
 
-def _plan_build(tools: Tools) -> Result:
-    """Estimate the maximum cost of the stages, from the sample and the saved results."""
-    settings = tools.settings
+def _plan_build(context: BuildContext) -> Result:
+    """Estimate the maximum cost of each stage from the sample and the saved results."""
+    settings = context.settings
     last = "ask" if settings.ask.method == "given" else "sample"
-    results = run_stages(tools, last) | run_stages(tools, None)
+    results = run_stages(context, last) | run_stages(context, None)
     notes = [f"sample: {note}" for note in results["sample"].notes]
-    notes += [f"Already answered, not paid for again: {usage}" for usage in describe_usage(tools)]
+    notes += [f"Already answered, not charged again: {line}" for line in describe_usage(context)]
     return describe_plan(estimate_stages(settings, results), settings.list_llms(), notes)
 
 
@@ -138,19 +137,19 @@ def rate_translations(
     people: str | Path | Iterable[str | Path] | None = None,
     **settings: Any,
 ) -> Result:
-    """Let a judge rate the fluency, accuracy, completeness and style of translations from 1 to 5,
-    on a sample stratified by domain and length.
+    """Rate the fluency, accuracy, completeness and style of translations from 1 to 5 with a
+    language model as the judge, on a sample stratified by domain and length.
 
     The data must contain the same document ids in several languages, as in the datasets of `posir
     build` and in PosIR. All translation systems are rated on the same documents.
 
     Args:
-        config: YAML file with settings; settings given by name override it, field by field within
-            sections.
+        config: YAML file with settings. Settings passed by name take precedence; sections are
+            merged field by field.
         plan: Estimate calls, tokens and cost without sending anything to a language model.
-        sheets: Folder for rating sheets for human raters, one per language, that hide the system;
-            nothing else is done.
-        people: Sheet filled in by a human rater, to report the agreement with the judge.
+        sheets: Folder to write sheets for human raters to, one per language, without system
+            names; the judge is not called.
+        people: Sheets filled in by human raters, to report their agreement with the judge.
         settings: Settings by name. `source`, `translations` and `llm` are required;
             `posir study rate-translations --settings-help` lists all settings.
 
@@ -159,7 +158,7 @@ def rate_translations(
         documents. With `plan`, the cost.
 
     Raises:
-        PosirError: A setting is wrong; data, a sheet or the judge cannot be used.
+        PosirError: A setting is invalid; data, a sheet or the judge cannot be used.
 
     Examples:
         >>> import posir
@@ -167,7 +166,7 @@ def rate_translations(
         >>> llm = {"model": "my-llm"}
         >>> posir.rate_translations(source="PosIR-Mini", translations=translations, llm=llm)
         Traceback (most recent call last):
-        posir_tasks.base.errors.DataError: translations: mine: not all of them have a domain and ...
+        posir_tasks.base.errors.DataError: translations: mine: these systems and the originals ...
     """
     rating_settings = load_settings(
         ratings.RatingSettings, Path(config) if config else None, settings
@@ -181,8 +180,8 @@ def rate_translations(
     if plan:
         llms = [rating_settings.llm]
         tokens = sum(count_tokens(row.original) + count_tokens(row.text) for row in translations)
-        calls = estimate_calls(ratings.RATE_TRANSLATION, len(translations), tokens, REASON_TOKENS)
-        return describe_plan([price("rate translations", llms, calls)], llms, notes)
+        usage = estimate_calls(ratings.RATE_TRANSLATION, len(translations), tokens, REASON_TOKENS)
+        return describe_plan([estimate_cost("rate translations", llms, usage)], llms, notes)
     with lock(rating_settings.work):
         return _judge_sample(rating_settings, translations, notes, list(map(Path, to_list(people))))
 
@@ -225,8 +224,8 @@ def _judge_sample(
 
 
 def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
-    """Raise PosirError if documents or a folder cannot be used; for a complete build, also check
-    the rerankers, the embedding models and the position effect.
+    """Raise PosirError if the documents or an output folder cannot be used. For a complete build,
+    also check the rerankers, the embedding models and the position effect.
 
     Output folders must be outside the documents folder, or the build would read its own report and
     dataset card as documents.
@@ -260,18 +259,20 @@ def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
 
 def _check_output(settings: BuildSettings, output: Path) -> None:
     constructions = dataset_files.read_constructions(output)
-    record = settings_record(settings)
+    current_settings = dump_dataset_settings(settings)
     for language in (settings.language, *settings.translate.languages):
         folder = Target(language, settings.domain, output).folder
         construction = constructions.get(f"{language}/{settings.domain}")
         previous = construction["settings"] if construction else {}
-        if not folder.exists() or previous == record:
+        if not folder.exists() or previous == current_settings:
             continue
-        changes = ", ".join(name for name in record if previous.get(name) != record[name])
+        changes = ", ".join(
+            name for name, value in current_settings.items() if previous.get(name) != value
+        )
         reason = f"was built with other settings ({changes})" if previous else "contains other data"
         raise PosirError(
             f"{folder}: already exists, and {reason}. Remove it, or set another `output` or "
-            "`domain`; answered calls are saved and not paid for again."
+            "`domain`; saved answers are reused at no cost."
         )
 
 
@@ -292,7 +293,7 @@ class BuildReport(Result):
 
 
 def _build_report(
-    tools: Tools,
+    context: BuildContext,
     results: Mapping[str, StageResult],
     datasets: Mapping[Path, int],
     translations: Sequence[stage_report.StageRow],
@@ -301,14 +302,14 @@ def _build_report(
     notes = [f"{name}: {note}" for name, result in results.items() for note in result.notes]
     verified = results.get("verify", StageResult(()))
     notes += stage_report.describe_lost_documents(verified)
-    notes += describe_usage(tools)
-    pools = count_pools(verified, tools.settings.verify.margins)
-    ranges = audit_ranges(verified, tools.settings.verify.margins)
+    notes += describe_usage(context)
+    pools = count_pools(verified, context.settings.verify.margins)
+    ranges = summarize_audit_ranges(verified, context.settings.verify.margins)
     return BuildReport(
-        title=f"Build of {tools.settings.domain}",
+        title=f"Build of {context.settings.domain}",
         rows=rows,
         datasets=datasets,
-        folder=tools.settings.work_folder,
+        folder=context.settings.work_folder,
         tables=[
             *stage_report.build_margin_tables(pools, ranges),
             *stage_report.build_stage_tables(rows, notes),
@@ -326,24 +327,24 @@ def _build_report(
     )
 
 
-def describe_usage(tools: Tools) -> list[str]:
-    """Describe the calls, tokens and cost so far, by model and prompt, with a total per model."""
-    prices = {llm.model: llm.prices for llm in tools.settings.list_llms()}
-    usage = tools.log.usage()
+def describe_usage(context: BuildContext) -> list[str]:
+    """Describe the calls, tokens and cost so far, by model and prompt, plus a total per model."""
+    prices = {llm.model: llm.prices for llm in context.settings.list_llms()}
+    usage_by_prompt = context.log.load_usage()
     for name in prices:
-        model_usage = [tokens for (model, _), tokens in usage.items() if model == name]
+        model_usage = [usage for (model, _), usage in usage_by_prompt.items() if model == name]
         if len(model_usage) > 1:
-            usage[name, "total"] = sum(model_usage, Usage())
+            usage_by_prompt[name, "total"] = sum(model_usage, Usage())
     lines = []
-    for (model, prompt), tokens in usage.items():
+    for (model, prompt), usage in usage_by_prompt.items():
         line = (
-            f"{model}, {prompt}: {pluralize(tokens.calls, 'call')}, {tokens.input_tokens:,} input "
-            f"tokens, {tokens.output_tokens:,} output tokens"
+            f"{model}, {prompt}: {pluralize(usage.calls, 'call')}, {usage.input_tokens:,} input "
+            f"tokens, {usage.output_tokens:,} output tokens"
         )
-        price_list = prices.get(model)
-        if price_list and price_list.is_set:
-            cost = compute_cost(price_list, tokens.input_tokens, tokens.output_tokens)
-            line += f", {format_cost(cost, price_list.currency)}"
+        model_prices = prices.get(model)
+        if model_prices and model_prices.is_set:
+            cost = compute_cost(model_prices, usage.input_tokens, usage.output_tokens)
+            line += f", {format_cost(cost, model_prices.currency)}"
         lines.append(line)
     return lines
 
@@ -356,21 +357,21 @@ def build_sample(
     output: str | Path | None = None,
     **settings: Any,
 ) -> Result:
-    """Write a sheet for a human check: question, document with marked span, verdicts, and yes-or-no
-    columns.
+    """Write a sheet for a human check: question, document with marked span, verdicts, and columns
+    to answer with yes or no.
 
-    The questions are a random sample of a finished build, about the same number from each cell of
-    length and position.
+    The questions are sampled at random from a finished build, about the same number from each cell
+    of length and position.
 
     Args:
         number: Number of questions.
-        config: YAML file with settings; settings given by name override it, field by field within
-            sections.
+        config: YAML file with settings. Settings passed by name take precedence; sections are
+            merged field by field.
         output: CSV file; by default human-check.csv in the work folder.
         settings: Build settings by name.
 
     Returns:
-        The sheet; a row for each question.
+        The questions in the sheet, one row each.
 
     Raises:
         PosirError: The build is not finished, its settings have changed, or the sheet exists.
@@ -382,16 +383,16 @@ def build_sample(
     build_settings = load_settings(BuildSettings, Path(config) if config else None, settings)
     work_folder = build_settings.work_folder
     with lock(work_folder):
-        result = run_stages(Tools(build_settings), None).get(STAGE_NAMES[-1])
+        result = run_stages(BuildContext(build_settings), None).get(STAGE_NAMES[-1])
     if result is None:
         raise PosirError(
             f"{work_folder}: the build is not finished, or its settings have changed. Run "
             "`posir build run` with these settings first."
         )
     file = Path(output) if output else work_folder / "human-check.csv"
-    dataset_files.refuse_overwrite(file)
+    dataset_files.raise_if_exists(file)
     scheme = CELLS[build_settings.balance.cells]
-    questions = dataset_files.choose_questions(result, number, build_settings.seed, scheme)
+    questions = dataset_files.sample_questions(result, number, build_settings.seed, scheme)
     dataset_files.write_sheet(file, result, questions)
     return Result(
         title=str(file),
@@ -412,11 +413,11 @@ def build_agreement(
             card.
 
     Returns:
-        A row for each kind of judgment, with the share of "yes" in [0, 1].
+        A row for each judgment, with the share of "yes" in [0, 1].
 
     Raises:
         PosirError: A sheet is given twice, cannot be read, or contains no judgments; or the domain
-            does not exist.
+            folder contains no built dataset.
 
     Examples:
         >>> import posir

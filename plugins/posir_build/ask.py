@@ -1,8 +1,8 @@
 """Stage 2, Ask: generate questions with answers, each about a requested segment of a document.
 
-The three methods come from PosIR (arXiv 2601.08363, section 2.2, appendix C.1), PosQ (arXiv
+The three methods are from PosIR (arXiv 2601.08363, section 2.2, appendix C.1), PosQ (arXiv
 2505.13950, section 3.2, appendix A.2) and Built-in or Learned (arXiv 2605.26578, section 3.1.1,
-appendix A). The papers' prompts are not copied. The Locate stage finds the actual evidence span.
+appendix A), with prompts of our own. The Locate stage then finds the actual evidence span.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from posir_build.records import (
     PromptValues,
     Question,
     StageResult,
-    question_id,
-    seeded_order,
+    compute_question_id,
+    compute_sort_key,
     shuffle,
 )
 from posir_build.sample import open_source
@@ -58,9 +58,9 @@ from posir_tasks.text.spans import Span, find_third
 from posir_tasks.text.words import find_terms
 from posir_tasks.values.evidence import POSITIONS
 
-#: Minimum length of a question, in characters, to count as copied from its document.
-MIN_COPY = 20
-#: Multilingual patterns for questions that name a position in the text or refer to the document.
+#: Minimum length, in characters, of a question that counts as copied from its document.
+MIN_COPIED_CHARACTERS = 20
+#: Multilingual patterns that questions must not match.
 FORBIDDEN_PATTERNS = {
     DiscardReason.NAMES_POSITION: load_patterns("positions.txt"),
     DiscardReason.NAMES_DOCUMENT: load_patterns("references.txt"),
@@ -68,9 +68,9 @@ FORBIDDEN_PATTERNS = {
 
 
 def find_fault(question: Question, document: Document, language: str) -> Discarded | None:
-    """Return the question's first fault, or None."""
+    """Return the discarded question with its first fault, or None if there is none."""
     text = question.text
-    original = document.text.lower()
+    document_text = document.text.lower()
     if not text:
         return question.discard(DiscardReason.BLANK_QUESTION)
     if not question.answer:
@@ -79,35 +79,37 @@ def find_fault(question: Question, document: Document, language: str) -> Discard
         return question.discard(DiscardReason.LONG_QUESTION, f"{len(text):,} characters")
     for reason, pattern in FORBIDDEN_PATTERNS.items():
         match = pattern.search(text)
-        if match and match[0].lower() not in original:
+        if match and match[0].lower() not in document_text:
             return question.discard(reason, match[0])
-    if len(text) >= MIN_COPY and text.lower() in original:
+    if len(text) >= MIN_COPIED_CHARACTERS and text.lower() in document_text:
         return question.discard(DiscardReason.COPIED)
-    other = detect_other_language(text, language)
-    return question.discard(DiscardReason.OTHER_LANGUAGE, other) if other else None
+    other_language = detect_other_language(text, language)
+    if other_language:
+        return question.discard(DiscardReason.OTHER_LANGUAGE, other_language)
+    return None
 
 
-def drop_repeated(questions: Iterable[Question], similar: float) -> Outcomes:
-    """Discard repetitions of earlier questions.
+def discard_repeated(questions: Iterable[Question], similarity: float) -> Outcomes:
+    """Discard questions that repeat an earlier question.
 
-    Within a document, a question is a repetition if its text similarity to an earlier question is
-    at least `similar`, in [0, 1]. Across documents, only identical texts are repetitions: if two
-    documents answer the same question, each is a false negative for the other document's question.
+    Two questions about the same document are repetitions if their text similarity is at least
+    `similarity`, in [0, 1]. Questions about different documents must be identical: then each
+    document is a false negative for the other document's question.
     """
     first_ids: dict[str, str] = {}
     texts_by_document: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for question in questions:
         text = " ".join(question.text.lower().split())
         earlier_texts = texts_by_document[question.document]
-        original = first_ids.get(text)
-        for name, earlier in earlier_texts.items():
+        original_id = first_ids.get(text)
+        for earlier_id, earlier_text in earlier_texts.items():
             # Questions that differ in a number, such as a year, are distinct.
-            is_similar = fuzz.ratio(text, earlier) >= 100 * similar
-            if is_similar and list_numbers(text) == list_numbers(earlier):
-                original = name
+            is_similar = fuzz.ratio(text, earlier_text) >= 100 * similarity
+            if is_similar and list_numbers(text) == list_numbers(earlier_text):
+                original_id = earlier_id
                 break
-        if original is not None:
-            yield question.discard(DiscardReason.REPEATED, original)
+        if original_id is not None:
+            yield question.discard(DiscardReason.REPEATED, original_id)
             continue
         first_ids[text] = question.id
         earlier_texts[question.id] = text
@@ -166,18 +168,19 @@ SUMMARIZE = load_prompt("summarize", DocumentSummary)
 ASK_CHUNK = load_prompt("ask_chunk", AskedQuestions)
 CHOOSE_PERSONA = load_prompt("choose_persona", PersonaChoice)
 ASK_PERSONA = load_prompt("ask_persona", PersonaQuery)
-#: Prompts of each method, in the order of their calls.
+#: Prompts by method, in call order.
 PROMPTS: Mapping[AskMethod, Sequence[PromptTemplate[Any]]] = {
     "positional": (ASK_POSITIONAL,),
     "chunk": (SUMMARIZE, ASK_CHUNK),
     "persona": (CHOOSE_PERSONA, ASK_PERSONA),
 }
-#: Names of the thirds in the prompts.
+#: Names of the thirds in prompts.
 THIRDS = ("first", "middle", "last")
-#: Stored as the model and prompt of questions that come with the data.
+#: Model and prompt of questions that come with the data.
 GIVEN = "given"
-LENGTHS = {"short": "under 10 words", "medium": "10 to 20 words", "long": "over 20 words"}
-#: Separators after which a chunk may end, in order of preference.
+#: Descriptions of `PersonaChoice.query_length` in prompts.
+QUERY_LENGTHS = {"short": "under 10 words", "medium": "10 to 20 words", "long": "over 20 words"}
+#: Patterns after which a chunk may end, in order of preference.
 SEPARATORS = (r"\n\s*\n", r"\n", r"(?<=[.!?。！？।])\s*", r"\s+")
 
 
@@ -199,13 +202,13 @@ def ask_questions(
 ) -> StageResult:
     """Generate questions and discard faulty ones.
 
-    `retriever` finds the nearest personas for a document; if it is None, personas are sampled at
+    `retriever` finds the nearest personas for each document; without it, personas are sampled at
     random.
 
     Raises:
         PosirError: The model or the persona file cannot be used.
     """
-    selection = sample_sources(documents, settings.ask.documents, settings.seed)
+    selection = sample_source_documents(documents, settings.ask.documents, settings.seed)
     discarded: list[Discarded] = []
     match settings.ask.method:
         case "positional":
@@ -213,17 +216,17 @@ def ask_questions(
         case "chunk":
             requests = _request_chunks(selection, settings, model, discarded)
         case _:
-            offers = offer_personas(selection, settings, retriever)
-            requests = _request_segments(selection, offers, settings, model, discarded)
-    common = {
+            personas = select_personas(selection, settings, retriever)
+            requests = _request_segments(selection, personas, settings, model, discarded)
+    shared_values = {
         "questions": str(settings.ask.questions),
         "language": find_english_name(settings.language),
     }
     prompt = PROMPTS[settings.ask.method][-1]
-    replies = model.ask(prompt, requests, lambda request: request.values | common, "Ask")
+    replies = model.ask(prompt, requests, lambda request: request.values | shared_values, "Ask")
     result = StageResult(tuple(documents), (), tuple(discarded))
     result = result.advance(_check_questions(replies, settings))
-    result = result.advance(drop_repeated(result.questions, settings.ask.similar))
+    result = result.advance(discard_repeated(result.questions, settings.ask.similar))
     if settings.ask.method == "chunk":
         result = replace(result, notes=(_describe_labels(result.questions),))
     return result
@@ -232,7 +235,7 @@ def ask_questions(
 def _check_questions(
     replies: Iterable[tuple[QuestionRequest, Reply[Any]]], settings: BuildSettings
 ) -> Outcomes:
-    """Yield the questions in the replies to requests; discard faulty ones."""
+    """Yield the questions in the replies; discard faulty questions and unusable replies."""
     for request, reply in replies:
         document = request.document
         if reply.answer is None:
@@ -242,7 +245,7 @@ def _check_questions(
         for row in reply.answer.questions:
             text = " ".join(row.question.split())
             question = Question(
-                id=question_id(document.id, text),
+                id=compute_question_id(document.id, text),
                 document=document.id,
                 text=text,
                 answer=row.answer.strip(),
@@ -261,22 +264,22 @@ def _check_questions(
 
 
 def _describe_labels(questions: Iterable[Question]) -> str:
-    """Count questions by the third of their chunk: one label per chunk as in PosQ, and up to two
-    labels as in the paper's first version (Myopic Trap).
+    """Count questions by the third of their chunk, with one label per chunk as in PosQ and with up
+    to two labels as in the paper's first version (Myopic Trap).
     """
-    single = Counter(question.position for question in questions)
-    double = Counter(
+    one_label = Counter(question.position for question in questions)
+    two_labels = Counter(
         label for question in questions for label in question.details["labels"].split(", ")
     )
     lists = [
         ", ".join(f"{position} {counts[position]:,}" for position in POSITIONS)
-        for counts in (single, double)
+        for counts in (one_label, two_labels)
     ]
     return f"questions by the third of their chunk: {lists[0]}; with two labels: {lists[1]}"
 
 
-def take_questions(documents: Sequence[Document], settings: BuildSettings) -> StageResult:
-    """Take the questions and spans that come with the documents; raise DataError if there are
+def load_questions(documents: Sequence[Document], settings: BuildSettings) -> StageResult:
+    """Load the questions and spans that come with the documents. Raise DataError if there are
     none.
     """
     result = StageResult(tuple(documents))
@@ -286,21 +289,21 @@ def take_questions(documents: Sequence[Document], settings: BuildSettings) -> St
         texts = list_texts(data.corpus)
         for query, text, name, span in data.list_questions():
             document = result.by_id.get(name)
-            # Documents in different languages may share ids.
+            # Documents in several languages may share ids.
             if span and document and document.text == texts[name]:
                 third = POSITIONS[find_third(span, len(document.text))]
                 answer = span.slice(document.text)
                 question = Question(query, name, text, answer, third, GIVEN, GIVEN, span=span)
                 questions.append(question)
     candidates = [result.by_id[name] for name in {question.document for question in questions}]
-    sample = sample_sources(candidates, settings.ask.documents, settings.seed)
-    ids = {document.id for document in sample}
-    result = result.advance(question for question in questions if question.document in ids)
-    repetitions = count_repeated_evidence(result, settings.language)
-    if not repetitions:
+    sample = sample_source_documents(candidates, settings.ask.documents, settings.seed)
+    sample_ids = {document.id for document in sample}
+    result = result.advance(question for question in questions if question.document in sample_ids)
+    repeated_count = count_repeated_evidence(result, settings.language)
+    if not repeated_count:
         return result
     note = (
-        f"evidence sentences that occur in several documents: {repetitions:,} of "
+        f"evidence sentences that occur in several documents: {repeated_count:,} of "
         f"{len(result.questions):,} questions; only the labeled document counts as relevant (RARE, "
         "arXiv 2604.19047)"
     )
@@ -308,44 +311,44 @@ def take_questions(documents: Sequence[Document], settings: BuildSettings) -> St
 
 
 def count_repeated_evidence(result: StageResult, language: str) -> int:
-    """Count questions whose evidence sentences also occur in another document, ignoring case and
-    white space.
+    """Count questions whose evidence sentences also occur in another document. Case and white space
+    are ignored.
     """
     split = cache(partial(find_sentences, language=language))
     passages = []
     for question in result.questions:
         text = result.by_id[question.document].text
         evidence = question.evidence
-        overlapping = [row for row in split(text) if row.overlaps(evidence)] or [evidence]
-        passages.append(text[overlapping[0].start : overlapping[-1].end])
-    folded_passages = _fold(passages)
-    occurrences = _fold(document.text for document in result.documents).str.extract_many(
-        [*folded_passages.unique(), "\0"], overlapping=True
+        sentences = [row for row in split(text) if row.overlaps(evidence)] or [evidence]
+        passages.append(text[sentences[0].start : sentences[-1].end])
+    normalized_passages = _normalize(passages)
+    occurrences = _normalize(document.text for document in result.documents).str.extract_many(
+        [*normalized_passages.unique(), "\0"], overlapping=True
     )
-    counts = Counter(occurrences.list.unique().explode())
-    return sum(counts[passage] > 1 for passage in folded_passages)
+    document_counts = Counter(occurrences.list.unique().explode())
+    return sum(document_counts[passage] > 1 for passage in normalized_passages)
 
 
-def _fold(texts: Iterable[str]) -> pl.Series:
-    """Convert texts to lower case with single spaces."""
+def _normalize(texts: Iterable[str]) -> pl.Series:
+    """Convert texts to lower case and collapse white space."""
     series = pl.Series(list(texts), dtype=pl.String)
     return series.str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars()
 
 
-def sample_sources(documents: Iterable[Document], number: int | None, seed: int) -> list[Document]:
-    """Sample the documents to ask about, sorted by id; all documents if `number` is None."""
+def sample_source_documents(
+    documents: Iterable[Document], number: int | None, seed: int
+) -> list[Document]:
+    """Sample the documents to ask about; None selects all. The sample is sorted by id."""
     return sorted(shuffle(documents, seed, "ask")[:number], key=attrgetter("id"))
 
 
 def _request_thirds(
     documents: Sequence[Document], settings: BuildSettings
 ) -> list[QuestionRequest]:
-    """Request questions about randomly sampled thirds; the prompt shows the whole document
-    (PosIR).
-    """
+    """Request questions about random thirds; the prompt contains the whole document (PosIR)."""
     requests = []
     for document in documents:
-        thirds = _seed(settings, "third", document).sample(range(3), settings.ask.draws)
+        thirds = _create_rng(settings, "third", document).sample(range(3), settings.ask.draws)
         for third in sorted(thirds):
             values = {"document": document.text, "part": THIRDS[third]}
             requests.append(QuestionRequest(document, values, POSITIONS[third]))
@@ -358,8 +361,8 @@ def _request_chunks(
     model: LanguageModel,
     discarded: list[Discarded],
 ) -> list[QuestionRequest]:
-    """Request questions about chunks; the prompt shows a summary of the document (PosQ). Documents
-    without a summary are discarded.
+    """Request questions about chunks; the prompt contains a summary of the document (PosQ). Discard
+    documents without a summary.
     """
 
     def build(document: Document) -> PromptValues:
@@ -373,7 +376,7 @@ def _request_chunks(
         for chunk in split_chunks(document.text, settings.ask.chunk_words):
             values = {"summary": reply.answer.summary, "chunk": chunk.slice(document.text)}
             labels = label_chunk(chunk, len(document.text))
-            # PosQ, algorithm 1: a chunk that overlaps two thirds counts as middle.
+            # PosQ, algorithm 1: a chunk in two thirds counts as middle.
             position = labels[0] if len(labels) == 1 else "middle"
             details = {"chunk": f"{chunk.start}-{chunk.end}", "labels": ", ".join(labels)}
             requests.append(QuestionRequest(document, values, position, details))
@@ -382,23 +385,23 @@ def _request_chunks(
 
 def _request_segments(
     documents: Sequence[Document],
-    offers: Mapping[str, list[str]],
+    personas_by_document: Mapping[str, list[str]],
     settings: BuildSettings,
     model: LanguageModel,
     discarded: list[Discarded],
 ) -> list[QuestionRequest]:
-    """Let the model choose one of the personas offered for a document id, then request one query
-    per segment (Built-in or Learned). Documents without a persona are discarded.
+    """Let the model choose one of each document's personas, then request one query per segment
+    (Built-in or Learned). Discard documents without a choice.
     """
 
     def build(document: Document) -> PromptValues:
-        personas = enumerate(offers[document.id], 1)
+        personas = enumerate(personas_by_document[document.id], 1)
         lines = [f"{number}. {persona}" for number, persona in personas]
         return {"document": document.text, "personas": "\n".join(lines)}
 
     def check(document: Document, choice: PersonaChoice) -> None:
-        if not 1 <= choice.persona <= len(offers[document.id]):
-            raise UnusableAnswerError(DiscardReason.NO_SUCH_PERSONA)
+        if not 1 <= choice.persona <= len(personas_by_document[document.id]):
+            raise UnusableAnswerError(DiscardReason.UNKNOWN_PERSONA)
 
     requests = []
     replies = model.ask(CHOOSE_PERSONA, documents, build, "Choose personas", check)
@@ -407,7 +410,7 @@ def _request_segments(
         if choice is None:
             discarded.append(Discarded(reply.fault, document.id, reply.detail))
             continue
-        persona = offers[document.id][choice.persona - 1]
+        persona = personas_by_document[document.id][choice.persona - 1]
         details = choice.model_dump(include={"difficulty", "query_length"}) | {"persona": persona}
         segments = split_thirds(document.text, find_sentences(document.text, settings.language))
         for position, segment in zip(POSITIONS, segments, strict=True):
@@ -417,18 +420,18 @@ def _request_segments(
                 "part": position,
                 "persona": persona,
                 "difficulty": choice.difficulty.replace("_", " "),
-                "query_length": LENGTHS[choice.query_length],
+                "query_length": QUERY_LENGTHS[choice.query_length],
             }
             requests.append(QuestionRequest(document, values, position, details))
     return requests
 
 
 def label_chunk(chunk: Span, length: int) -> tuple[str, ...]:
-    """Return the one or two thirds of a chunk [m, n) in a text of length z, in characters
-    (algorithm 1 of the first version of PosQ, Myopic Trap).
+    """Label a chunk [m, n) of a text with z characters with one or two thirds (algorithm 1 of the
+    first version of PosQ, Myopic Trap).
 
-    With t = floor(z / 3): n < t is beginning; m >= 2t is end; t <= m and n < 2t is middle; any
-    other n < 2t is beginning and middle; all other chunks are middle and end.
+    With t = floor(z / 3), the labels are beginning if n < t; end if m >= 2t; middle if t <= m and
+    n < 2t; beginning and middle for any other n < 2t; middle and end otherwise.
     """
     third = length // 3
     if chunk.end < third:
@@ -444,8 +447,8 @@ def split_chunks(text: str, words: int) -> list[Span]:
     """Split a text into consecutive chunks of at most `words` words, at the boundaries of
     paragraphs, lines, sentences or words.
 
-    PosQ uses LangChain's recursive splitter with 256 words and does not state the overlap; chunks
-    do not overlap here. In scripts without spaces, two characters count as a word.
+    PosQ uses LangChain's recursive splitter with 256 words and does not state the overlap. Here,
+    chunks do not overlap. In scripts without spaces, two characters count as a word.
     """
     chunks = _split(text, Span(0, len(text)), words, SEPARATORS)
     return [span for span in chunks if span.slice(text).strip()]
@@ -460,7 +463,7 @@ def _split(text: str, span: Span, words: int, separators: Sequence[str]) -> list
         return [Span(start, min(start + size, span.end)) for start in starts]
     matches = re.finditer(separators[0], span.slice(text))
     cuts = {span.start, span.end, *(span.start + match.end() for match in matches)}
-    # Merge neighbors while they fit the limit.
+    # Merge neighbors up to the limit.
     chunks: list[Span] = []
     count = words
     for start, end in pairwise(sorted(cuts)):
@@ -475,30 +478,31 @@ def _split(text: str, span: Span, words: int, separators: Sequence[str]) -> list
     return chunks
 
 
-def offer_personas(
+def select_personas(
     documents: Sequence[Document], settings: BuildSettings, retriever: CandidateRetriever | None
 ) -> dict[str, list[str]]:
-    """Select personas for each document, by id: the nearest by embedding (Built-in or Learned,
-    section 3.1.2), or a random sample.
+    """Select personas for each document id: the nearest by embedding (Built-in or Learned, section
+    3.1.2), or a random sample without `retriever`.
     """
     personas = load_personas(settings.ask.personas)
     number = min(settings.ask.personas_offered, len(personas))
     if retriever is None:
         return {
-            row.id: _seed(settings, "personas", row).sample(personas, number) for row in documents
+            row.id: _create_rng(settings, "personas", row).sample(personas, number)
+            for row in documents
         }
     rows = [Document(persona, persona, 0, "") for persona in personas]
     nearest = retriever.find(rows, documents, number)
     return {row.id: names for row, names in zip(documents, nearest, strict=True)}
 
 
-def _seed(settings: BuildSettings, purpose: str, document: Document) -> random.Random:
-    return random.Random(seeded_order(settings.seed, purpose, document.id))
+def _create_rng(settings: BuildSettings, purpose: str, document: Document) -> random.Random:
+    return random.Random(compute_sort_key(settings.seed, purpose, document.id))
 
 
 def load_personas(file: Path | None) -> list[str]:
-    """Load the distinct personas from a file, or from posir's own list; raise PosirError if the
-    file is unreadable or empty.
+    """Load the distinct personas from a file, by default from posir's own list. Raise PosirError if
+    the file is unreadable or empty.
     """
     try:
         if file and file.name.endswith(DATA_SUFFIXES):

@@ -1,5 +1,5 @@
-"""Reranking, with scores cached in the build's log, and candidate retrieval with an embedding
-model: in this process, or as `posir run` jobs.
+"""Reranking with cached scores, and candidate retrieval with an embedding model, both in this
+process or as `posir run` jobs on a cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
 from posir_tasks.language_models.call_log import CallLog
-from posir_tasks.models.references import ModelReference, portable_name
+from posir_tasks.models.references import ModelReference, get_portable_reference
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.models.rerankers import (
     ModelReranker,
@@ -41,22 +41,22 @@ logger = logging.getLogger(__name__)
 
 StartEngine = Callable[[], Engine]
 Texts = Sequence[Document | Question]
-#: Document ids per query, nearest first, and their similarities, shape (queries, documents).
+#: Document ids per query, nearest first, and similarities, shape (queries, documents).
 NearestDocuments = tuple[list[list[str]], NDArray[np.float32]]
 
-#: Documents per retrieval job. Each job also encodes all questions.
+#: Documents per retrieval job. Every job also encodes all queries.
 DOCUMENTS_PER_JOB = 5_000
-#: Minimum number of pairs per saved batch of scores.
-BATCH = 512
+#: Minimum number of pairs per batch; scores are saved after each batch.
+MIN_BATCH_PAIRS = 512
 
 
 @dataclass(frozen=True)
 class ModelCallJob:
-    """A function call with a loaded model, as a `posir run` job."""
+    """A `posir run` job that calls a function with a loaded model."""
 
     model: ModelReference
     title: str
-    work: Callable[[MTEBModels], Any] = field(compare=False)
+    function: Callable[[MTEBModels], Any] = field(compare=False)
     number: int
     corpus: str = ""
 
@@ -64,10 +64,10 @@ class ModelCallJob:
         return f"{self.model.name} · {self.title} {self.number}"
 
     def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Any:  # noqa: ARG002
-        """Call the function with the model and its embedding cache."""
-        from posir_tasks.models.embeddings.cached_encoder import with_cache
+        """Call the function with the model, wrapped in its embedding cache."""
+        from posir_tasks.models.embeddings.cached_encoder import add_cache
 
-        return self.work(with_cache(model))
+        return self.function(add_cache(model))
 
 
 def run_on_cluster(
@@ -76,14 +76,16 @@ def run_on_cluster(
     calls: Sequence[Callable[[MTEBModels], Any]],
     start_engine: StartEngine,
 ) -> Iterator[tuple[int, Any]]:
-    """Run calls as jobs; yield the index and value of each call as it completes. Raise PosirError
-    if a job fails or no worker can be started.
+    """Run calls as jobs, and yield the index and result of each call as it completes.
+
+    Raises:
+        PosirError: A job fails, or no worker can be started.
     """
     if not calls:
         return
-    model = ModelReference(portable_name(find_model(reference)), reference.revision)
+    model = ModelReference(get_portable_reference(find_model(reference)), reference.revision)
     jobs = [ModelCallJob(model, title, call, number) for number, call in enumerate(calls)]
-    with closing(Dispatcher(jobs, start_engine()).outcomes()) as outcomes:
+    with closing(Dispatcher(jobs, start_engine()).run()) as outcomes:
         for job, outcome in outcomes:
             for warning in outcome.warnings:
                 logger.warning("%s", warning)
@@ -97,14 +99,14 @@ def run_on_cluster(
 
 @dataclass(frozen=True)
 class CandidateRetriever:
-    """Nearest-neighbor search with an embedding model; on a cluster, each job searches a shard of
+    """Nearest-neighbor search with an embedding model. On a cluster, each job searches a shard of
     the documents.
     """
 
     model: ModelReference
     language: str
     start_engine: StartEngine | None = None
-    """Function that starts a cluster; None to load the model in this process."""
+    """Starts a cluster; None to load the model in this process."""
 
     @cached_property
     def name(self) -> str:
@@ -112,13 +114,13 @@ class CandidateRetriever:
         return str(find_model(self.model).name)
 
     def find(self, documents: Texts, queries: Texts, top_k: int) -> list[list[str]]:
-        """Find the ids of the `top_k` nearest documents for each query, nearest first; raise
+        """Find the ids of the `top_k` nearest documents for each query, nearest first. Raise
         PosirError if the model is not an encoder or a job fails.
         """
         if self.start_engine is None:
-            from posir_tasks.models.embeddings.cached_encoder import with_cache
+            from posir_tasks.models.embeddings.cached_encoder import add_cache
 
-            model = with_cache(load_model(self.model))
+            model = add_cache(load_model(self.model))
             return retrieve(documents, queries, top_k, self.language, model)[0]
         shards = split_batches(documents, DOCUMENTS_PER_JOB)
         calls = [partial(retrieve, shard, queries, top_k, self.language) for shard in shards]
@@ -129,7 +131,7 @@ class CandidateRetriever:
 def retrieve(
     documents: Texts, queries: Texts, top_k: int, language: str, model: MTEBModels
 ) -> NearestDocuments:
-    """Search documents with a loaded model; raise PosirError if it is not an encoder."""
+    """Search documents with a loaded model. Raise PosirError if it is not an encoder."""
     from mteb.models import EncoderProtocol
     from mteb.timing import TimingStack
 
@@ -138,7 +140,8 @@ def retrieve(
 
     if not isinstance(model, EncoderProtocol):
         raise PosirError(
-            f"{model.mteb_model_meta.name}: not an embedder. Choose a model that encodes texts."
+            f"{model.mteb_model_meta.name}: is not an embedding model. Choose a model that encodes "
+            "texts."
         )
     hits = search_dense(
         model,
@@ -158,11 +161,11 @@ def _build_dataset(rows: Texts) -> Dataset:
 
 
 def merge_shards(shards: Sequence[NearestDocuments], top_k: int) -> list[list[str]]:
-    """Merge the nearest documents of each query over all shards; ties go to the earlier shard."""
+    """Merge the nearest documents of all shards, per query; ties go to the earlier shard."""
     scores = np.concatenate([scores for _, scores in shards], axis=1)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
-    names = [list(chain(*lists)) for lists in zip(*(ids for ids, _ in shards), strict=True)]
-    return [[row[column] for column in columns] for row, columns in zip(names, order, strict=True)]
+    ids = [list(chain(*lists)) for lists in zip(*(names for names, _ in shards), strict=True)]
+    return [[row[column] for column in columns] for row, columns in zip(ids, order, strict=True)]
 
 
 def score_pairs(pairs: Sequence[Pair], language: str, model: MTEBModels) -> Scores:
@@ -172,7 +175,7 @@ def score_pairs(pairs: Sequence[Pair], language: str, model: MTEBModels) -> Scor
 
 @dataclass(frozen=True)
 class Reranker:
-    """A reranker, in this process or on a cluster, that caches scores in the build's log."""
+    """A reranker in this process or on a cluster; scores are cached in the build's log."""
 
     reranker: ModelReranker
     log: CallLog
@@ -180,12 +183,12 @@ class Reranker:
 
     @property
     def name(self) -> str:
-        """The model's name, with the revision if set."""
+        """The model's name, and its revision if set."""
         return self.reranker.name
 
     def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
-        """Yield each batch's index and scores as it completes; raise PosirError if a job fails or a
-        score is out of range.
+        """Yield the index and scores of each batch as it completes. Raise PosirError if a job fails
+        or a score is out of range.
         """
         reranker = self.reranker
         if self.start_engine is None:
@@ -196,17 +199,17 @@ class Reranker:
             yield number, to_probabilities(scores, self.name, logits=reranker.logits)
 
     def score(self, pairs: Sequence[Pair]) -> Scores:
-        """Score pairs, shape (n,); a better answer scores higher. New scores are saved after each
+        """Score pairs, shape (n,); better answers score higher. New scores are saved after each
         batch.
         """
         keys = [digest(self.name, *pair, size=16) for pair in pairs]
-        by_key = dict(zip(keys, pairs, strict=True))
-        scores = self.log.find_scores(list(by_key))
-        missing = {key: pair for key, pair in by_key.items() if key not in scores}
+        pairs_by_key = dict(zip(keys, pairs, strict=True))
+        scores = self.log.find_scores(list(pairs_by_key))
+        missing = {key: pair for key, pair in pairs_by_key.items() if key not in scores}
         batches = batch_by_text(missing)
-        texts = [[missing[key] for key in batch] for batch in batches]
+        pair_batches = [[missing[key] for key in batch] for batch in batches]
         with track(f"Rerank with {self.name}", len(missing)) as advance:
-            for number, values in self.score_batches(texts):
+            for number, values in self.score_batches(pair_batches):
                 batch_scores = dict(zip(batches[number], values.tolist(), strict=True))
                 self.log.add_scores(batch_scores)
                 scores |= batch_scores
@@ -215,19 +218,19 @@ class Reranker:
 
 
 def batch_by_text(pairs: Mapping[bytes, Pair]) -> list[list[bytes]]:
-    """Group the keys of pairs into batches of at least `BATCH` pairs (fewer in the last batch);
-    all pairs with the same text are in one batch.
+    """Group the keys of pairs into batches of at least `MIN_BATCH_PAIRS` pairs, except for the last
+    batch. Pairs with the same text are in the same batch.
 
     Texts are sorted by length, since a batch takes as long as its longest text.
     """
 
-    def find_text(key: bytes) -> tuple[int, str]:
+    def build_sort_key(key: bytes) -> tuple[int, str]:
         text = pairs[key][1]
         return len(text), text
 
     batches: list[list[bytes]] = []
-    for _, keys in groupby(sorted(pairs, key=find_text), find_text):
-        if not batches or len(batches[-1]) >= BATCH:
+    for _, keys in groupby(sorted(pairs, key=build_sort_key), build_sort_key):
+        if not batches or len(batches[-1]) >= MIN_BATCH_PAIRS:
             batches.append([])
         batches[-1] += keys
     return batches

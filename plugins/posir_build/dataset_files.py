@@ -1,9 +1,9 @@
 """Files of a built domain: tables in the PosIR layout, provenance of every question, dataset card,
 and sheets for a human check.
 
-No paper reports a human check of its questions (PosQ, arXiv 2505.13950, read 100 traces).
-Agreement has a Wilson interval for new questions; several people's judgments of the same question
-are not counted as independent.
+No paper reports a human check of its questions; the authors of PosQ (arXiv 2505.13950) read 100
+traces. Agreement has a Wilson interval for new questions, in which several people's judgments of
+one question are treated as dependent.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from posir_tasks.display.tables import Table, build_numeric_table, format_csv, t
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import compute_wilson_interval
 
-#: Names of the files next to the tables of a domain.
+#: Names of the files next to a domain's tables.
 PROVENANCE_FILE = "provenance.jsonl"
 CONSTRUCTION_FILE = "construction.json"
 HUMAN_CHECK_FILE = "human-check.json"
-#: Name of the dataset card, in the folder above the languages.
+#: Name of the dataset card, in the folder that contains the language folders.
 CARD_FILE = "README.md"
 #: First line of a card written by posir.
-CARD_MARK = "<!-- written by posir build; your changes below the next line of dashes are kept -->"
+CARD_MARKER = "<!-- written by posir build; your changes below the next line of dashes are kept -->"
 CARD_END = "\n-----\n"
 QUESTIONS = TypeAdapter(tuple[Question, ...])
 
 
 def write_dataset(target: Target, result: StageResult, construction: Mapping[str, Any]) -> None:
-    """Write a domain atomically, with its provenance and the construction record for the dataset
+    """Write a domain atomically, with its provenance and the construction data for the dataset
     card.
 
     Raises:
-        PosirError: The folder exists or cannot be written, there is no question, or the data is
+        PosirError: The folder exists or cannot be written, there are no questions, or the data is
             invalid.
     """
     target.check()
@@ -79,8 +79,8 @@ def read_constructions(output: Path, name: str = CONSTRUCTION_FILE) -> dict[str,
 def record_human_check(
     folder: Path, agreement: Sequence[Mapping[str, Any]], judged_ids: Collection[str]
 ) -> None:
-    """Save the agreement of a human check next to a domain's tables and in the dataset card;
-    `judged_ids` are ids of questions.
+    """Save the agreement of a human check next to a domain's tables and in the dataset card. Raise
+    PosirError unless the domain contains at least one of the judged question ids.
     """
     file = folder / PROVENANCE_FILE
     if not file.is_file():
@@ -89,7 +89,7 @@ def record_human_check(
             "data/NAME/eng-Latn/notes."
         )
     ids = {parse_json(line, file)["id"] for line in file.read_text(encoding="utf-8").splitlines()}
-    # The sample may contain questions of both parts; its agreement holds for either part.
+    # The sample may mix both parts of the dataset; its agreement applies to either part.
     if not ids.intersection(judged_ids):
         raise PosirError(
             f"{folder}: contains none of the {pluralize(len(judged_ids), 'judged question')}. "
@@ -99,7 +99,7 @@ def record_human_check(
     write_card(folder.parent.parent)
 
 
-#: What a language model contributed to the dataset, by check.
+#: Contribution of a language model to the dataset, by check.
 CONTRIBUTIONS = {
     Check.LOCATED: "spans",
     Check.RELEVANCE: "grades",
@@ -108,8 +108,8 @@ CONTRIBUTIONS = {
 
 
 def list_answering_models(questions: Sequence[Question]) -> dict[str, list[str]]:
-    """List the language models, as named by their servers, by contribution: questions, spans and
-    grades.
+    """List the language models behind the questions, spans and grades, as named by their
+    servers.
     """
     models = defaultdict(set)
     for question in questions:
@@ -122,17 +122,15 @@ def list_answering_models(questions: Sequence[Question]) -> dict[str, list[str]]
 
 def write_card(output: Path) -> None:
     """Write the dataset card of a folder: metadata for the Hub, a section per domain, and the
-    user's additions.
-
-    A card that posir did not write is left unchanged.
+    user's additions. Keep a card that posir did not write.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     file = output / CARD_FILE
-    before = file.read_text(encoding="utf-8") if file.is_file() else ""
-    if before and CARD_MARK not in before:
+    old_card = file.read_text(encoding="utf-8") if file.is_file() else ""
+    if old_card and CARD_MARKER not in old_card:
         return
-    _, separator, additions = before.partition(CARD_END)
+    _, separator, additions = old_card.partition(CARD_END)
     constructions = read_constructions(output)
     licenses = {str(construction["license"]) for construction in constructions.values()}
     license_name = licenses.pop() if len(licenses) == 1 else NO_LICENSE
@@ -146,13 +144,13 @@ def write_card(output: Path) -> None:
         human_checks=read_constructions(output, HUMAN_CHECK_FILE),
         languages=json.dumps(sorted({path.partition("-")[0] for path in constructions})),
         license="" if license_name == NO_LICENSE else json.dumps(license_name),
-        mark=CARD_MARK,
+        marker=CARD_MARKER,
         provenance=PROVENANCE_FILE,
     )
     write_text(file, card + separator + additions)
 
 
-#: Yes-or-no judgments of a person: columns of the sheet and their titles.
+#: Columns of the sheet for judgments (yes or no), with their titles.
 JUDGMENTS = {
     "question_ok": "the question makes sense without the document, and names no position in it",
     "answered": "the marked span answers the question",
@@ -165,22 +163,22 @@ ANSWERS = {
 Cell = TypeVar("Cell")
 
 
-def choose_questions(
+def sample_questions(
     result: StageResult, number: int, seed: int, scheme: CellScheme
 ) -> list[Question]:
     """Sample questions, about the same number from each cell of length and position."""
     sizes: Counter[BalanceCell] = Counter()
-    by_round = {}
+    questions_by_round = {}
     for question in shuffle(result.questions, seed, "human check"):
-        cell = scheme.find(result, question)
-        by_round[sizes[cell], cell] = question
+        cell = scheme.find_cell(result, question)
+        questions_by_round[sizes[cell], cell] = question
         sizes[cell] += 1
-    return [by_round[key] for key in sorted(by_round)[:number]]
+    return [questions_by_round[key] for key in sorted(questions_by_round)[:number]]
 
 
 def write_sheet(file: Path, result: StageResult, questions: Sequence[Question]) -> None:
-    """Write a CSV file with questions, documents with 【marked】 spans, and empty columns for
-    judgments.
+    """Write a CSV file with questions, documents with 【marked】 spans, and empty judgment
+    columns.
     """
     rows = []
     for question in questions:
@@ -193,7 +191,7 @@ def write_sheet(file: Path, result: StageResult, questions: Sequence[Question]) 
     write_sheet_rows(file, columns, rows)
 
 
-def refuse_overwrite(sheet: Path) -> None:
+def raise_if_exists(sheet: Path) -> None:
     """Raise PosirError if a sheet exists."""
     if sheet.exists():
         raise PosirError(
@@ -202,7 +200,7 @@ def refuse_overwrite(sheet: Path) -> None:
 
 
 def write_sheet_rows(file: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a CSV file for people to fill in; columns without cells are left empty."""
+    """Write a CSV file for people to fill in; pad short rows with empty cells."""
     padded_rows = []
     for row in rows:
         cells = [cell.replace("\r\n", "\n") for cell in row]
@@ -215,18 +213,18 @@ def write_sheet_rows(file: Path, columns: Sequence[str], rows: Iterable[Sequence
 def read_sheet(
     file: Path, columns: Iterable[str], values: Mapping[str, Cell], problem: str, command: str
 ) -> list[tuple[str, dict[str, Cell]]]:
-    """Read a sheet that a person has filled in: the id of each row and its values by column,
-    without empty cells.
+    """Read a sheet that a person has filled in: the id of each row and its values by column.
+    Empty cells are skipped.
 
     Args:
         file: The sheet.
         columns: Columns to read.
         values: Values by cell text in lower case.
-        problem: Error message for other cell texts.
-        command: The command that wrote the sheet, for error messages.
+        problem: Error message for any other cell text.
+        command: Command that writes these sheets, for the error message.
 
     Raises:
-        DataError: The file was not written by the command, or a cell is invalid.
+        DataError: The file cannot be read, a column is missing, or a cell is invalid.
     """
     rows = []
     sheet = read_csv_rows(file, ("id", *columns), f"a sheet that `{command}` wrote")
@@ -246,36 +244,37 @@ def read_sheet(
 
 
 def read_judgments(file: Path) -> dict[str, dict[str, bool]]:
-    """Read the judgments of one person by question id and column."""
+    """Read one person's judgments, by question id and column."""
     return dict(read_sheet(file, JUDGMENTS, ANSWERS, "is neither yes nor no", "posir build sample"))
 
 
 def count_agreement(sheets: Sequence[dict[str, dict[str, bool]]]) -> list[dict[str, Any]]:
-    """Count "yes" judgments by column and in all columns, and how often two people agree.
+    """Count "yes" judgments per column and in all columns, and how often two people agree.
 
-    `rate` is the share of "yes" with a Wilson interval, or None without judgments.
+    `rate` is the share of "yes" with a Wilson interval, or None if there are no judgments.
     """
     rows = [row for sheet in sheets for row in sheet.items()]
-    by_title = {
+    answers_by_title = {
         title: [(name, row[column]) for name, row in rows if column in row]
         for column, title in JUDGMENTS.items()
     }
     complete_rows = [(name, row) for name, row in rows if len(row) == len(JUDGMENTS)]
-    by_title["all of these"] = [(name, all(row.values())) for name, row in complete_rows]
+    answers_by_title["all of these"] = [(name, all(row.values())) for name, row in complete_rows]
     if len(sheets) > 1:
-        pairs = by_title["two people give the same judgment"] = []
+        title = "two people give the same judgment"
+        answers_by_title[title] = pairs = []
         for first, second in combinations(sheets, 2):
             for name in first.keys() & second.keys():
                 columns = first[name].keys() & second[name].keys()
                 pairs += [(name, first[name][column] == second[name][column]) for column in columns]
     agreement = []
-    for title, answers in by_title.items():
+    for title, answers in answers_by_title.items():
         yes = sum(answer for _, answer in answers)
         rate = None
         if answers:
             sizes = Counter(name for name, _ in answers).values()
-            # Effective sample size, as if all judgments of a question were equal (Kish 1965,
-            # Survey Sampling, section 8.2).
+            # Effective sample size if all judgments of a question were equal (Kish 1965, Survey
+            # Sampling, section 8.2).
             trials = len(answers) ** 2 / sum(size**2 for size in sizes)
             share = yes / len(answers)
             rate = Estimate(share, compute_wilson_interval(share, trials))

@@ -1,4 +1,4 @@
-"""Cost estimate of a build before its first call: calls, tokens and cost by stage."""
+"""Estimate the calls, tokens and cost of each stage before a build."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ PERSONA_TOKENS = 12.5
 POSQ_QUESTIONS = 6
 #: Factor by which sentence numbers lengthen a document.
 NUMBERING_FACTOR = 1.15
-#: Flagged documents per question at the default threshold, if a third of the questions have a false
-#: negative (docs/build.md). PosQ flagged 854 documents for 26,356 questions, with 13,902 passages
-#: and a threshold of 0.5 (appendix A.2).
-SUSPECTS_PER_QUESTION = 2.0
-#: Share of translations that look like refusals; PosIR (appendix B) discarded 0.02% as refusals.
-SUSPECTED_REFUSALS = 0.01
+#: Documents that rerankers flag per question at the default threshold, if a third of the questions
+#: have a false negative (docs/build.md). PosQ flagged 854 documents for 26,356 questions, with
+#: 13,902 passages and a threshold of 0.5 (appendix A.2).
+FLAGGED_PER_QUESTION = 2.0
+#: Share of translations that look like refusals. PosIR (appendix B) discarded 0.02% as refusals.
+SUSPECTED_REFUSAL_SHARE = 0.01
 
 
 @dataclass(frozen=True)
 class StageEstimate:
-    """Upper bound on the cost of a stage: no question is discarded, and no answer needs a retry."""
+    """Cost of a stage if no question is discarded and no call is retried."""
 
     stage: str
     calls: int
@@ -57,15 +57,15 @@ class StageEstimate:
 
 
 def estimate_calls(
-    prompt: PromptTemplate[Any], number: float, text_tokens: float, answer_tokens: float
+    prompt: PromptTemplate[Any], calls: float, text_tokens: float, answer_tokens: float
 ) -> Usage:
-    """Estimate the usage of one prompt, from the text tokens of all calls and the tokens per
-    answer.
+    """Estimate the usage of one prompt. `text_tokens` is the total over all calls, without the
+    prompt; `answer_tokens` is per call.
     """
     prompt_tokens = estimate_tokens(prompt.system.template + prompt.user.template)
     prompt_tokens += estimate_tokens(str(prompt.schema))
     return Usage(
-        round(number), round(number * prompt_tokens + text_tokens), round(number * answer_tokens)
+        round(calls), round(calls * prompt_tokens + text_tokens), round(calls * answer_tokens)
     )
 
 
@@ -74,124 +74,130 @@ def estimate_stages(
 ) -> list[StageEstimate]:
     """Estimate each stage that calls a language model or rerankers.
 
-    `results` must contain the result of Sample, and of Ask if the questions are `given`. Results of
-    later stages replace the estimated numbers of questions.
+    `results` must contain the result of Sample, and of Ask if `ask.method` is `given`. If it
+    contains later stages, their numbers of questions replace the estimates.
     """
     documents = results["sample"].documents
-    sources = ask.sample_sources(documents, settings.ask.documents, settings.seed)
-    mean = sum(document.tokens for document in sources) / max(1, len(sources))
+    sources = ask.sample_source_documents(documents, settings.ask.documents, settings.seed)
+    mean_tokens = sum(document.tokens for document in sources) / max(1, len(sources))
     usage, questions = _estimate_ask(settings, sources)
     question_counts = {}
     for stage in STAGE_NAMES[1:]:
         questions = len(results[stage].questions) if stage in results else questions
         question_counts[stage] = questions
-    texts = question_counts["ask"] * mean * NUMBERING_FACTOR
+    text_tokens = question_counts["ask"] * mean_tokens * NUMBERING_FACTOR
     search = settings.false_negatives
     queries = question_counts["verify"] if search.embedder else 0
-    votes = 0.0
+    judge_calls = 0.0
     if search.rule == "question":
-        votes = queries * SUSPECTS_PER_QUESTION * max(1, len(search.panel))
-    calls = {
+        judge_calls = queries * FLAGGED_PER_QUESTION * max(1, len(search.panel))
+    usage_by_stage = {
         "ask": usage,
-        "locate": estimate_calls(locate.LOCATE, question_counts["ask"], texts, QUOTE_TOKENS),
-        "verify": _estimate_verify(settings.verify, question_counts["locate"], mean),
-        "false-negatives": estimate_calls(verify.RELEVANCE, votes, votes * mean, GRADE_TOKENS),
+        "locate": estimate_calls(locate.LOCATE, question_counts["ask"], text_tokens, QUOTE_TOKENS),
+        "verify": _estimate_verify(settings.verify, question_counts["locate"], mean_tokens),
+        "false-negatives": estimate_calls(
+            verify.RELEVANCE, judge_calls, judge_calls * mean_tokens, GRADE_TOKENS
+        ),
         **_estimate_translate(settings, documents, question_counts["balance"]),
     }
     views = 2 if settings.verify.rerank_rule == "span" else 3
-    pairs = {
+    pairs_by_stage = {
         "verify": len(settings.verify.rerankers) * views * question_counts["locate"],
         "false-negatives": queries * len(search.rerankers) * min(search.recall, len(documents)),
     }
     return [
-        price(stage, settings.choose_llms(stage), usage, pairs.get(stage, 0))
-        for stage, usage in calls.items()
+        estimate_cost(stage, settings.list_stage_llms(stage), usage, pairs_by_stage.get(stage, 0))
+        for stage, usage in usage_by_stage.items()
     ]
 
 
-def price(
+def estimate_cost(
     stage: str, models: Sequence[LanguageModelSettings], usage: Usage, pairs: int = 0
 ) -> StageEstimate:
-    """Compute the cost of calls that are split evenly among models."""
+    """Estimate the cost of a stage whose calls are split evenly among models."""
     tokens = (usage.input_tokens, usage.output_tokens)
     cost = fmean(compute_cost(model.prices, *tokens) for model in models)
     return StageEstimate(stage, usage.calls, *tokens, cost, pairs)
 
 
 def _estimate_ask(settings: BuildSettings, documents: Sequence[Document]) -> tuple[Usage, int]:
-    """Estimate the usage of Ask and the number of questions."""
+    """Estimate the usage of Ask, and the number of questions it generates."""
     section = settings.ask
-    number = len(documents)
+    document_count = len(documents)
     tokens = sum(document.tokens for document in documents)
     questions = POSQ_QUESTIONS if settings.prompts == "posq" else section.questions
-    answer = questions * QUESTION_TOKENS
+    answer_tokens = questions * QUESTION_TOKENS
     match section.method:
         case "positional":
-            calls = number * section.draws
-            usage = estimate_calls(ask.ASK_POSITIONAL, calls, tokens * section.draws, answer)
+            calls = document_count * section.draws
+            usage = estimate_calls(ask.ASK_POSITIONAL, calls, tokens * section.draws, answer_tokens)
             return usage, calls * questions
         case "chunk":
             chunks = sum(len(ask.split_chunks(row.text, section.chunk_words)) for row in documents)
-            texts = tokens + chunks * SUMMARY_TOKENS
-            summaries = estimate_calls(ask.SUMMARIZE, number, tokens, SUMMARY_TOKENS)
-            usage = estimate_calls(ask.ASK_CHUNK, chunks, texts, answer)
+            text_tokens = tokens + chunks * SUMMARY_TOKENS
+            summaries = estimate_calls(ask.SUMMARIZE, document_count, tokens, SUMMARY_TOKENS)
+            usage = estimate_calls(ask.ASK_CHUNK, chunks, text_tokens, answer_tokens)
             return summaries + usage, chunks * questions
         case "persona":
-            personas = number * section.personas_offered * PERSONA_TOKENS
-            choices = estimate_calls(ask.CHOOSE_PERSONA, number, tokens + personas, GRADE_TOKENS)
-            usage = estimate_calls(ask.ASK_PERSONA, 3 * number, 4 * tokens, QUESTION_TOKENS)
-            return choices + usage, 3 * number
+            personas = document_count * section.personas_offered * PERSONA_TOKENS
+            choices = estimate_calls(
+                ask.CHOOSE_PERSONA, document_count, tokens + personas, GRADE_TOKENS
+            )
+            usage = estimate_calls(ask.ASK_PERSONA, 3 * document_count, 4 * tokens, QUESTION_TOKENS)
+            return choices + usage, 3 * document_count
         case "given":
             return Usage(), 0
 
 
-def _estimate_verify(settings: VerifySettings, questions: int, mean: float) -> Usage:
+def _estimate_verify(settings: VerifySettings, questions: int, mean_tokens: float) -> Usage:
     """Estimate the usage of Verify given the mean document length in tokens."""
     usage = Usage()
-    texts = questions * mean
-    # The three segments add up to one document; with and without the span counts as two.
+    text_tokens = questions * mean_tokens
+    # The segments add up to one document; the texts with and without the span, to about two.
     if settings.relevance == "segments":
-        usage += estimate_calls(verify.RELEVANCE, 3 * questions, texts, GRADE_TOKENS)
+        usage += estimate_calls(verify.RELEVANCE, 3 * questions, text_tokens, GRADE_TOKENS)
     if settings.relevance == "span":
-        usage += estimate_calls(verify.RELEVANCE, 2 * questions, 2 * texts, GRADE_TOKENS)
+        usage += estimate_calls(verify.RELEVANCE, 2 * questions, 2 * text_tokens, GRADE_TOKENS)
     if settings.leave_out:
-        usage += estimate_calls(verify.ANSWERABLE, questions, texts, REASON_TOKENS)
+        usage += estimate_calls(verify.ANSWERABLE, questions, text_tokens, REASON_TOKENS)
     if settings.audit:
-        ranges = len(settings.margins) + 1
-        audited = min(questions, ranges * (settings.audit_sample or questions))
-        usage += estimate_calls(verify.ANSWERABLE, 3 * audited, audited * mean, REASON_TOKENS)
+        range_count = len(settings.margins) + 1
+        audited = min(questions, range_count * (settings.audit_sample or questions))
+        usage += estimate_calls(
+            verify.ANSWERABLE, 3 * audited, audited * mean_tokens, REASON_TOKENS
+        )
     return usage
 
 
 def _estimate_translate(
     settings: BuildSettings, documents: Sequence[Document], questions: int
 ) -> dict[str, Usage]:
-    """Estimate the usage of translation and, with a judge, of refusal checks."""
+    """Estimate the usage of translation and, with a judge, of checks for refusals."""
     section = settings.translate
     languages = len(section.languages)
     tokens = sum(document.tokens for document in documents) * NUMBERING_FACTOR
     blocks = 0
     if languages:
-        numbers = (len(find_sentences(row.text, settings.language)) for row in documents)
-        blocks = sum(ceil(number / section.sentences) for number in numbers)
-    texts = estimate_calls(
+        sentence_counts = (len(find_sentences(row.text, settings.language)) for row in documents)
+        blocks = sum(ceil(count / section.sentences) for count in sentence_counts)
+    text_usage = estimate_calls(
         translate.TRANSLATE_SENTENCES,
         languages * blocks,
         languages * tokens,
         tokens / max(1, blocks),
     )
-    number = languages * questions
-    queries = estimate_calls(
-        translate.TRANSLATE_QUESTION, number, number * SENTENCE_TOKENS, SENTENCE_TOKENS
+    query_count = languages * questions
+    query_usage = estimate_calls(
+        translate.TRANSLATE_QUESTION, query_count, query_count * SENTENCE_TOKENS, SENTENCE_TOKENS
     )
-    usage = {"translate": texts + queries}
+    usage_by_stage = {"translate": text_usage + query_usage}
     if section.judge:
-        suspects = languages * (len(documents) + questions) * SUSPECTED_REFUSALS
-        characters = suspects * translate.JUDGED_CHARACTERS
-        usage["refusals"] = estimate_calls(
-            translate.JUDGE_TRANSLATION, suspects, characters / BYTES_PER_TOKEN, REASON_TOKENS
+        judged_texts = languages * (len(documents) + questions) * SUSPECTED_REFUSAL_SHARE
+        characters = judged_texts * translate.JUDGED_CHARACTERS
+        usage_by_stage["refusals"] = estimate_calls(
+            translate.JUDGE_TRANSLATION, judged_texts, characters / BYTES_PER_TOKEN, REASON_TOKENS
         )
-    return usage
+    return usage_by_stage
 
 
 def describe_plan(
@@ -199,9 +205,9 @@ def describe_plan(
     models: Sequence[LanguageModelSettings],
     notes: Sequence[str],
 ) -> Result:
-    """Report the total cost in a sentence, and the stages in a table that ends with the total.
+    """Report the total cost in a sentence, and the stages and their total in a table.
 
-    Columns for costs and rerankers are shown only if there are prices or rerankers.
+    The columns for costs and reranker pairs are omitted if they are empty.
     """
     columns = zip(*(astuple(row)[1:] for row in estimates), strict=True)
     total = StageEstimate("total", *map(sum, columns))

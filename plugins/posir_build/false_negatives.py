@@ -2,9 +2,9 @@
 
 An embedding model retrieves candidate documents from the whole corpus, with posir's search and
 embedding cache. Then the rule of PosQ (arXiv 2505.13950, appendix A.2) removes the question, or the
-rule of PosIR (arXiv 2601.08363, section 2.3) removes the document with its questions. Either rule
-is applied to all questions at once, so the result does not depend on their order; the PosIR paper
-does not specify this. A question's own document is never a false negative.
+rule of PosIR (arXiv 2601.08363, section 2.3) removes the document with its questions. Both rules
+are applied to all questions at once, so that the result does not depend on their order, which the
+PosIR paper does not specify. A question's own document is never a false negative.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.models.rerankers import Scores
 
 #: Questions per reranking batch. On a cluster, workers are restarted for each batch.
-BATCH = 256
+QUESTIONS_PER_BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Candidate:
     document: Document
     scores: Scores
     """Scores of the document, shape (rerankers,)."""
-    positive: Scores
+    positive_scores: Scores
     """Scores of the question's own document, shape (rerankers,)."""
 
 
@@ -54,29 +54,31 @@ def remove_false_negatives(
     rerankers: Sequence[Reranker],
     panel: Sequence[LanguageModel],
 ) -> StageResult:
-    """Find false negatives and remove questions or documents according to `settings.rule`."""
+    """Find false negatives, and remove questions or documents according to `settings.rule`."""
     candidates = list(_find_candidates(previous, settings, retriever, rerankers))
     documents = previous.documents
-    failures = {}
+    discarded_questions = {}
     removed_documents = []
     if settings.rule == "document":
         removals = {candidate.document.id: candidate.question.id for candidate in candidates}
         documents = tuple(document for document in documents if document.id not in removals)
-        reason = DiscardReason.ANSWERS_OTHER
+        reason = DiscardReason.ANSWERS_OTHER_QUESTION
         removed_documents = [Discarded(reason, name, removals[name]) for name in sorted(removals)]
-        reason = DiscardReason.DOCUMENT_ANSWERS_OTHER
+        reason = DiscardReason.DOCUMENT_ANSWERS_OTHER_QUESTION
         for question in previous.questions:
             if question.document in removals:
-                failures[question.id] = question.discard(reason, removals[question.document])
+                discarded_questions[question.id] = question.discard(
+                    reason, removals[question.document]
+                )
         counts = {"documents removed": len(removals)}
     else:
-        negatives = _confirm(candidates, settings, panel)
-        failures = {negative.item: negative for negative in reversed(negatives)}
+        negatives = _confirm_candidates(candidates, settings, panel)
+        discarded_questions = {negative.item: negative for negative in reversed(negatives)}
         counts = {"suspects": len(candidates), "confirmed": len(negatives)}
     judges = ", ".join((retriever.name, *(reranker.name for reranker in rerankers)))
     values = {"recall": settings.recall}
     outcomes = [
-        failures.get(row.id)
+        discarded_questions.get(row.id)
         or row.conclude(Check.FALSE_NEGATIVES, judges, values, rule=settings.rule)
         for row in previous.questions
     ]
@@ -89,10 +91,10 @@ def _find_candidates(
     retriever: CandidateRetriever,
     rerankers: Sequence[Reranker],
 ) -> Iterator[Candidate]:
-    """Yield the retrieved documents that the rerankers flag, batch by batch to limit memory."""
+    """Yield the retrieved documents that the rerankers flag, in batches to limit memory use."""
     questions = previous.questions
     nearest = retriever.find(previous.documents, questions, settings.recall) if questions else []
-    for batch in split_batches(list(zip(questions, nearest, strict=True)), BATCH):
+    for batch in split_batches(list(zip(questions, nearest, strict=True)), QUESTIONS_PER_BATCH):
         # The question's own document comes first.
         pairs = [
             (question, previous.by_id[name])
@@ -103,20 +105,20 @@ def _find_candidates(
         scores = np.stack([reranker.score(texts) for reranker in rerankers], axis=1)
         for (question, document), row_scores in zip(pairs, scores, strict=True):
             if document.id == question.document:
-                positive = row_scores
+                positive_scores = row_scores
                 continue
             # PosIR, section 2.3: any reranker scores it above the question's own document.
-            is_suspect = (row_scores > positive).any()
+            is_flagged = (row_scores > positive_scores).any()
             if settings.rule == "question":
-                is_suspect = has_votes(row_scores, settings.threshold, settings.votes)
-            if is_suspect:
-                yield Candidate(question, document, row_scores, positive)
+                is_flagged = has_votes(row_scores, settings.threshold, settings.votes)
+            if is_flagged:
+                yield Candidate(question, document, row_scores, positive_scores)
 
 
-def _confirm(
+def _confirm_candidates(
     candidates: Sequence[Candidate], settings: FalseNegativeSettings, panel: Sequence[LanguageModel]
 ) -> list[Discarded]:
-    """List the questions with a false negative that the panel confirms; unusable answers do not
+    """Discard the questions with a false negative that the panel confirms. Unusable answers do not
     count as votes.
     """
 
@@ -136,14 +138,14 @@ def _confirm(
         values = {
             "document": candidate.document.id,
             "scores": candidate.scores.tolist(),
-            "positive": candidate.positive.tolist(),
+            "positive": candidate.positive_scores.tolist(),
             "grades": grades,
         }
         judges = ", ".join(reply.model for reply in panel_replies)
         verdict = QuestionVerdict(
             Check.FALSE_NEGATIVES, False, judges, values, settings.rule, panel_replies[0].prompt
         )
-        question = candidate.question.with_verdict(verdict)
+        question = candidate.question.add_verdict(verdict)
         negatives.append(question.discard(DiscardReason.ANSWERED_ELSEWHERE, candidate.document.id))
     return negatives
 
@@ -152,5 +154,5 @@ def has_votes(values: Iterable[float], threshold: float, votes: int) -> bool:
     """Return True if at least `votes` values reach the threshold, or all values if there are fewer
     (PosQ, A.2).
     """
-    hits = [value >= threshold for value in values]
-    return sum(hits) >= min(votes, len(hits))
+    reached = [value >= threshold for value in values]
+    return sum(reached) >= min(votes, len(reached))

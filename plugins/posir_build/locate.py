@@ -1,8 +1,8 @@
 """Stage 3, Locate: find the span of the document that answers a question.
 
 As in PosIR (arXiv 2601.08363, section 2.2, appendix C.2), a language model reads the document and
-the question; only questions with exactly one unambiguous span are kept. Unlike in PosIR, the model
-cites numbered sentences, and the quote must occur in these sentences.
+the question, and only questions with exactly one unambiguous span are kept. Unlike in PosIR, the
+model cites numbered sentences, and its quote must occur in these sentences.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def locate_evidence(
         return {"document": number_sentences(text, split(text)), "question": question.text}
 
     def find_spans(question: Question, answer: Citations) -> dict[Span, str]:
-        """Map the distinct spans of an answer to their quotes; raise QuoteError if a quote has no
-        unique match.
+        """Map the spans of an answer to their quotes. Raise QuoteError if a quote does not have
+        exactly one match.
         """
         text = previous.by_id[question.document].text
         return {
@@ -69,7 +69,7 @@ def locate_evidence(
             for citation in answer.evidence
         }
 
-    def conclude(question: Question, reply: Reply[Citations]) -> Question | Discarded:
+    def check_reply(question: Question, reply: Reply[Citations]) -> Question | Discarded:
         if reply.answer is None:
             return question.discard(reply.fault, reply.detail)
         text = previous.by_id[question.document].text
@@ -80,7 +80,7 @@ def locate_evidence(
             verdict = QuestionVerdict(
                 Check.LABELED_SPAN, not values["reason"], reply.model, values, prompt=reply.prompt
             )
-            question = question.with_verdict(verdict)
+            question = question.add_verdict(verdict)
         if len(spans) != 1:
             reason = DiscardReason.SEVERAL_PASSAGES if spans else DiscardReason.NO_EVIDENCE
             return question.discard(reason)
@@ -94,7 +94,7 @@ def locate_evidence(
         return question.conclude(Check.LOCATED, reply.model, values, prompt=reply.prompt)
 
     replies = model.ask(LOCATE, previous.questions, build, "Locate", find_spans)
-    result = previous.advance(starmap(conclude, replies))
+    result = previous.advance(starmap(check_reply, replies))
     if not any(question.span for question in previous.questions):
         return result
     moved_count = sum(row.position != row.verdicts[-1].values["found"] for row in result.questions)
@@ -106,21 +106,21 @@ def locate_evidence(
 
 
 def find_span(
-    citation: CitedEvidence, text: str, sentences: Sequence[Span], similar: float
+    citation: CitedEvidence, text: str, sentences: Sequence[Span], similarity: float
 ) -> Span:
-    """Find the span of a citation; raise QuoteError if it is missing or ambiguous."""
+    """Find the span of a citation. Raise QuoteError if it is missing or ambiguous."""
     quote = citation.quote.strip()
     if not quote:
         raise QuoteError(DiscardReason.NO_QUOTE)
     if not 1 <= citation.first_sentence <= citation.last_sentence <= len(sentences):
-        raise QuoteError(DiscardReason.QUOTE_OF_NO_SENTENCE)
+        raise QuoteError(DiscardReason.MISSING_SENTENCES)
     start = sentences[citation.first_sentence - 1].start
     end = sentences[citation.last_sentence - 1].end
     try:
-        return find_quote(quote, text, Span(start, end), similar)
+        return find_quote(quote, text, Span(start, end), similarity)
     except QuoteError as error:
         if error.fault == DiscardReason.QUOTE_NOT_FOUND and quote in text:
-            raise QuoteError(DiscardReason.QUOTE_OF_OTHER_SENTENCE) from None
+            raise QuoteError(DiscardReason.OTHER_SENTENCES) from None
         raise
 
 
@@ -128,26 +128,26 @@ def compare_with_label(label: Span, spans: Sequence[Span]) -> dict[str, Any]:
     """Compare cited spans, sorted by start, with the labeled span.
 
     Returns:
-        `reason`, why the label is not the only evidence, or None; and `others`, the passages
-        without overlap with the label. Overlapping passages count as one.
+        `reason`, the reason why the label is not the only evidence, or None; and `others`, the
+        passages outside the label, with overlapping spans merged.
     """
     passages: list[Span] = []
-    overlapping = 0
+    overlaps_label = False
     for span in spans:
         if span.overlaps(label):
-            overlapping += 1
+            overlaps_label = True
         elif passages and span.start < passages[-1].end:
             passages[-1] = Span(passages[-1].start, max(span.end, passages[-1].end))
         else:
             passages.append(span)
     reason = DiscardReason.ADDITIONAL_PASSAGE if passages else None
-    if not overlapping:
+    if not overlaps_label:
         reason = DiscardReason.OTHER_PASSAGE if passages else DiscardReason.NO_EVIDENCE
     return {"reason": reason, "others": [list(span) for span in passages]}
 
 
 def number_sentences(text: str, sentences: Sequence[Span]) -> str:
-    """Number sentences from 1, one per line, with white space collapsed."""
+    """Write one numbered sentence per line, starting at 1, with white space collapsed."""
     lines = [" ".join(span.slice(text).split()) for span in sentences]
     return "\n".join(f"[{number}] {line}" for number, line in enumerate(lines, 1))
 
@@ -155,9 +155,9 @@ def number_sentences(text: str, sentences: Sequence[Span]) -> str:
 def split_thirds(text: str, sentences: Sequence[Span]) -> list[Span]:
     """Split a text at sentence boundaries into three segments of similar length in characters.
 
-    The papers (PosQ, arXiv 2505.13950; Built-in or Learned, arXiv 2605.26578) do not state the
-    unit. Sentences are not cut, to keep evidence within one segment; only texts with fewer than
-    three sentences are cut within sentences.
+    PosQ (arXiv 2505.13950) and Built-in or Learned (arXiv 2605.26578) do not state the unit.
+    Segments end between sentences to keep evidence within one segment, except in texts with fewer
+    than three sentences.
     """
     first = len(text) // 3
     second = 2 * len(text) // 3
@@ -173,5 +173,5 @@ def _find_nearest(numbers: Sequence[int], target: int) -> int:
 
 
 def remove_span(text: str, span: Span) -> str:
-    """Remove a span from a text and leave one space in its place."""
+    """Replace a span with a single space."""
     return f"{text[: span.start].rstrip()} {text[span.end :].lstrip()}".strip()

@@ -1,5 +1,5 @@
-"""The stages of a build in order: each stage takes the result of the previous stage, and a stage
-with unchanged inputs is not run again.
+"""Run the stages of a build in order. Each stage takes the result of the previous stage; a stage
+with unchanged inputs is skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from datasets import disable_progress_bars
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass as validated
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from posir_build import ask, false_negatives, locate, translate, verify
 from posir_build.balance import HELD_OUT, PUBLIC, balance_questions, find_min_questions
@@ -42,15 +42,15 @@ from posir_tasks.models.references import ModelReference
 from posir_tasks.models.rerankers import ModelReranker
 from posir_tasks.text.tokenizer import load_tokenizer
 
-#: Schema version of the stage files. Increment it when the records change: every stage is then run
-#: again, with answered calls from the log.
+#: Schema version of the stage files. Increment it when the records change, to run every stage again
+#: with the saved answers.
 SCHEMA = 4
 
 
-@validated(frozen=True)
+@pydantic_dataclass(frozen=True)
 class StageFile:
-    """A saved stage result. Document texts are only stored in the file of the stage that creates
-    them; other files store the ids.
+    """A saved stage result. Only the stage that creates the documents stores their texts; later
+    stages store the ids.
     """
 
     fingerprint: str
@@ -58,34 +58,36 @@ class StageFile:
     result: StageResult
 
 
-ADAPTER = TypeAdapter(StageFile)
+STAGE_FILE_ADAPTER = TypeAdapter(StageFile)
 
 
-def load_stage(
+def load_or_run_stage(
     file: Path, fingerprint: str, previous: StageResult, run: Callable[[], StageResult] | None
 ) -> StageResult | None:
-    """Load the saved result of a stage; if it is missing or its inputs have changed, run the stage
-    and save its result, or return None without `run`.
+    """Load the saved result of a stage. If it is missing or its inputs have changed, run the stage
+    and save its result, or return None if `run` is None.
 
-    `previous` is the result of the previous stage, with the document texts.
+    `previous` is the result of the previous stage and contains the document texts.
     """
     if file.is_file():
         try:
-            stage_file = ADAPTER.validate_json(file.read_bytes())
+            stage_file = STAGE_FILE_ADAPTER.validate_json(file.read_bytes())
         except (OSError, ValidationError) as error:
             raise PosirError(
                 f"{file}: cannot be read ({summarize_error(error)}). Remove it to run the stage "
-                "again; answered calls are kept."
+                "again; saved answers are reused."
             ) from error
         if stage_file.fingerprint == fingerprint:
             documents = previous.by_id | stage_file.result.by_id
-            texts = tuple(documents[name] for name in stage_file.document_ids)
-            return replace(stage_file.result, documents=texts)
+            stage_documents = tuple(documents[name] for name in stage_file.document_ids)
+            return replace(stage_file.result, documents=stage_documents)
     if run is None:
         return None
     result = run()
     saved = replace(result, documents=()) if previous.documents else result
-    content = ADAPTER.dump_json(StageFile(fingerprint, tuple(result.by_id), saved), indent=1)
+    content = STAGE_FILE_ADAPTER.dump_json(
+        StageFile(fingerprint, tuple(result.by_id), saved), indent=1
+    )
     with atomic_write(file) as part:
         part.write_bytes(content)
     return result
@@ -104,31 +106,33 @@ TRANSPORT_SETTINGS = {
 
 
 @dataclass(frozen=True)
-class Tools:
-    """Log, models and rerankers of a build."""
+class BuildContext:
+    """Settings, call log and models of a build."""
 
     settings: BuildSettings
     start_engine: StartEngine | None = None
-    """Function that starts a cluster for reranking and retrieval; None to use this process."""
+    """Starts a cluster for reranking and retrieval; None to use this process."""
 
     @cached_property
     def log(self) -> CallLog:
-        """The log of answered calls and scores."""
+        """Log of answered calls and reranker scores."""
         return CallLog(self.settings.work_folder / LOG_FILE)
 
-    def models(self, stage: str) -> list[LanguageModel]:
+    def open_models(self, stage: str) -> list[LanguageModel]:
         """Open the language models of a stage."""
         prompts = PROMPT_SETS[self.settings.prompts]
-        return [LanguageModel(llm, self.log, prompts) for llm in self.settings.choose_llms(stage)]
+        return [
+            LanguageModel(llm, self.log, prompts) for llm in self.settings.list_stage_llms(stage)
+        ]
 
     @cached_property
     def count_tokens(self) -> Callable[[str], int]:
-        """Function that counts the tokens of a text."""
+        """Counts the tokens of a text."""
         return load_tokenizer(self.settings.tokenizer).count
 
-    def rerankers(self, rows: Sequence[RerankerSettings]) -> list[Reranker]:
-        """Open rerankers; their models are loaded on first use."""
-        # `datasets` would show a progress bar for every batch.
+    def open_rerankers(self, rows: Sequence[RerankerSettings]) -> list[Reranker]:
+        """Open rerankers, whose models are loaded on first use."""
+        # `datasets` shows a progress bar for every batch.
         disable_progress_bars()
         language = self.settings.language
         return [
@@ -140,20 +144,20 @@ class Tools:
             for row in rows
         ]
 
-    def retriever(self, model: str, revision: str | None = None) -> CandidateRetriever:
+    def open_retriever(self, model: str, revision: str | None = None) -> CandidateRetriever:
         """Open an embedding model for nearest-neighbor search."""
         reference = ModelReference(model, revision)
         return CandidateRetriever(reference, self.settings.language, self.start_engine)
 
 
 def _identify_models(settings: BuildSettings, stage: str) -> object:
-    llms = settings.choose_llms(stage)
+    llms = settings.list_stage_llms(stage)
     return [llm.model_dump(mode="json", exclude=TRANSPORT_SETTINGS) for llm in llms]
 
 
-#: Replacements for posir's prompts, by name. posq: the inputs, outputs (a text, a list, a number)
-#: and relevance scale of PosQ (arXiv 2505.13950, appendix B; C in the first version), without a
-#: system message, in posir's wording.
+#: Prompts that replace posir's prompts, by set and name. posq: the inputs, outputs (a text, a list,
+#: a number) and relevance scale of PosQ (arXiv 2505.13950, appendix B; appendix C in version 1) in
+#: posir's wording, without a system message.
 PROMPT_SETS: Mapping[PromptSet, Mapping[str, PromptTemplate[Any]]] = {
     "posir": {},
     "posq": {
@@ -161,7 +165,7 @@ PROMPT_SETS: Mapping[PromptSet, Mapping[str, PromptTemplate[Any]]] = {
         for prompt in (ask.SUMMARIZE, ask.ASK_CHUNK, verify.RELEVANCE)
     },
 }
-#: Prompts of each stage except Ask, whose prompts depend on the method.
+#: Prompts by stage, except for Ask, whose prompts depend on the method.
 PROMPTS: Mapping[str, Sequence[PromptTemplate[Any]]] = {
     "locate": (locate.LOCATE,),
     "verify": (verify.RELEVANCE, verify.ANSWERABLE),
@@ -170,7 +174,7 @@ PROMPTS: Mapping[str, Sequence[PromptTemplate[Any]]] = {
 
 
 def _list_inputs(stage: str, settings: BuildSettings) -> object:
-    """List the inputs of a stage, except the result of the previous stage."""
+    """List the inputs of a stage other than the result of the previous stage."""
     if stage == "sample":
         fields = {"text_field", "id_field", "language", "seed", "tokenizer", "sample"}
         return [digest_source(settings), settings.model_dump(mode="json", include=fields)]
@@ -180,45 +184,45 @@ def _list_inputs(stage: str, settings: BuildSettings) -> object:
         return values
     prompts = PROMPTS.get(stage) or ask.PROMPTS.get(settings.ask.method, ())
     replacements = PROMPT_SETS[settings.prompts]
-    names = [replacements.get(prompt.name, prompt).id for prompt in prompts]
-    inputs = [values, _identify_models(settings, stage), *names]
+    prompt_ids = [replacements.get(prompt.name, prompt).id for prompt in prompts]
+    inputs = [values, _identify_models(settings, stage), *prompt_ids]
     if stage == "ask":
         is_persona = settings.ask.method == "persona"
         inputs.append(ask.load_personas(settings.ask.personas) if is_persona else [])
     return inputs
 
 
-def _run_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
-    """Run a stage; a note counts the unusable answers of language models."""
+def _run_stage(stage: str, context: BuildContext, previous: StageResult) -> StageResult:
+    """Run a stage and append a note about unusable answers, if there are any."""
     number = STAGE_NAMES.index(stage) + 1
     with track(f"Stage {number} of {len(STAGE_NAMES)}: {stage}"):
-        result = _call_stage(stage, tools, previous)
-    if tools.log.faults:
-        result = replace(result, notes=(*result.notes, tools.log.describe_answers()))
-    tools.log.usage_by_key.clear()
-    tools.log.faults.clear()
+        result = _call_stage(stage, context, previous)
+    if context.log.faults:
+        result = replace(result, notes=(*result.notes, context.log.describe_answers()))
+    context.log.usage_by_key.clear()
+    context.log.faults.clear()
     return result
 
 
-def _call_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
-    settings = tools.settings
+def _call_stage(stage: str, context: BuildContext, previous: StageResult) -> StageResult:
+    settings = context.settings
     language = settings.language
     seed = settings.seed
-    models = tools.models(stage)
+    models = context.open_models(stage)
     match stage:
         case "sample":
             items = open_source(settings).read_texts()
-            return sample_corpus(items, settings.sample, language, seed, tools.count_tokens)
+            return sample_corpus(items, settings.sample, language, seed, context.count_tokens)
         case "ask" if settings.ask.method == "given":
-            return ask.take_questions(previous.documents, settings)
+            return ask.load_questions(previous.documents, settings)
         case "ask":
             embedder = settings.ask.persona_embedder
-            retriever = tools.retriever(embedder) if embedder else None
+            retriever = context.open_retriever(embedder) if embedder else None
             return ask.ask_questions(previous.documents, settings, models[0], retriever)
         case "locate":
             return locate.locate_evidence(previous, settings.locate, models[0], language)
         case "verify":
-            rerankers = tools.rerankers(settings.verify.rerankers)
+            rerankers = context.open_rerankers(settings.verify.rerankers)
             verifier = verify.Verifier(
                 previous, settings.verify, language, models[0], rerankers, seed
             )
@@ -226,13 +230,13 @@ def _call_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
         case "false-negatives":
             search = settings.false_negatives
             if search.embedder is None:
-                note = "false negatives were not searched for: false_negatives.embedder is not set"
+                note = "skipped, since false_negatives.embedder is not set"
                 return StageResult(previous.documents, previous.questions, (), (note,))
             return false_negatives.remove_false_negatives(
                 previous,
                 search,
-                tools.retriever(search.embedder, search.revision),
-                tools.rerankers(search.rerankers),
+                context.open_retriever(search.embedder, search.revision),
+                context.open_rerankers(search.rerankers),
                 models,
             )
         case _:
@@ -242,12 +246,10 @@ def _call_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Lock a work folder; raise PosirError if another process builds there, or the folder cannot be
-    written.
-    """
+    """Lock a work folder. Raise PosirError if another build is using it or it is not writable."""
     try:
         check_writable(folder)
-        # FileLock truncates its file, so the name must not clash with a user's file.
+        # FileLock truncates its file, so the name must not be a user's file.
         with FileLock(folder / ".posir-build.lock", timeout=0):
             yield
     except Timeout:
@@ -257,28 +259,33 @@ def lock(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
-    """Run the stages up to and including `last`, and return their results; with None, only load
-    saved results.
+def run_stages(context: BuildContext, last: str | None) -> dict[str, StageResult]:
+    """Run the stages up to and including `last` and return the results by stage. If `last` is None,
+    only load saved results, up to the first stage without one.
 
-    Stages with a saved result and unchanged inputs are not run again.
+    Raises:
+        PosirError: No documents or questions remain after a stage.
     """
     results: dict[str, StageResult] = {}
     previous = StageResult(())
     fingerprint = ""
     for stage in STAGE_NAMES:
-        fingerprint = digest_json([SCHEMA, stage, fingerprint, _list_inputs(stage, tools.settings)])
-        file = tools.settings.work_folder / f"{stage}.json"
-        run = partial(_run_stage, stage, tools, previous) if last else None
-        result = load_stage(file, fingerprint, previous, run)
+        fingerprint = digest_json(
+            [SCHEMA, stage, fingerprint, _list_inputs(stage, context.settings)]
+        )
+        file = context.settings.work_folder / f"{stage}.json"
+        run = partial(_run_stage, stage, context, previous) if last else None
+        result = load_or_run_stage(file, fingerprint, previous, run)
         if result is None:
             break
         results[stage] = result
         previous = StageResult(result.documents, result.questions)
         if not (result.documents if stage == "sample" else result.questions):
-            reasons = "; ".join(f"{key} ({count:,})" for key, count in result.reasons().items())
+            reasons = "; ".join(
+                f"{key} ({count:,})" for key, count in result.count_reasons().items()
+            )
             raise PosirError(
-                f"{stage}: nothing is left. Discarded: {reasons or 'nothing'}. Add documents, or "
+                f"{stage}: nothing remains. Discarded: {reasons or 'nothing'}. Add documents, or "
                 "relax the settings of this stage."
             )
         if stage == last:
@@ -287,26 +294,26 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
 
 
 def write_results(
-    tools: Tools, results: Mapping[str, StageResult]
+    context: BuildContext, results: Mapping[str, StageResult]
 ) -> tuple[dict[Path, int], list[StageRow]]:
-    """Write the dataset, its held-out part and its translations; return the number of questions per
-    folder, and the report rows of the translations.
+    """Write the dataset, its held-out part and its translations. Return the number of questions by
+    folder and the report rows of the translations.
     """
-    settings = tools.settings
+    settings = context.settings
     rows = build_stage_rows(results)
-    sizes = {}
+    question_counts = {}
     translation_rows: list[StageRow] = []
     final = results["balance"]
     for part, output in ((PUBLIC, settings.output), (HELD_OUT, settings.held_out_folder)):
-        # The last verdict is from the split.
+        # The last verdict is the split.
         questions = [row for row in final.questions if row.verdicts[-1].values["part"] == part]
         if not questions:
             continue
         result = StageResult(final.documents, tuple(questions))
         folder = _write_part(settings, settings.language, output, part, result, rows)
-        sizes[folder] = len(questions)
+        question_counts[folder] = len(questions)
         for language in settings.translate.languages:
-            translation = translate_result(tools, result, language, part)
+            translation = translate_result(context, result, language, part)
             name = language if part == PUBLIC else f"{language}, {part}"
             language_rows = list(build_translation_rows(result, translation, name))
             translation_rows += language_rows
@@ -314,14 +321,16 @@ def write_results(
             folder = _write_part(
                 settings, language, output, title, translation, [*rows, *language_rows]
             )
-            sizes[folder] = len(translation.questions)
+            question_counts[folder] = len(translation.questions)
         write_card(output)
-    return sizes, translation_rows
+    return question_counts, translation_rows
 
 
-def translate_result(tools: Tools, result: StageResult, language: str, part: str) -> StageResult:
+def translate_result(
+    context: BuildContext, result: StageResult, language: str, part: str
+) -> StageResult:
     """Translate a part of the dataset, or load its saved translation from the work folder."""
-    settings = tools.settings
+    settings = context.settings
     exclusions = {"languages", "llm", "judge"}
     identity = [
         settings.translate.model_dump(mode="json", exclude=exclusions),
@@ -335,15 +344,15 @@ def translate_result(tools: Tools, result: StageResult, language: str, part: str
     def run() -> StageResult:
         translator = translate.Translator(
             settings.translate,
-            tools.models("translate")[0],
+            context.open_models("translate")[0],
             settings.language,
             language,
-            tools.count_tokens,
-            next(iter(tools.models("refusals")), None),
+            context.count_tokens,
+            next(iter(context.open_models("refusals")), None),
         )
         return translator.translate(result)
 
-    translation = load_stage(file, fingerprint, StageResult(()), run)
+    translation = load_or_run_stage(file, fingerprint, StageResult(()), run)
     assert translation is not None
     return translation
 
@@ -361,13 +370,13 @@ def _write_part(
     result: StageResult,
     rows: Sequence[StageRow],
 ) -> Path:
-    """Write a part of the dataset in a language, unless it is already there; return its folder."""
+    """Write a part of the dataset in one language, unless it is up to date; return its folder."""
     construction = {
         "documents": len(result.documents),
         "questions": len(result.questions),
         "part": part,
         "license": settings.license,
-        "settings": settings_record(settings),
+        "settings": dump_dataset_settings(settings),
         "answered_by": list_answering_models(result.questions),
         "stages": [row.to_record() for row in rows],
         "content": digest_json([SCHEMA, _list_content(result)]),
@@ -378,8 +387,8 @@ def _write_part(
     return target.folder
 
 
-def settings_record(settings: BuildSettings) -> dict[str, Any]:
-    """Convert the settings that affect the dataset to JSON values."""
+def dump_dataset_settings(settings: BuildSettings) -> dict[str, Any]:
+    """Dump the settings that affect the dataset as JSON values."""
     models = {"llm": TRANSPORT_SETTINGS, "judge": TRANSPORT_SETTINGS}
     exclusions: Any = {
         "llm": TRANSPORT_SETTINGS,

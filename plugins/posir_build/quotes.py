@@ -1,4 +1,4 @@
-"""Locate a quote in a text, allowing no changes to numbers or negations."""
+"""Locate a quote in a text; numbers and negations must not change."""
 
 from __future__ import annotations
 
@@ -25,45 +25,46 @@ NUMBER = re.compile(
 
 
 def load_patterns(name: str) -> re.Pattern[str]:
-    """Load the alternatives of a pattern from a package file, one per line.
+    """Compile a pattern from a file of this package with one alternative per line.
 
-    Lines that begin with `# ` name the language of the following lines.
+    Lines that begin with `# ` are comments.
     """
     lines = (files(__package__) / name).read_text(encoding="utf-8").splitlines()
     return re.compile("|".join(line for line in lines if not line.startswith("# ")), re.IGNORECASE)
 
 
-#: Negating words; a quote must have as many as its match.
+#: Negating words. A quote and its match must contain equally many.
 NEGATIONS = load_patterns("negations.txt")
-#: Negating prefixes of words.
+#: Prefixes that negate a word.
 NEGATING_PREFIX = re.compile(r"un|in|im|il|ir|dis|non|не|бес|без|nie")
 #: Negations attached to the end of a word.
 NEGATING_SUFFIX = re.compile(r"n?['’]t\b|not\b", re.IGNORECASE)
-#: Replacements of typographic variants by one character.
-VARIANTS = str.maketrans("‘’‚“”„«»‐‑–—−\u00a0\u3000，。：；？！（）", '\'\'\'"""""-----  ,.:;?!()')
+#: Maps typographic variants to one character.
+TYPOGRAPHIC_VARIANTS = str.maketrans(
+    "‘’‚“”„«»‐‑–—−\u00a0\u3000，。：；？！（）", '\'\'\'"""""-----  ,.:;?!()'
+)
 WORD = re.compile(r"\w")
 #: A letter in a script with spaces between words.
 LETTER = re.compile(rf"(?!{UNSPACED_LETTER.pattern})\w")
-#: Maximum number of letters by which a match is extended to a whole word.
-MAX_WORD = 30
-#: Maximum number of characters by which either end of a fuzzy match is moved.
-ADJUSTMENT = 12
-#: Characters of context on each side of a match, searched for numbers and negations that the match
-#: cuts.
-CONTEXT = 50
+#: Maximum number of letters to add at either end of a match to complete a word.
+MAX_EXTENSION = 30
+#: Maximum number of characters to move either end of a fuzzy match by.
+MAX_ADJUSTMENT = 12
+#: Characters on each side of a match to search for numbers and negations that the match cuts off.
+CONTEXT_CHARACTERS = 50
 
 
 class QuoteError(UnusableAnswerError):
-    """A quote has no unique match; the fault is a `DiscardReason`."""
+    """A quote that does not have exactly one match. The fault is a `DiscardReason`."""
 
 
 def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
-    """Find the unique match of a quote within a window of a text.
+    """Find the only match of a quote within a window of a text, as a span of the text.
 
-    Exact matches take precedence over matches that differ in case, white space, Unicode form,
-    quotation marks or dashes, and these over a fuzzy match with at least the given similarity, in
-    [0, 1]: one minus the edits (insertions, deletions) per character of both texts. Offsets refer
-    to the original text. A match must not change or cut numbers and negations.
+    Exact matches are tried first, then matches that differ in case, white space, Unicode form,
+    quotation marks or dashes, then a fuzzy match with at least the given similarity, in [0, 1]: one
+    minus the number of inserted and deleted characters divided by the characters of both texts. A
+    match must not change numbers or negations, or cut them off.
 
     Raises:
         QuoteError: There is no match, there are several, or the only match changes a number or
@@ -72,12 +73,12 @@ def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
     passage = window.slice(text)
     quote = quote.strip()
     spans = _find_all(quote, passage) or _find_folded(quote, passage, similarity)
-    faithful = [span for span in spans if not _find_change(quote, passage, span)]
-    if not faithful:
+    unchanged_spans = [span for span in spans if not _find_change(quote, passage, span)]
+    if not unchanged_spans:
         raise QuoteError(_find_change(quote, passage, spans[0]) or DiscardReason.QUOTE_NOT_FOUND)
-    if len(faithful) > 1:
+    if len(unchanged_spans) > 1:
         raise QuoteError(DiscardReason.QUOTE_REPEATED)
-    (span,) = faithful
+    (span,) = unchanged_spans
     return Span(window.start + span.start, window.start + span.end)
 
 
@@ -87,7 +88,7 @@ def _find_all(needle: str, haystack: str) -> list[Span]:
 
 
 def _find_folded(quote: str, text: str, similarity: float) -> list[Span]:
-    """Find a quote in folded texts, or else the only sufficiently similar passage."""
+    """Find a folded quote in a folded text or, failing that, the only similar passage."""
     needle, _ = fold(quote)
     haystack, origins = fold(text)
     if not needle:
@@ -106,18 +107,20 @@ def _find_folded(quote: str, text: str, similarity: float) -> list[Span]:
 
 
 def fold(text: str) -> tuple[str, Sequence[Span]]:
-    """Normalize a text for comparison; also return the original span of each character.
+    """Normalize a text for comparison. Also return the original span of each character.
 
-    The folded text is in NFKC and lower case, with unified quotation marks, dashes and digits, and
-    collapsed white space.
+    The text is converted to NFKC and lower case, with unified quotation marks, dashes and digits,
+    and collapsed white space.
     """
     folded: list[str] = []
     origins: list[Span] = []
-    # Keep combining marks, and Hangul vowels and finals, with the preceding character.
-    starts = [row for row, mark in enumerate(text) if row == 0 or not _is_mark(mark)]
+    # Combining marks, and Hangul vowels and finals, belong to the preceding character.
+    starts = [
+        index for index, character in enumerate(text) if index == 0 or not _is_combining(character)
+    ]
     for start, end in pairwise([*starts, len(text)]):
-        normalized = unicodedata.normalize("NFKC", text[start:end].translate(VARIANTS))
-        for character in normalized.translate(VARIANTS).casefold():
+        normalized = unicodedata.normalize("NFKC", text[start:end].translate(TYPOGRAPHIC_VARIANTS))
+        for character in normalized.translate(TYPOGRAPHIC_VARIANTS).casefold():
             if unicodedata.category(character) == "Cf":
                 continue
             if character.isspace() and folded and folded[-1] == " ":
@@ -128,20 +131,22 @@ def fold(text: str) -> tuple[str, Sequence[Span]]:
     return "".join(folded), origins
 
 
-def _is_mark(character: str) -> bool:
+def _is_combining(character: str) -> bool:
     return bool(unicodedata.combining(character)) or "\u1160" <= character <= "\u11ff"
 
 
 def _find_change(quote: str, text: str, span: Span) -> DiscardReason | None:
-    """Return how the numbers or negations of a quote differ from its match, or None."""
-    first = max(0, span.start - CONTEXT)
-    context = _unify(text[first : span.end + CONTEXT])
+    """Return the reason to discard a quote whose numbers or negations differ from its match, or
+    None.
+    """
+    first = max(0, span.start - CONTEXT_CHARACTERS)
+    context = _unify(text[first : span.end + CONTEXT_CHARACTERS])
     match_span = Span(span.start - first, span.end - first)
     needle = _unify(quote)
     match = match_span.slice(context)
     if NUMBER.findall(match) != NUMBER.findall(needle):
         return DiscardReason.CHANGED_NUMBER
-    if any(_find_cut(NUMBER, context, match_span)):
+    if any(_find_fragments(NUMBER, context, match_span)):
         return DiscardReason.CHANGED_NUMBER
     if len(NEGATIONS.findall(match)) != len(NEGATIONS.findall(needle)):
         return DiscardReason.CHANGED_NEGATION
@@ -149,15 +154,15 @@ def _find_change(quote: str, text: str, span: Span) -> DiscardReason | None:
     match_words = set(re.findall(r"\w+", match.lower()))
     if (
         _cuts_negation(context, match_span)
-        or _has_negated(quote_words, match_words)
-        or _has_negated(match_words, quote_words)
+        or _has_negated_word(quote_words, match_words)
+        or _has_negated_word(match_words, quote_words)
     ):
         return DiscardReason.CHANGED_NEGATION
     return None
 
 
-def _find_cut(pattern: re.Pattern[str], text: str, span: Span) -> Iterator[str]:
-    """Yield the fragments of pattern matches that an end of the span cuts."""
+def _find_fragments(pattern: re.Pattern[str], text: str, span: Span) -> Iterator[str]:
+    """Yield the parts inside the span of pattern matches that cross its start or end."""
     for match in pattern.finditer(text):
         start, end = match.span()
         if start < span.start < end or start < span.end < end:
@@ -165,18 +170,18 @@ def _find_cut(pattern: re.Pattern[str], text: str, span: Span) -> Iterator[str]:
 
 
 def _cuts_negation(text: str, span: Span) -> bool:
-    """Return True if an end of the span cuts off a negating word, prefix or suffix."""
-    if any(not NEGATIONS.fullmatch(word) for word in _find_cut(NEGATIONS, text, span)):
+    """Return True if the span starts or ends within a negated word or a negation."""
+    if any(not NEGATIONS.fullmatch(word) for word in _find_fragments(NEGATIONS, text, span)):
         return True
-    before = re.search(r"\w*\Z", text[max(0, span.start - MAX_WORD) : span.start])
+    before = re.search(r"\w*\Z", text[max(0, span.start - MAX_EXTENSION) : span.start])
     if before and WORD.match(text[span.start]) and NEGATING_PREFIX.fullmatch(before[0].lower()):
         return True
     return bool(WORD.match(text[span.end - 1]) and NEGATING_SUFFIX.match(text, span.end))
 
 
-def _has_negated(words: set[str], reference: set[str]) -> bool:
-    """Return True if a word is a reference word with a negating prefix. A prefix that is itself a
-    reference word comes from hyphenation.
+def _has_negated_word(words: set[str], reference: set[str]) -> bool:
+    """Return True if a word consists of a negating prefix and a reference word. A prefix that is
+    itself a reference word is the first part of a hyphenated word.
     """
     for word in words - reference:
         for stem in reference - words:
@@ -187,8 +192,8 @@ def _has_negated(words: set[str], reference: set[str]) -> bool:
 
 
 def _align(needle: str, haystack: str, similarity: float) -> Span | None:
-    """Find the passage most similar to a quote, in whole words; None if it is not similar
-    enough.
+    """Return the most similar passage, extended to whole words, or None if it is below the
+    similarity.
     """
     span = Span(0, len(haystack))
     if len(needle) <= len(haystack):
@@ -203,27 +208,29 @@ def _align(needle: str, haystack: str, similarity: float) -> Span | None:
 
 
 def _adjust(needle: str, haystack: str, start: int, end: int) -> tuple[int, int]:
-    """Move the ends of an alignment to maximize the similarity, by as few characters as
-    possible.
-    """
-    ends = range(max(start + 1, end - ADJUSTMENT), min(len(haystack), end + ADJUSTMENT) + 1)
-    new_end = max(ends, key=lambda to: (fuzz.ratio(needle, haystack[start:to]), -abs(to - end)))
-    starts = range(max(0, start - ADJUSTMENT), min(new_end, start + ADJUSTMENT + 1))
+    """Move the ends of an alignment to maximize the similarity; ties go to the smaller move."""
+    ends = range(max(start + 1, end - MAX_ADJUSTMENT), min(len(haystack), end + MAX_ADJUSTMENT) + 1)
+    new_end = max(
+        ends, key=lambda index: (fuzz.ratio(needle, haystack[start:index]), -abs(index - end))
+    )
+    starts = range(max(0, start - MAX_ADJUSTMENT), min(new_end, start + MAX_ADJUSTMENT + 1))
     new_start = max(
-        starts, key=lambda at: (fuzz.ratio(needle, haystack[at:new_end]), -abs(at - start))
+        starts,
+        key=lambda index: (fuzz.ratio(needle, haystack[index:new_end]), -abs(index - start)),
     )
     return new_start, new_end
 
 
 def _extend_to_words(span: Span, text: str) -> Span:
-    """Extend a span to whole words, in scripts with spaces."""
+    """Extend a span to whole words in scripts with spaces."""
     start, end = span
-    before = after = 0
+    letters_before = letters_after = 0
     if LETTER.match(text[start]):
-        before = _count_letters(reversed(text[max(0, start - MAX_WORD) : start]))
+        letters_before = _count_letters(reversed(text[max(0, start - MAX_EXTENSION) : start]))
     if LETTER.match(text[end - 1]):
-        after = _count_letters(text[end : end + MAX_WORD])
-    return Span(start - before % MAX_WORD, end + after % MAX_WORD)
+        letters_after = _count_letters(text[end : end + MAX_EXTENSION])
+    # Words that reach the limit are not completed.
+    return Span(start - letters_before % MAX_EXTENSION, end + letters_after % MAX_EXTENSION)
 
 
 def _count_letters(characters: Iterable[str]) -> int:
@@ -231,13 +238,13 @@ def _count_letters(characters: Iterable[str]) -> int:
 
 
 def list_numbers(text: str) -> list[str]:
-    """List the numbers in a text in order, with ASCII digits."""
+    """List the numbers in a text, in order and with ASCII digits."""
     return NUMBER.findall(_unify(text))
 
 
 def _unify(text: str) -> str:
-    """Unify digits, quotation marks and dashes; the length of the text does not change."""
-    return "".join(map(unify_digits, text.translate(VARIANTS)))
+    """Unify digits, quotation marks and dashes without changing the length of the text."""
+    return "".join(map(unify_digits, text.translate(TYPOGRAPHIC_VARIANTS)))
 
 
 def unify_digits(character: str) -> str:

@@ -34,13 +34,15 @@ Panels = alt.LayerChart | alt.FacetChart
 def build_rating_figures(
     scores: Sequence[ScaleScore], agreement: Sequence[ScaleAgreement]
 ) -> list[Figure]:
-    """Plot overall ratings by system and language, ratings by scale per system, and pairs of
-    ratings per system.
+    """Plot overall ratings by system and language and, for each system, ratings by scale and pairs
+    of ratings.
     """
-    rating_count = max(sum(score.counts.values()) for score in scores)
-    source = f"Source: up to {rating_count:,} ratings per system; scales of arXiv 2601.08363v1."
+    max_ratings = max(sum(score.counts.values()) for score in scores)
+    source = f"Source: up to {max_ratings:,} ratings per system; scales of arXiv 2601.08363v1."
 
-    def frame(kind: str, system: str | None, chart: Panels, title: str, explanation: str) -> Figure:
+    def build_figure(
+        kind: str, system: str | None, chart: Panels, title: str, explanation: str
+    ) -> Figure:
         subject = system or "all systems"
         framed = add_frame(alt.vconcat(chart), title, subject, explanation, source)
         return Figure(f"ratings-{kind}", None, system, framed)
@@ -58,10 +60,10 @@ def build_rating_figures(
         "Points: mean ratings from 1, poor, to 5, excellent. Lines: 95% intervals for new "
         "documents."
     )
-    figures = [frame("overall", None, overall, "Overall rating", colors)]
+    figures = [build_figure("overall", None, overall, "Overall rating", colors)]
     for system in dict.fromkeys(score.system for score in scores):
         chart = _plot_scales([score for score in scores if score.system == system])
-        figures.append(frame("scales", system, chart, "Ratings by scale", marks))
+        figures.append(build_figure("scales", system, chart, "Ratings by scale", marks))
     for row in agreement:
         if row.language == row.scale == ALL:
             pairs = [
@@ -71,14 +73,14 @@ def build_rating_figures(
             chart = _plot_cells(pairs, "judge", "person", "Pairs", alt.Scale(scheme="blues"), ",d")
             title = "Ratings by people and the judge"
             explanation = "Pairs: a person's and the judge's rating of a translation on a scale."
-            figures.append(frame("pairs", row.system, chart, title, explanation))
+            figures.append(build_figure("pairs", row.system, chart, title, explanation))
     return figures
 
 
 def _plot_cells(
     rows: Sequence[dict[str, Any]], x: str, y: str, title: str, scale: alt.Scale, spec: str
 ) -> Panels:
-    """Plot a heat map with its values as text."""
+    """Plot a heat map that shows its values as text."""
     color = alt.Color("value:Q", title=title, scale=scale)
     base = build_chart(rows).encode(
         x=alt.X("x:O", title=x.capitalize()),

@@ -1,4 +1,4 @@
-"""Records that the stages exchange: documents, questions with verdicts, and discarded items with
+"""Records passed between stages: documents, questions with verdicts, and discarded items with
 reasons.
 """
 
@@ -20,19 +20,19 @@ LOG_FILE = "calls.sqlite"
 PromptValues = dict[str, str]
 
 
-class Identified(Protocol):
-    """An item with an id."""
+class HasId(Protocol):
+    """An item with an `id`."""
 
     @property
     def id(self) -> str:
-        """Id of the item."""
+        """The id."""
 
 
-ItemT = TypeVar("ItemT", bound=Identified)
+ItemT = TypeVar("ItemT", bound=HasId)
 
 
 class Check(StrEnum):
-    """A check of a question."""
+    """A check that questions go through."""
 
     LOCATED = "located"
     LABELED_SPAN = "labeled span"
@@ -61,7 +61,7 @@ class DiscardReason(StrEnum):
     COPIED = "copied from its document"
     EXTRA_QUESTION = "more questions than asked for"
     REPEATED = "repeats another question"
-    NO_SUCH_PERSONA = "there is no such persona"
+    UNKNOWN_PERSONA = "there is no such persona"
 
     NO_EVIDENCE = "no evidence"
     SEVERAL_PASSAGES = "several passages"
@@ -69,8 +69,8 @@ class DiscardReason(StrEnum):
     OTHER_PASSAGE = "another passage instead"
     ADDITIONAL_PASSAGE = "another passage as well"
     NO_QUOTE = "no quote"
-    QUOTE_OF_NO_SENTENCE = "the quote cites sentences that do not exist"
-    QUOTE_OF_OTHER_SENTENCE = "the quote is not in the cited sentences"
+    MISSING_SENTENCES = "the quote cites sentences that do not exist"
+    OTHER_SENTENCES = "the quote is not in the cited sentences"
     QUOTE_NOT_FOUND = "the quote is not in the text"
     QUOTE_AMBIGUOUS = "the quote resembles several passages"
     QUOTE_REPEATED = "the quote occurs several times"
@@ -81,12 +81,12 @@ class DiscardReason(StrEnum):
     SMALL_MARGIN = "the margin of the segment is too small"
     SPAN_NOT_NEEDED = "a reranker scores the document as high without the span"
     IRRELEVANT = "the text is not relevant enough"
-    RELEVANT_WITHOUT = "as relevant without the evidence"
-    ANSWERED_WITHOUT = "answered without the span"
+    RELEVANT_WITHOUT_EVIDENCE = "as relevant without the evidence"
+    ANSWERED_WITHOUT_SPAN = "answered without the span"
 
     ANSWERED_ELSEWHERE = "another document answers it"
-    ANSWERS_OTHER = "answers a question about another document"
-    DOCUMENT_ANSWERS_OTHER = "its document answers another question"
+    ANSWERS_OTHER_QUESTION = "answers a question about another document"
+    DOCUMENT_ANSWERS_OTHER_QUESTION = "its document answers another question"
 
     INCOMPLETE_LENGTH = "its length bucket has no questions at some position"
     FULL_CELL = "its cell is full"
@@ -106,7 +106,7 @@ class Document:
     id: str
     text: str
     tokens: int
-    """Length in tokens; a translation has the length of its original."""
+    """Length in tokens; for a translation, the length of its original."""
     source: str
     """Source file and row."""
 
@@ -118,13 +118,13 @@ class QuestionVerdict:
     check: Check
     passed: bool
     judge: str
-    """Name of the model, or names separated by commas."""
+    """Names of the models, separated by commas, or `posir`."""
     values: dict[str, Any]
     """Scores, grades or answers."""
     rule: str = ""
-    """The rule in the settings; empty if the check has only one."""
+    """Rule from the settings; empty for checks with a single rule."""
     prompt: str = ""
-    """Name and version of the prompt of a language model."""
+    """Name and version of the prompt; empty without a language model."""
 
 
 @dataclass(frozen=True)
@@ -136,11 +136,11 @@ class Question:
     text: str
     answer: str
     position: str
-    """The requested position, one of `POSITIONS`; `span` gives the actual position."""
+    """Requested position, one of `POSITIONS`. The actual position follows from `span`."""
     model: str
-    """Name of the generating model, as reported by its server."""
+    """Name of the model that generated the question, as reported by its server."""
     prompt: str
-    """Name and version of the generating prompt."""
+    """Name and version of the prompt for the question."""
     details: dict[str, str] = field(default_factory=dict)
     """Details of the request, such as a persona."""
     span: Span | None = None
@@ -148,8 +148,8 @@ class Question:
     quote: str = ""
     verdicts: tuple[QuestionVerdict, ...] = ()
 
-    def with_verdict(self, verdict: QuestionVerdict) -> Question:
-        """Return a copy with one more verdict."""
+    def add_verdict(self, verdict: QuestionVerdict) -> Question:
+        """Return a copy with the verdict appended."""
         return replace(self, verdicts=(*self.verdicts, verdict))
 
     def conclude(
@@ -161,13 +161,13 @@ class Question:
         rule: str = "",
         prompt: str = "",
     ) -> Question | Discarded:
-        """Add the verdict of a check, and discard the question if there is a reason."""
+        """Add the verdict of a check; discard the question if a reason is given."""
         verdict = QuestionVerdict(check, not reason, judge, values, rule, prompt)
-        question = self.with_verdict(verdict)
+        question = self.add_verdict(verdict)
         return question.discard(reason) if reason else question
 
     def discard(self, reason: str, detail: str = "") -> Discarded:
-        """Build the record for the discarded question."""
+        """Create the record of the discarded question."""
         return Discarded(reason, self.id, detail, self)
 
     @property
@@ -182,28 +182,28 @@ class Discarded:
     """A document, answer or question that a stage discards."""
 
     reason: str
-    """A `DiscardReason`, an `AnswerFault`, or the reason why a file reader skipped the text."""
+    """A `DiscardReason`, an `AnswerFault`, or a file reader's reason to skip the text."""
     item: str
     """Id of the question, or of the document if there is no question."""
     detail: str = ""
     question: Question | None = None
 
 
-#: The kept questions and the discarded items of a stage or check.
+#: Kept questions and discarded items of a stage or check.
 Outcomes: TypeAlias = Iterable[Question | Discarded]
 
 
 @dataclass(frozen=True)
 class StageResult:
-    """The documents and questions after a stage, and the items that the stage discards."""
+    """The documents and questions that remain after a stage, and the items it discarded."""
 
     documents: tuple[Document, ...]
     questions: tuple[Question, ...] = ()
     discarded: tuple[Discarded, ...] = ()
     notes: tuple[str, ...] = ()
-    """Notes for the user, such as about a length bucket with too few documents."""
+    """Notes for the user, for example about a length bucket with too few documents."""
     counts: dict[str, int] = field(default_factory=dict)
-    """Counts for the report, such as documents read."""
+    """Counts for the report, such as `documents read`."""
 
     @cached_property
     def by_id(self) -> dict[str, Document]:
@@ -211,24 +211,22 @@ class StageResult:
         return {document.id: document for document in self.documents}
 
     def find_third(self, question: Question) -> int:
-        """Return the third (0, 1 or 2) of its document that contains a question's evidence."""
+        """Return the third (0, 1 or 2) of the document that contains the evidence."""
         return find_third(question.evidence, len(self.by_id[question.document].text))
 
     def advance(self, outcomes: Outcomes) -> StageResult:
-        """Replace the questions by the outcomes of a check; items that it discards are added to
-        earlier ones.
-        """
-        rows = list(outcomes)
-        questions = tuple(row for row in rows if isinstance(row, Question))
-        discarded = [row for row in rows if isinstance(row, Discarded)]
+        """Apply the outcomes of a check: replace the questions, and append the discarded items."""
+        items = list(outcomes)
+        questions = tuple(item for item in items if isinstance(item, Question))
+        discarded = [item for item in items if isinstance(item, Discarded)]
         return replace(self, questions=questions, discarded=(*self.discarded, *discarded))
 
-    def reasons(self) -> dict[str, int]:
+    def count_reasons(self) -> dict[str, int]:
         """Count discarded items by reason, most frequent first."""
         return count_reasons(self.discarded)
 
-    def checked_questions(self) -> list[Question]:
-        """List all questions of the stage, kept or discarded."""
+    def list_all_questions(self) -> list[Question]:
+        """List the kept and the discarded questions of the stage."""
         discarded = [item.question for item in self.discarded if item.question is not None]
         return [*self.questions, *discarded]
 
@@ -238,16 +236,18 @@ def count_reasons(discarded: Iterable[Discarded]) -> dict[str, int]:
     return dict(Counter(str(item.reason) for item in discarded).most_common())
 
 
-def question_id(document: str, text: str) -> str:
-    """Compute a question's id, 32 hexadecimal digits."""
+def compute_question_id(document: str, text: str) -> str:
+    """Hash a document id and a question to the question's id, 32 hexadecimal digits."""
     return hashlib.blake2b(f"{document}\0{text}".encode(), digest_size=16).hexdigest()
 
 
 def shuffle(items: Iterable[ItemT], seed: int, *names: str) -> list[ItemT]:
-    """Order items randomly; the order of two items does not depend on other items."""
-    return sorted(items, key=lambda item: seeded_order(seed, *names, item.id))
+    """Shuffle items by a hash of seed, names and id, so that the order of two items does not
+    depend on the other items.
+    """
+    return sorted(items, key=lambda item: compute_sort_key(seed, *names, item.id))
 
 
-def seeded_order(seed: int, *names: str) -> bytes:
-    """Compute a sort key for a random order that depends only on the seed and the item's names."""
+def compute_sort_key(seed: int, *names: str) -> bytes:
+    """Hash a seed and names to a sort key for a random order."""
     return hashlib.sha256("\0".join((str(seed), *names)).encode("utf-8", "replace")).digest()

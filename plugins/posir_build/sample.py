@@ -1,10 +1,10 @@
-"""Stage 1, Sample: documents in one language with a given length distribution, without
+"""Stage 1, Sample: sample documents in one language with a given length distribution, without
 near-duplicates.
 
 PosIR (arXiv 2601.08363, section 2.1) samples about 70,000 documents per domain from eight length
 buckets, Built-in or Learned (arXiv 2605.26578, section 3.1.1) from five. Neither paper states how
-it handles duplicates, other languages, or buckets with too few documents. Here duplicates and other
-languages are discarded, and notes list the buckets that are too small.
+it handles duplicates, other languages, or buckets with too few documents. Here duplicates and
+documents in other languages are discarded, and notes list the buckets that are too small.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from posir_tasks.text.words import count_words
 
 
 def open_source(settings: BuildSettings) -> Dataset:
-    """Open the documents of a build; raise PosirError if they do not exist."""
+    """Open the documents of a build. Raise PosirError if they do not exist."""
     return open_data(
         settings.documents,
         column=settings.text_field,
@@ -39,7 +39,7 @@ def open_source(settings: BuildSettings) -> Dataset:
 
 
 def check_source(settings: BuildSettings) -> None:
-    """Raise DataError if a local source does not exist or contains no readable text."""
+    """Raise DataError if local documents do not exist or contain no readable text."""
     if not Path(settings.documents).expanduser().exists() and is_hub_name(settings.documents):
         return
     skipped_texts = []
@@ -54,36 +54,35 @@ def check_source(settings: BuildSettings) -> None:
 
 
 def digest_source(settings: BuildSettings) -> str:
-    """Hash the content of local files, or the name and revision of a dataset on the Hub."""
+    """Hash the content of local documents, or the name and revision of a dataset on the Hub."""
     is_local = Path(settings.documents).expanduser().exists()
     revision = open_source(settings).find_revision() if is_local else ""
     return digest(settings.documents, settings.revision or "", revision).hex()
 
 
-#: Permutations per MinHash signature, and their seed.
+#: Number of permutations per MinHash signature, and their seed.
 PERMUTATIONS = 128
-SEED = 1
-#: Words or characters per shingle.
-SHINGLE = 5
-#: Texts with a greater mean word length are treated as written without spaces; their shingles
-#: consist of characters.
-LONG_WORD = 15
+MINHASH_SEED = 1
+#: Number of words or characters per shingle.
+SHINGLE_SIZE = 5
+#: Texts with longer words on average count as written without spaces and have character shingles.
+MAX_MEAN_WORD_LENGTH = 15
 
 
-def build_index(threshold: float) -> Any:
-    """Build an index of MinHash signatures that finds texts with at least this Jaccard similarity
-    of shingles.
+def build_minhash_index(threshold: float) -> Any:
+    """Build a MinHash index for near-duplicates, whose shingles have at least this Jaccard
+    similarity.
     """
     from rensa import RMinHashDeduplicator
 
-    return RMinHashDeduplicator(threshold, PERMUTATIONS, True, PERMUTATIONS // 4, SEED)
+    return RMinHashDeduplicator(threshold, PERMUTATIONS, True, PERMUTATIONS // 4, MINHASH_SEED)
 
 
 def add_document(index: Any, document: Document) -> str | None:
-    """Add a document to the index, or return the id of a near-duplicate in it."""
+    """Add a document to the index or, if the index contains a near-duplicate, return its id."""
     from rensa import RMinHash
 
-    signature = RMinHash(PERMUTATIONS, SEED)
+    signature = RMinHash(PERMUTATIONS, MINHASH_SEED)
     signature.update(split_shingles(document.text))
     originals = index.get_duplicates(signature)
     if not originals:
@@ -95,11 +94,11 @@ def split_shingles(text: str) -> list[str]:
     """List the distinct 5-grams of words, or of characters for texts without spaces."""
     units: Sequence[str] = text.lower().split()
     separator = " "
-    if len(text) > LONG_WORD * max(1, len(units)):
+    if len(text) > MAX_MEAN_WORD_LENGTH * max(1, len(units)):
         units = "".join(units)
         separator = ""
-    starts = range(max(1, len(units) - SHINGLE + 1))
-    return sorted({separator.join(units[start : start + SHINGLE]) for start in starts})
+    starts = range(max(1, len(units) - SHINGLE_SIZE + 1))
+    return sorted({separator.join(units[start : start + SHINGLE_SIZE]) for start in starts})
 
 
 def sample_corpus(
@@ -111,12 +110,11 @@ def sample_corpus(
 ) -> StageResult:
     """Sample documents in a language, sorted by id.
 
-    The sample depends on the seed and the ids, not on the order of the source. Documents outside
-    the sample are only counted.
+    The sample depends on the seed and the ids, but not on the order of the items.
     """
-    buckets = settings.buckets()
+    buckets = settings.buckets
     quotas = allocate(settings.documents, [bucket.share for bucket in buckets])
-    index = build_index(settings.near_duplicate) if settings.near_duplicate else None
+    index = build_minhash_index(settings.near_duplicate) if settings.near_duplicate else None
     groups, discarded, notes = _group_by_length(items, settings, count_tokens)
     total = sum(map(len, groups)) + len(discarded)
     sample = []
@@ -144,7 +142,8 @@ def sample_corpus(
                 advance()
             if missing:
                 note = (
-                    f"{quota - missing:,} of {pluralize(len(group), 'document')}; {quota:,} wanted"
+                    f"{quota - missing:,} of {pluralize(len(group), 'document')}; {quota:,} "
+                    "requested"
                 )
                 if len(buckets) > 1:
                     note = f"{bucket} {settings.bucket_unit}: {note}"
@@ -156,32 +155,32 @@ def sample_corpus(
 def _group_by_length(
     items: Iterable[Item], settings: SampleSettings, count_tokens: Callable[[str], int]
 ) -> tuple[list[list[Document]], list[Discarded], list[str]]:
-    """Group documents by bucket; also return discarded texts, and a note about renamed documents.
+    """Group documents by bucket. Also return discarded texts, and a note about renamed documents.
 
-    A document whose id occurs in an earlier file is renamed `FILE:ID`, such as `b.jsonl:3`. Two
-    texts with the same id in one file raise DataError.
+    A document whose id occurs in an earlier file is renamed to `FILE:ID`, such as `b.jsonl:3`.
+    Raise DataError if two texts in one file have the same id.
     """
-    measures = {"tokens": count_tokens, "words": count_words, "characters": len}
-    measure = measures[settings.bucket_unit]
-    buckets = settings.buckets()
+    length_functions = {"tokens": count_tokens, "words": count_words, "characters": len}
+    measure = length_functions[settings.bucket_unit]
+    buckets = settings.buckets
     groups: list[list[Document]] = [[] for _ in buckets]
     discarded = []
     new_names = []
-    files: dict[str, str] = {}
+    files_by_name: dict[str, str] = {}
     for number, item in enumerate(items):
         if isinstance(item, SkippedItem):
             discarded.append(Discarded(item.reason, item.name, item.detail))
             continue
         name = item.id or str(number)
-        if files.get(name, item.file) != item.file:
+        if files_by_name.get(name, item.file) != item.file:
             name = f"{item.file}:{name}"
             new_names.append(name)
-        if name in files:
+        if name in files_by_name:
             raise DataError(
                 f"{item.source}: another text in this file has the same id, {name!r}. Give each "
                 "text its own id."
             )
-        files[name] = item.file
+        files_by_name[name] = item.file
         length = measure(item.text)
         for bucket, group in zip(buckets, groups, strict=True):
             if bucket.minimum <= length <= bucket.maximum:
@@ -194,16 +193,16 @@ def _group_by_length(
     if new_names:
         notes.append(
             f"{pluralize(len(new_names), 'document')} with the id of a document in an earlier "
-            f"file: renamed FILE:ID, such as {new_names[0]}"
+            f"file: renamed to FILE:ID, such as {new_names[0]}"
         )
     return groups, discarded, notes
 
 
 def allocate(total: int, shares: Sequence[float]) -> list[int]:
-    """Divide a total into integers in proportion to shares, by largest remainders; ties go to the
-    earlier share.
+    """Split a total into integers in proportion to shares, with the largest remainder method; ties
+    go to the earlier share.
     """
-    # Exact fractions: floating-point rounding must not decide ties.
+    # With floats, rounding errors could break ties.
     fractions = [Fraction(str(share)) for share in shares]
     exact = [total * share / sum(fractions) for share in fractions]
     counts = list(map(int, exact))

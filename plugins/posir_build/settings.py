@@ -1,4 +1,4 @@
-"""Settings of `posir build`, from a YAML file that is validated field by field."""
+"""Settings of `posir build`, as read from a YAML file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 NonNegative = Annotated[float, Field(ge=0)]
 #: A relevance grade, or a difference of two grades.
 Grade = Annotated[int, Field(ge=0, le=4)]
-Name = Annotated[str, Field(min_length=1)]
+NonEmptyString = Annotated[str, Field(min_length=1)]
 #: Default license of the documents.
 NO_LICENSE = "not specified"
 #: The stages in order.
@@ -43,11 +43,11 @@ Number = TypeVar("Number", int, float)
 
 def _check_order(numbers: tuple[Number, ...]) -> tuple[Number, ...]:
     if list(numbers) != sorted(set(numbers)):
-        raise ValueError("each number must be greater than the one before")
+        raise ValueError("each number must be greater than the previous number")
     return numbers
 
 
-Increasing = Annotated[tuple[Number, ...], AfterValidator(_check_order)]
+IncreasingNumbers = Annotated[tuple[Number, ...], AfterValidator(_check_order)]
 
 
 class LengthBucket(Section):
@@ -57,7 +57,7 @@ class LengthBucket(Section):
     maximum: Count
     """Maximum length, inclusive."""
     share: Annotated[float, Field(gt=0)]
-    """Weight relative to the other buckets."""
+    """Weight relative to other buckets."""
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -69,22 +69,22 @@ class LengthBucket(Section):
         return f"{self.minimum:,} to {self.maximum:,}"
 
 
-#: PosIR (arXiv 2601.08363, section 2.1): eight buckets, 3:3:3:3:2:2:2:2. The paper does not state
-#: their edges.
+#: PosIR (arXiv 2601.08363, section 2.1): eight buckets with weights 3:3:3:3:2:2:2:2. The paper does
+#: not state the edges.
 POSIR_LENGTHS = tuple(
     LengthBucket(minimum=256 * row + 1, maximum=256 * (row + 1), share=3 if row < 4 else 2)
     for row in range(8)
 )
 #: Built-in or Learned (arXiv 2605.26578, section 3.1.1): five buckets of 256 to 8,192 characters
 #: with the same number of documents.
-FIVE_LENGTHS = tuple(
+BUILT_IN_LENGTHS = tuple(
     LengthBucket(minimum=2**row + (row > 8), maximum=2 ** (row + 1), share=1)
     for row in range(8, 13)
 )
 
 LENGTHS = {
     "posir": POSIR_LENGTHS,
-    "five": FIVE_LENGTHS,
+    "five": BUILT_IN_LENGTHS,
     "any": (LengthBucket(minimum=1, maximum=2**31 - 1, share=1),),
 }
 
@@ -93,7 +93,7 @@ LengthUnit = Literal["tokens", "words", "characters"]
 
 
 class SampleSettings(Section):
-    """Settings of the corpus sample."""
+    """Settings for sampling documents."""
 
     documents: Count = 1000
     lengths: Literal["posir", "five", "any"] | tuple[LengthBucket, ...] = "posir"
@@ -101,18 +101,18 @@ class SampleSettings(Section):
     no limit; or a list of buckets.
     """
     unit: LengthUnit = "tokens"
-    """Unit of a list of buckets; documents in FineWeb-PosQ (arXiv 2505.13950) have 500 to 1,024
+    """Unit of your own buckets. Documents in FineWeb-PosQ (arXiv 2505.13950) have 500 to 1,024
     words.
     """
     near_duplicate: Annotated[float, Field(gt=0, le=1)] | None = 0.8
-    """Minimum Jaccard similarity of word 5-grams to drop the later of two documents; null to keep
-    all documents.
+    """Jaccard similarity of word 5-grams from which the later of two documents is dropped; null to
+    keep all documents.
     """
     check_language: bool = True
 
     @field_validator("lengths", mode="before")
     @classmethod
-    def _check_form(cls, value: Any) -> Any:
+    def _check_lengths(cls, value: Any) -> Any:
         if not (isinstance(value, Sequence) and (not isinstance(value, str) or value in LENGTHS)):
             raise ValueError(
                 "Input should be posir, five, any, or a list of [{minimum: 1, maximum: 512, share: "
@@ -122,7 +122,7 @@ class SampleSettings(Section):
 
     @model_validator(mode="after")
     def _check_overlap(self) -> Self:
-        buckets = sorted(self.buckets(), key=lambda bucket: bucket.minimum)
+        buckets = sorted(self.buckets, key=lambda bucket: bucket.minimum)
         if not buckets:
             raise ValueError("lengths: at least one bucket is needed")
         for bucket, following in pairwise(buckets):
@@ -135,31 +135,31 @@ class SampleSettings(Section):
 
     @property
     def bucket_unit(self) -> LengthUnit:
-        """Unit of the buckets' edges."""
+        """Unit of the bucket edges."""
         if isinstance(self.lengths, str):
             return "characters" if self.lengths == "five" else "tokens"
         return self.unit
 
+    @property
     def buckets(self) -> tuple[LengthBucket, ...]:
-        """List the length buckets."""
+        """The length buckets."""
         return LENGTHS[self.lengths] if isinstance(self.lengths, str) else self.lengths
 
 
-class AskingSection(Section):
-    """Settings of a stage that asks a language model."""
+class LLMStageSettings(Section):
+    """Settings of a stage that calls a language model."""
 
     llm: LanguageModelSettings | None = None
-    """Language model of this stage; null for the build's `llm`. PosQ (arXiv 2505.13950) generates
+    """Language model for this stage; null for the build's `llm`. PosQ (arXiv 2505.13950) generates
     with gpt-4o-mini and judges with DeepSeek-V3; PosIR (arXiv 2601.08363) generates with
     DeepSeek-V3.1 and translates with Qwen3-30B-A3B.
     """
 
 
-#: How questions are generated. positional (PosIR, arXiv 2601.08363): the prompt contains the whole
-#: document and the third to ask about. chunk (PosQ, arXiv 2505.13950): the prompt contains a
+#: Method to generate questions. positional (PosIR, arXiv 2601.08363): the prompt contains the whole
+#: document and names the third to ask about. chunk (PosQ, arXiv 2505.13950): the prompt contains a
 #: summary of the document and one chunk. persona (Built-in or Learned, arXiv 2605.26578): the model
-#: chooses a persona, then writes one query per segment. given: questions come with the data; no
-#: model is called.
+#: chooses a persona, then writes one query per segment. given: the questions in the data are used.
 AskMethod = Literal["positional", "chunk", "persona", "given"]
 
 
@@ -167,22 +167,22 @@ AskMethod = Literal["positional", "chunk", "persona", "given"]
 PromptSet = Literal["posir", "posq"]
 
 
-class AskSettings(AskingSection):
-    """Settings of question generation."""
+class AskSettings(LLMStageSettings):
+    """Settings for generating questions."""
 
     method: AskMethod = "positional"
-    """How questions are generated. `given` takes questions and spans from the data, and `locate`
-    checks the spans. If a translation carries the spans of its original, they are scaled to its
-    length.
+    """Method to generate questions. `given` takes questions and spans from the data, and `locate`
+    checks the spans. Spans that a translation copies from its original are scaled to the
+    translation's length.
     """
     documents: Count | None = None
     """Number of documents to ask about; null for all."""
     draws: Annotated[int, Field(ge=1, le=3)] = 3
-    """Thirds to ask about per document, sampled without replacement, for `positional`. PosIR
-    samples one third; 3 gives every position and document the same number of calls.
+    """Number of thirds to ask about per document, for `positional`. PosIR samples one third; with
+    3, every position and document gets the same number of calls.
     """
     questions: Count = 3
-    """Questions per call; PosQ's prompts have no limit."""
+    """Questions per call; ignored by PosQ's prompts, which have no limit."""
     chunk_words: Count = 256
     """Maximum number of words per chunk, for `chunk`."""
     personas: Path | None = None
@@ -190,34 +190,36 @@ class AskSettings(AskingSection):
     `persona` as in PersonaHub; null for posir's short list.
     """
     personas_offered: Count = 20
-    """Number of personas that the model chooses from, per document."""
+    """Number of personas per document for the model to choose from."""
     persona_embedder: str | None = None
     """Embedding model that finds the nearest personas for a document: name, folder or endpoint
     (arXiv 2605.26578: BAAI/bge-m3); null for a random sample.
     """
     similar: Share = 0.95
-    """Minimum similarity at which two questions about a document count as duplicates."""
+    """Similarity from which two questions about a document count as duplicates."""
 
 
-class LocateSettings(AskingSection):
-    """Settings of the search for evidence spans."""
+class LocateSettings(LLMStageSettings):
+    """Settings for locating evidence spans."""
 
     similarity: Share = 0.85
-    """Minimum similarity between a quote and its match, for quotes without an exact match."""
+    """Minimum similarity between a quote and a fuzzy match."""
     max_share: Share = 0.5
     """Maximum length of a span, as a share of its document."""
     keep_labels: bool = False
-    """If true, `given` questions keep the spans in the data; the model's spans only check them."""
+    """If true, `given` questions keep the spans in the data, which are only compared with the
+    model's spans.
+    """
 
 
 class RerankerSettings(Section):
     """A cross-encoder or embedding model used as a reranker."""
 
-    model: Name
+    model: NonEmptyString
     """Name, folder or endpoint."""
     revision: str | None = None
     scale: Literal["probability", "logit"] = "probability"
-    """Scale of the scores: probabilities in [0, 1], or logits, which the logistic function maps to
+    """Scale of the scores: probabilities in [0, 1], or logits, which are converted to
     probabilities.
     """
 
@@ -232,23 +234,23 @@ class RerankerSettings(Section):
         return {"model": value} if isinstance(value, str) else value
 
 
-class VerifySettings(AskingSection):
-    """Settings of the checks of a question and its span."""
+class VerifySettings(LLMStageSettings):
+    """Settings for checking questions and their spans."""
 
     rerankers: tuple[RerankerSettings, ...] = ()
     rerank_rule: Literal["segments", "margin", "span"] = "span"
-    """segments (PosQ): every reranker ranks the evidence's segment first among the document's
-    thirds; margin (Built-in or Learned): the same, by at least `margin`; span (PosIR): every
-    reranker scores the document above the document without the span.
+    """segments (PosQ): every reranker ranks the segment with the evidence first among the
+    document's thirds. margin (Built-in or Learned): the same, by at least `margin`. span (PosIR):
+    every reranker scores the document above the document without the span.
     """
     margin: NonNegative = 0.3
     """Minimum score difference, for `margin`."""
     balance: bool = False
-    """If true, every third keeps as many questions as the smallest third, after the rerankers and
+    """If true, every third is reduced to the size of the smallest third, after the rerankers and
     before the judge (PosQ).
     """
     relevance: Literal["segments", "span", "none"] = "span"
-    """Texts to grade. segments (PosQ): the three segments; span (PosIR): the document with and
+    """Texts to grade. segments (PosQ): the three segments. span (PosIR): the document with and
     without the span.
     """
     level: Grade = 3
@@ -256,21 +258,19 @@ class VerifySettings(AskingSection):
     gap: Grade = 1
     """Minimum difference between the grades with and without the evidence."""
     leave_out: bool = True
-    """If true, questions are discarded if a judge can answer them from the document without the
-    span.
-    """
+    """If true, discard questions that a judge can answer from the document without the span."""
     audit: bool = False
-    """If true, a judge reads each third separately, for the report only. Questions that rerankers
-    discarded for their segments are audited as well.
+    """If true, a judge reads each third separately, for the report only. The audit includes
+    questions that rerankers discarded because of their segments.
     """
     audit_sample: Count | None = None
     """Number of audited questions per margin range; null for all."""
-    margins: Annotated[Increasing[float], Field(min_length=1)] = (0.0, 0.1, 0.2, 0.3)
+    margins: Annotated[IncreasingNumbers[float], Field(min_length=1)] = (0.0, 0.1, 0.2, 0.3)
     """Margin thresholds for the counts and the audit in the report (arXiv 2605.26578)."""
 
 
 class FalseNegativeSettings(Section):
-    """Settings of the search for other documents that answer a question."""
+    """Settings for finding other documents that answer a question."""
 
     embedder: str | None = None
     """Embedding model that retrieves candidate documents: name, folder or endpoint; null to skip
@@ -278,21 +278,23 @@ class FalseNegativeSettings(Section):
     """
     revision: str | None = None
     recall: Count = 1000
+    """Number of candidate documents per question."""
     rerankers: tuple[RerankerSettings, ...] = ()
     rule: Literal["question", "document"] = "question"
-    """Items to remove for a false negative. question (PosQ): the question; document (PosIR): the
+    """Item to remove for a false negative. question (PosQ): the question. document (PosIR): the
     document with all of its questions.
     """
     threshold: Share = 0.2
-    """Minimum reranker score to flag a document, for `question`. PosQ uses 0.5; a lower threshold
-    leaves more decisions to the judges, and embedding similarities are lower than probabilities.
+    """Minimum reranker score to flag a document, for `question`. PosQ uses 0.5. A lower threshold
+    leaves more decisions to the judges and suits embedding similarities, which are lower than
+    probabilities.
     """
     votes: Count = 2
-    """Minimum number of rerankers that flag a document (at most all of them), and of judges that
-    confirm it, for `question`.
+    """Number of rerankers that must flag a document, and of judges that must confirm it, for
+    `question`. If there are fewer, all of them must agree.
     """
     panel: tuple[LanguageModelSettings, ...] = ()
-    """Judges; empty for the language model of Verify."""
+    """Judges; empty for the language model of the Verify stage."""
     level: Grade = 3
     """Minimum relevance grade to confirm a document."""
 
@@ -303,27 +305,27 @@ class FalseNegativeSettings(Section):
         return self
 
 
-#: Length buckets of the cells. posir: buckets of the reports, in tokens; five: buckets of arXiv
-#: 2605.26578, in characters.
+#: Length buckets of the cells. posir: the buckets in posir's reports, in tokens; five: the buckets
+#: of arXiv 2605.26578, in characters.
 CellLengths = Literal["posir", "five"]
 
 
 class BalanceSettings(Section):
-    """Settings for the number of questions per cell of length and position, and for the held-out
+    """Settings for balancing questions over cells of length and position, and for the held-out
     split.
     """
 
     cells: CellLengths = "posir"
-    """Length buckets of the cells. posir: buckets of the reports, in tokens; five: buckets of
-    arXiv 2605.26578, in characters.
+    """Length buckets of the cells. posir: the buckets in posir's reports, in tokens; five: the
+    buckets of arXiv 2605.26578, in characters.
     """
     per_cell: Count | Literal["smallest"] | None = None
-    """Maximum number of questions per cell. smallest: every cell gets the size of the smallest
-    cell, after dropping lengths without questions at some position (arXiv 2605.26578); null for
-    no limit.
+    """Maximum number of questions per cell; null for no limit. smallest: reduce every cell to the
+    size of the smallest cell, after dropping lengths that have no questions at some position
+    (arXiv 2605.26578).
     """
     position_effect: Annotated[float, Field(gt=0, lt=100)] | None = 10.0
-    """Position effect, in points, that the dataset should be able to detect; null for no
+    """Position effect, in points, that the dataset should be able to detect; null to skip the
     estimate.
     """
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -332,35 +334,35 @@ class BalanceSettings(Section):
     """Folder of the held-out part; null for the dataset's folder name with `-held-out`."""
 
 
-class TranslateSettings(AskingSection):
-    """Settings for translating corpus and questions."""
+class TranslateSettings(LLMStageSettings):
+    """Settings for translating documents and questions."""
 
     languages: tuple[LanguageCode, ...] = ()
     sentences: Count = 20
-    """Sentences per call."""
+    """Number of sentences per call."""
     lower: NonNegative = 3.0
-    """A translation is an outlier if its token length is more than this many interquartile ranges
-    below the first quartile.
+    """Translations whose token length is more than this many interquartile ranges below the first
+    quartile are discarded as outliers.
     """
     upper: NonNegative = 1.5
-    """The same limit for lengths above the third quartile."""
+    """The same limit above the third quartile."""
     judge: LanguageModelSettings | None = None
-    """Model that checks texts that look like refusals or are in another language, from their first
-    1,500 characters (PosIR, arXiv 2601.08363, appendix B: Qwen3-Max); null to discard these texts
-    unchecked.
+    """Model that reads the first 1,500 characters of texts that look like refusals or are in
+    another language, and decides whether to keep them (PosIR, arXiv 2601.08363, appendix B:
+    Qwen3-Max); null to discard all of these texts.
     """
 
 
 class BuildSettings(Section):
     """All settings of a build."""
 
-    documents: Name
+    documents: NonEmptyString
     """Folder of text files, .jsonl or .parquet file, or dataset on the Hub (`owner/name` or
     `owner/name:configuration`).
     """
     revision: str | None = None
-    """Branch, tag or commit of a dataset on the Hub; null for the newest commit. The provenance of
-    every question records the commit.
+    """Branch, tag or commit of a dataset on the Hub; null for the newest commit. The commit is
+    recorded in the provenance of every question.
     """
     text_field: str | None = None
     id_field: str | None = None
@@ -378,7 +380,9 @@ class BuildSettings(Section):
     """Hugging Face tokenizer for lengths; null for one token per four bytes of UTF-8."""
     llm: LanguageModelSettings
     prompts: PromptSet = "posir"
-    """posq: prompts with the inputs, outputs and relevance scale of PosQ (arXiv 2505.13950)."""
+    """posir: posir's own prompts. posq: the inputs, outputs and relevance scale of PosQ (arXiv
+    2505.13950), for `chunk`.
+    """
     sample: SampleSettings = SampleSettings()
     ask: AskSettings = AskSettings()
     locate: LocateSettings = LocateSettings()
@@ -400,7 +404,7 @@ class BuildSettings(Section):
         repeated = find_repeated(languages)
         if repeated:
             raise ValueError(
-                f"translate.languages: {repeated} is the language of the documents, or named "
+                f"translate.languages: {repeated} is the language of the documents or is listed "
                 "twice; remove it"
             )
         if self.held_out_folder.resolve() == self.output.resolve():
@@ -432,9 +436,9 @@ class BuildSettings(Section):
         """Folder of the held-out part, in the PosIR layout."""
         return self.balance.held_out_output or self.output.with_name(f"{self.output.name}-held-out")
 
-    def choose_llms(self, stage: str) -> tuple[LanguageModelSettings, ...]:
-        """List the language models of a stage: any number for false negatives, at most one for
-        refusals, exactly one for other stages.
+    def list_stage_llms(self, stage: str) -> tuple[LanguageModelSettings, ...]:
+        """List the language models of a stage: one or more for `false-negatives`, at most one for
+        `refusals`, and one for other stages.
         """
         if stage == "refusals":
             return (self.translate.judge,) if self.translate.judge else ()
@@ -446,4 +450,6 @@ class BuildSettings(Section):
     def list_llms(self) -> list[LanguageModelSettings]:
         """List the distinct language models that the build may call."""
         stages = ("ask", "locate", "verify", "false-negatives", "translate", "refusals")
-        return list(dict.fromkeys(model for stage in stages for model in self.choose_llms(stage)))
+        return list(
+            dict.fromkeys(model for stage in stages for model in self.list_stage_llms(stage))
+        )

@@ -1,4 +1,4 @@
-"""Counts of the items that each stage takes, keeps and discards, next to published rates."""
+"""Report the items that enter, pass and fail each stage, next to published rates."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from posir_tasks.values.means import estimate_mean
 
 @dataclass(frozen=True)
 class StageRow:
-    """Counts of a stage, or of one of its checks."""
+    """Counts of a stage or one of its checks."""
 
     stage: str
     unit: str
-    """Unit of the counts: documents or questions."""
+    """Unit of the counts, `documents` or `questions`."""
     taken: int
     kept: int
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Number of discarded items by reason."""
     published_rate: float | None = None
-    """Share kept in a paper, in [0, 1], or None."""
+    """Share kept in a paper, in [0, 1]."""
     published_in: str = ""
-    """Name of the paper."""
+    """Name of the paper; empty without a published rate."""
     rate_interval: Sequence[float] | None = None
-    """95% interval of the share for new documents; only for the check of labeled spans."""
+    """95% interval of the share for new documents, for the check of labeled spans only."""
 
     @property
     def rate(self) -> float | None:
-        """Share kept, in [0, 1]."""
+        """Share kept, in [0, 1]; None if nothing was taken."""
         return self.kept / self.taken if self.taken else None
 
     def to_record(self) -> dict[str, Any]:
@@ -54,15 +54,15 @@ class StageRow:
         return asdict(self) | {"rate": self.rate}
 
 
-#: Names of the papers in reports: PosQ (arXiv 2505.13950), Built-in or Learned (arXiv 2605.26578)
-#: and PosIR (arXiv 2601.08363).
+#: Names of PosQ (arXiv 2505.13950), Built-in or Learned (arXiv 2605.26578) and PosIR (arXiv
+#: 2601.08363) in reports.
 POSQ = "FineWeb-PosQ"
 BUILT_IN = "arXiv 2605.26578"
 POSIR = "PosIR"
 #: Published shares kept, by stage and rule. PosQ: table in appendix A.2. Built-in or Learned:
-#: section 3.1.3, at a margin of 0.3. PosIR: English documents, derived for 70,000 sampled documents
-#: per domain; translations derived from section 2.4: 17,864 of 8 x 1,719,701 documents and 358 of 8
-#: x 42,015 questions were discarded.
+#: section 3.1.3, at a margin of 0.3. PosIR, false negatives: English documents, assuming 70,000
+#: sampled documents per domain. PosIR, translations: section 2.4, 17,864 of 8 x 1,719,701 documents
+#: and 358 of 8 x 42,015 questions discarded.
 PUBLISHED_RATES: Mapping[tuple[str, str], tuple[float, str]] = {
     ("verify: rerankers", "segments"): (0.440, POSQ),
     ("verify: rerankers", "margin"): (0.1632, BUILT_IN),
@@ -80,41 +80,42 @@ AUDIT_RATES: Mapping[tuple[float | None, float | None], tuple[float, ...]] = {
     (0.2, 0.3): (0.947, 0.944, 0.853),
     (0.3, None): (0.954, 0.970, 0.904),
 }
-#: Built-in or Learned, table 6: questions at the beginning, in the middle and at the end, by
-#: minimum margin; and the total number of questions.
+#: Built-in or Learned, table 6: number of questions at the beginning, in the middle and at the end,
+#: by minimum margin.
 MARGIN_POOLS: Mapping[float | None, tuple[int, ...]] = {
     0.0: (925_013, 523_440, 553_708),
     0.1: (754_366, 295_120, 335_836),
     0.2: (539_882, 149_127, 180_729),
     0.3: (335_650, 62_904, 82_682),
 }
-CANDIDATES = 2_948_006
-#: Names of the audit rates.
+#: Built-in or Learned: number of questions before the margin filter.
+PUBLISHED_QUESTIONS = 2_948_006
+#: Keys of `MarginRange.rates`.
 AUDIT_NAMES = ("TargetYes", "DistractorNo", "Exclusive")
-#: Maximum number of documents listed in a note.
-MAX_NAMED = 20
+#: Maximum number of documents to list in a note.
+MAX_LISTED_DOCUMENTS = 20
 
 
 def build_stage_rows(results: Mapping[str, StageResult]) -> list[StageRow]:
     """Build a row for each completed stage and for each check of Verify."""
     rows = []
     for stage, result in results.items():
-        documents = len(result.documents)
+        document_count = len(result.documents)
         counts = result.counts
         if stage == "sample":
-            read = counts["documents read"]
-            rows.append(StageRow(stage, "documents", read, documents, result.reasons()))
+            taken = counts["documents read"]
+            rows.append(StageRow(stage, "documents", taken, document_count, result.count_reasons()))
             continue
         if stage == "verify":
             rows += _count_checks(result)
         if "documents removed" in counts:
-            read = documents + counts["documents removed"]
+            taken = document_count + counts["documents removed"]
             name = f"{stage}: documents"
-            rows.append(_build_row(name, "documents", read, documents, {}, "document"))
-        read = len(result.checked_questions())
+            rows.append(_build_row(name, "documents", taken, document_count, {}, "document"))
+        taken = len(result.list_all_questions())
         kept = len(result.questions)
         rule = "question" if "suspects" in counts else ""
-        rows.append(_build_row(stage, "questions", read, kept, result.reasons(), rule))
+        rows.append(_build_row(stage, "questions", taken, kept, result.count_reasons(), rule))
         if stage == "locate":
             rows += _count_labels(result)
     return rows
@@ -123,7 +124,7 @@ def build_stage_rows(results: Mapping[str, StageResult]) -> list[StageRow]:
 def _build_row(
     stage: str, unit: str, taken: int, kept: int, reasons: Mapping[str, int], rule: str
 ) -> StageRow:
-    """Build a row with the share that a paper publishes for the stage and rule, if there is one."""
+    """Build a row with the published share for the stage and rule, if there is one."""
     return StageRow(
         stage, unit, taken, kept, reasons, *PUBLISHED_RATES.get((stage, rule), (None, ""))
     )
@@ -140,18 +141,18 @@ def _count_checks(result: StageResult) -> Iterator[StageRow]:
 
 
 def list_verdicts(result: StageResult, check: Check) -> list[tuple[Question, QuestionVerdict]]:
-    """List the verdicts of a check with their questions, kept and discarded."""
+    """List the verdicts of a check with their questions, whether kept or discarded."""
     return [
         (question, verdict)
-        for question in result.checked_questions()
+        for question in result.list_all_questions()
         for verdict in question.verdicts
         if verdict.check is check
     ]
 
 
 def _count_labels(result: StageResult) -> Iterator[StageRow]:
-    """Yield the row that counts how often the labeled span is the only evidence, if the data has
-    labels.
+    """Yield a row that counts how often the labeled span is the only evidence. Yield nothing if the
+    data has no labels.
     """
     verdicts = list_verdicts(result, Check.LABELED_SPAN)
     if not verdicts:
@@ -176,37 +177,37 @@ def _count_labels(result: StageResult) -> Iterator[StageRow]:
 
 
 def describe_lost_documents(result: StageResult) -> list[str]:
-    """Describe documents whose questions were all discarded for the same reason: such a document
-    may contain instructions to the judge.
+    """Describe documents whose questions were all discarded for the same reason, since they may
+    contain instructions to the judge.
 
-    Documents with one question are left out, and so are questions discarded by rerankers, since
+    Documents with one question are skipped, and so are questions that rerankers discarded, since
     rerankers do not follow instructions.
     """
-    groups: defaultdict[str, list[str]] = defaultdict(list)
+    reasons_by_document: defaultdict[str, list[str]] = defaultdict(list)
     for question in result.questions:
-        groups[question.document].append("")
+        reasons_by_document[question.document].append("")
     for item in result.discarded:
         if item.question and item.reason not in RERANK_REASONS.values():
-            groups[item.question.document].append(item.reason)
-    counts = Counter(chain.from_iterable(groups.values()))
+            reasons_by_document[item.question.document].append(item.reason)
+    counts = Counter(chain.from_iterable(reasons_by_document.values()))
     total = counts.total()
     del counts[""]
     expected = 0.0
-    suspects = []
-    for name, reasons in groups.items():
+    descriptions = []
+    for name, reasons in reasons_by_document.items():
         number = len(reasons)
         if number == 1:
             continue
         expected += sum((count / total) ** number for count in counts.values())
         if reasons[0] and len(set(reasons)) == 1:
             source = result.by_id[name].source
-            suspects.append(f"{name} ({source}): {reasons[0]}, {number} of {number}")
-    if not suspects:
+            descriptions.append(f"{name} ({source}): {reasons[0]}, {number} of {number}")
+    if not descriptions:
         return []
     return [
-        f"verify: {pluralize(len(suspects), 'document')} lost all questions for the same reason "
-        f"({expected:.1f} expected by chance). Read them: such a text may contain instructions to "
-        f"the judge. {'; '.join(suspects[:MAX_NAMED])}"
+        f"verify: {pluralize(len(descriptions), 'document')} lost all questions for the same "
+        f"reason ({expected:.1f} expected by chance). Read them: they may contain instructions to "
+        f"the judge. {'; '.join(descriptions[:MAX_LISTED_DOCUMENTS])}"
     ]
 
 
@@ -229,8 +230,8 @@ def build_translation_rows(
 
 
 def build_stage_tables(rows: Sequence[StageRow], notes: Sequence[str]) -> list[Table]:
-    """Build the table of discard reasons, if there are any, and the table of counts per stage; the
-    notes are below the first table.
+    """Build the table of discard reasons, if there are any, and the table of counts per stage. The
+    notes follow the first table.
     """
     stage_rows = []
     reasons: list[tuple[str, ...]] = []
@@ -250,10 +251,14 @@ def build_stage_tables(rows: Sequence[StageRow], notes: Sequence[str]) -> list[T
     title = "What each stage kept"
     if not reasons:
         return [build_numeric_table(headings, stage_rows, title=title, notes=notes)]
-    reason_headings = ("Stage", "Reason", "Number")
-    reason_title = "Reasons for discarding"
     return [
-        build_numeric_table(reason_headings, reasons, keys=2, title=reason_title, notes=notes),
+        build_numeric_table(
+            ("Stage", "Reason", "Number"),
+            reasons,
+            keys=2,
+            title="Reasons for discarding",
+            notes=notes,
+        ),
         build_numeric_table(headings, stage_rows, title=title),
     ]
 
@@ -261,9 +266,7 @@ def build_stage_tables(rows: Sequence[StageRow], notes: Sequence[str]) -> list[T
 def build_margin_tables(
     pools: Sequence[MarginPool], ranges: Sequence[MarginRange]
 ) -> Iterator[Table]:
-    """Yield the table of pools by margin and the table of the audit by margin range, each only if
-    it has rows.
-    """
+    """Yield the tables of questions and of audit rates by margin; skip empty tables."""
     if pools:
         thirds = f"Published {' / '.join(POSITIONS)} %"
         headings = ("Margin", "Questions", "Kept %", *POSITIONS, "Published %", thirds)
@@ -293,7 +296,7 @@ def _format_pool(pool: MarginPool) -> tuple[str, ...]:
         format_count(questions),
         format_percent(pool.share),
         *counts,
-        format_percent(total / CANDIDATES if total else None),
+        format_percent(total / PUBLISHED_QUESTIONS if total else None),
         _join_percent(count / total for count in published),
     )
 

@@ -1,11 +1,11 @@
-"""Stage 7, Translate: translate corpus and questions, and map the evidence spans.
+"""Stage 7, Translate: translate documents and questions, and map the evidence spans.
 
-PosIR (arXiv 2601.08363, section 2.4, appendix B) translates English corpora and queries, removes
+PosIR (arXiv 2601.08363, section 2.4, appendix B) translates English documents and queries, removes
 prefixes, and filters refusals and length outliers. The paper does not state the prompt, how
-documents are split, or how spans are mapped. Here documents are translated as numbered sentences:
-the translated span consists of the translations of the evidence's sentences. PosIR treats texts in
-another language as possible refusals and lets Qwen3-Max decide; without a judge, these texts are
-discarded here.
+documents are split, or how spans are mapped. Here documents are translated as numbered sentences,
+and the translated span consists of the translations of the evidence sentences. PosIR treats texts
+in another language as possible refusals, on which Qwen3-Max decides; without a judge, we discard
+these texts.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TranslatedSentences(ModelAnswer):
     sentences: list[TranslatedSentence]
 
     def sort_by_number(self) -> list[tuple[int, str]]:
-        """List numbers and texts, sorted by number."""
+        """Return numbers and texts, sorted by number."""
         return sorted((sentence.number, sentence.text) for sentence in self.sentences)
 
 
@@ -86,7 +86,7 @@ PROMPTS: Sequence[PromptTemplate[Any]] = (
 #: Maximum number of characters that the judge reads (PosIR, appendix B).
 JUDGED_CHARACTERS = 1500
 
-#: The word "translation" in PosIR's languages, and openings of sentences that announce one.
+#: The word "translation" in PosIR's languages, and phrases that announce a translation.
 TRANSLATION = (
     r"(?:translat\w+|übersetz\w+|tradu[cçzt]\w+|перевод\w*|перевед\w+|翻译|翻譯|翻訳|번역\w*|"
     r"(?:ال)?ترجمة|अनुवाद|tłumaczeni\w+|অনুবাদ)"
@@ -97,8 +97,8 @@ ANNOUNCEMENT = (
     r"вот|以下|这是|다음은|فيما يلي|إليك|यहाँ|oto)"
 )
 #: Prefix that a model adds to a translation: a line about the translation, or a label or
-#: announcement that ends with a colon. Sentences such as `Luther translated the Bible: ...` do not
-#: match.
+#: announcement that ends with a colon. Sentences such as `Luther translated the Bible: ...` must
+#: not match.
 PREFIX = re.compile(
     rf"\s*(?:[^\n:：]{{0,60}}?{TRANSLATION}[^\n:：]{{0,60}}[:：]?[*_]*\s*\n\s*"
     rf"|{ANNOUNCEMENT}[^\n:：]{{0,120}}?{TRANSLATION}[^\n:：]{{0,120}}[:：][*_]*\s*"
@@ -108,9 +108,9 @@ PREFIX = re.compile(
     re.IGNORECASE,
 )
 
-#: Faults that the judge, if there is one, confirms or dismisses.
+#: Faults on which the judge decides.
 UNCERTAIN_FAULTS = (DiscardReason.REFUSAL, DiscardReason.OTHER_LANGUAGE)
-#: Fault for each verdict of the judge.
+#: Fault by the judge's verdict.
 VERDICT_FAULTS = {
     "translation": None,
     "refusal": DiscardReason.REFUSAL,
@@ -124,14 +124,14 @@ SentenceBlock: TypeAlias = tuple[Document, Sequence[Span]]
 
 @dataclass(frozen=True)
 class TranslatedDocument:
-    """A translated document with its sentence alignment."""
+    """A translated document with aligned sentences."""
 
     document: Document
     """The translation; `tokens` is the length of the original, so that length buckets agree across
     languages (PosIR, 2.4).
     """
     sentences: Sequence[tuple[Span, Span]]
-    """Spans of each sentence in the original and in the translation."""
+    """Span of each sentence in the original and in the translation."""
 
 
 @dataclass(frozen=True)
@@ -146,11 +146,11 @@ class Translator:
     """Language code of the translations, such as `deu-Latn`."""
     count_tokens: Callable[[str], int]
     judge: LanguageModel | None = None
-    """Model that decides on suspected refusals; None to discard them."""
+    """Model that decides on possible refusals; None to discard them."""
 
     def translate(self, result: StageResult) -> StageResult:
-        """Translate corpus and questions; discard documents with their questions, or single
-        questions, that fail a filter. Ids do not change.
+        """Translate documents and questions, and discard the translations that fail a filter. A
+        document is discarded with its questions. Ids do not change.
         """
         translations, discarded = self._translate_documents(result)
         documents = tuple(row.document for row in translations.values())
@@ -164,23 +164,23 @@ class Translator:
     def _translate_documents(
         self, result: StageResult
     ) -> tuple[dict[str, TranslatedDocument], list[Discarded]]:
-        """Translate documents; return usable translations by id, and the discarded documents."""
+        """Translate documents; return the kept translations by id and the discarded documents."""
         translations, faults = self._translate_sentences(result.documents)
         texts = {name: row.document.text for name, row in translations.items()}
         faults |= self._find_faults(result.documents, texts)
-        usable = {name: row for name, row in translations.items() if name not in faults}
-        lengths = [self.count_tokens(texts[name]) for name in usable]
+        kept = {name: row for name, row in translations.items() if name not in faults}
+        lengths = [self.count_tokens(texts[name]) for name in kept]
         outliers = find_outliers(lengths, self.settings.lower, self.settings.upper)
-        for name in compress(list(usable), outliers):
+        for name in compress(list(kept), outliers):
             faults[name] = DiscardReason.LENGTH_OUTLIER
-            del usable[name]
+            del kept[name]
         discarded = [Discarded(faults[name], name) for name in result.by_id if name in faults]
-        return usable, discarded
+        return kept, discarded
 
     def _translate_sentences(
         self, documents: Sequence[Document]
     ) -> tuple[dict[str, TranslatedDocument], dict[str, str]]:
-        """Translate sentences in blocks; return the translations and the faults by document id."""
+        """Translate documents in blocks of sentences; return translations and faults by id."""
         sentences = {row.id: find_sentences(row.text, self.source) for row in documents}
         blocks = [
             (document, spans)
@@ -198,7 +198,7 @@ class Translator:
             if [number for number, _ in rows] != list(range(1, len(spans) + 1)):
                 raise UnusableAnswerError(DiscardReason.SENTENCES_CHANGED)
             text = " ".join(text for _, text in rows)
-            # Sentences that consist of names are the same in both languages.
+            # Sentences of names are the same in both languages.
             is_same = is_same_text(text, " ".join(span.slice(document.text) for span in spans))
             if is_same and detect_other_language(text, self.target):
                 raise UnusableAnswerError(DiscardReason.UNTRANSLATED)
@@ -212,7 +212,7 @@ class Translator:
                 faults.setdefault(document.id, reply.fault)
                 continue
             (_, first), *following = reply.answer.sort_by_number()
-            # Only the first sentence may have a prefix.
+            # Only the first sentence can have a prefix.
             first = remove_prefix(first, spans[0].slice(document.text))
             translations = [first, *(" ".join(text.split()) for _, text in following)]
             texts[document.id].extend(translations)
@@ -226,7 +226,7 @@ class Translator:
         return translated_documents, faults
 
     def _find_fault(self, text: str, original: str) -> DiscardReason | None:
-        """Return the first fault that the rules find in a translation, or None."""
+        """Return the first fault of a translation, or None."""
         if not text:
             return DiscardReason.BLANK_QUESTION
         if REFUSAL.match(text) and not REFUSAL.match(original):
@@ -238,20 +238,20 @@ class Translator:
     def _find_faults(
         self, originals: Iterable[Document | Question], texts: Mapping[str, str]
     ) -> dict[str, str]:
-        """Return the faults of translations, all by id; the judge decides on uncertain faults."""
+        """Find faults in translations, by id. The judge, if set, decides on uncertain faults."""
         faults = {
             row.id: self._find_fault(texts[row.id], row.text)
             for row in originals
             if row.id in texts
         }
         if self.judge is not None:
-            suspects = [name for name, fault in faults.items() if fault in UNCERTAIN_FAULTS]
+            uncertain = [name for name, fault in faults.items() if fault in UNCERTAIN_FAULTS]
 
             def build(name: str) -> PromptValues:
                 return {"text": texts[name][:JUDGED_CHARACTERS], **self._languages}
 
             title = f"Judge translations into {self.target}"
-            for name, reply in self.judge.ask(JUDGE_TRANSLATION, suspects, build, title):
+            for name, reply in self.judge.ask(JUDGE_TRANSLATION, uncertain, build, title):
                 if reply.answer:
                     faults[name] = VERDICT_FAULTS[reply.answer.verdict]
         return {name: fault for name, fault in faults.items() if fault}
@@ -259,10 +259,10 @@ class Translator:
     def _translate_questions(
         self, questions: Sequence[Question], documents: Mapping[str, TranslatedDocument]
     ) -> Outcomes:
-        eligible = []
+        remaining = []
         for question in questions:
             if question.document in documents:
-                eligible.append(question)
+                remaining.append(question)
             else:
                 yield question.discard(DiscardReason.DOCUMENT_DISCARDED)
 
@@ -271,18 +271,18 @@ class Translator:
 
         def check(question: Question, answer: TranslatedText) -> None:
             fault = self._find_fault(remove_prefix(answer.text, question.text), question.text)
-            # Leave uncertain faults to the judge instead of asking the model again.
+            # The judge decides on uncertain faults, so the model is not asked again.
             if fault and not (self.judge and fault in UNCERTAIN_FAULTS):
                 raise UnusableAnswerError(fault)
 
         title = f"Translate questions into {self.target}"
-        replies = self.model.ask(TRANSLATE_QUESTION, eligible, build, title, check)
+        replies = self.model.ask(TRANSLATE_QUESTION, remaining, build, title, check)
         texts = {
             question.id: remove_prefix(reply.answer.text, question.text)
             for question, reply in replies
             if reply.answer
         }
-        faults = self._find_faults(eligible, texts)
+        faults = self._find_faults(remaining, texts)
         for question, reply in replies:
             fault = reply.fault or faults.get(question.id)
             if fault:
@@ -297,7 +297,7 @@ class Translator:
 def join_sentences(
     document: Document, original: Sequence[Span], texts: Sequence[str]
 ) -> TranslatedDocument:
-    """Join translated sentences with the white space of the original."""
+    """Join translated sentences with the white space between the original sentences."""
     text = ""
     spans = []
     ends = [*(sentence.start for sentence in original[1:]), original[-1].end]
@@ -310,7 +310,7 @@ def join_sentences(
 
 
 def map_span(span: Span, document: TranslatedDocument) -> Span:
-    """Return the span of the translations of all sentences that overlap the original span."""
+    """Map a span of the original to the translations of all sentences that it overlaps."""
     translations = [
         translation for original, translation in document.sentences if original.overlaps(span)
     ]
@@ -318,14 +318,15 @@ def map_span(span: Span, document: TranslatedDocument) -> Span:
 
 
 def is_same_text(text: str, original: str) -> bool:
-    """Return True if a translation equals its original; texts without letters may be equal."""
+    """Return True if a translation is identical to an original that contains letters."""
     return text.split() == original.split() and any(map(str.isalpha, text))
 
 
 def remove_prefix(translation: str, original: str) -> str:
     """Remove a model's prefix from a translation and collapse white space.
 
-    A prefix is kept if the original starts with one, or has as many colons as the translation.
+    A prefix is kept if the original starts with a prefix too, or if it is not on a separate line
+    and the translation has no more colons than the original.
     """
     prefix = PREFIX.match(translation)
     if prefix and not PREFIX.match(original):
@@ -336,8 +337,8 @@ def remove_prefix(translation: str, original: str) -> str:
 
 
 def find_outliers(lengths: Sequence[int], lower: float, upper: float) -> list[bool]:
-    """Flag lengths below Q1 - lower x IQR or above Q3 + upper x IQR (PosIR, appendix B, which omits
-    the two factors).
+    """Flag lengths below Q1 - lower x IQR or above Q3 + upper x IQR (PosIR, appendix B; the paper
+    does not state the factors).
     """
     if not lengths:
         return []

@@ -1,13 +1,13 @@
-"""Translation ratings by a judge and by people: a stratified sample, the judge's answers, and
-sheets for people.
+"""Rate a stratified sample of translations, with a language model as the judge and with sheets for
+human raters.
 
 PosIR (arXiv 2601.08363, appendix B) chooses its translator this way. Each system translates 12
 English documents per domain (31 domains, four length buckets) into eight languages. GPT-4o rates
-each translation without a reference; people rate one system in three languages. The paper omits the
-body of the prompt (appendix C.5); our prompt has the same four scales.
+every translation without a reference, and people rate one system in three languages. The paper
+omits the body of the prompt (appendix C.5); our prompt uses the same four scales.
 
-Rating counts of disjoint document samples can be added. Intervals generalize to new documents: all
-ratings of a document's translations form one cluster.
+Counts of ratings over disjoint samples of documents can be added. Intervals are for new documents:
+all ratings of a document's translations form one cluster.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ import polars as pl
 from polars.dataframe.group_by import GroupBy
 from pydantic import Field
 
-from posir_build.dataset_files import read_sheet, refuse_overwrite, write_sheet_rows
-from posir_build.records import PromptValues, seeded_order, shuffle
-from posir_build.settings import Increasing, Name
+from posir_build.dataset_files import raise_if_exists, read_sheet, write_sheet_rows
+from posir_build.records import PromptValues, compute_sort_key, shuffle
+from posir_build.settings import IncreasingNumbers, NonEmptyString
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.settings_file import Section
@@ -69,7 +69,7 @@ RATE_TRANSLATION = load_prompt("rate_translation", TranslationRating)
 #: The four scales, in the paper's order.
 SCALES = ("fluency", "accuracy", "completeness", "style")
 RATINGS: tuple[int, ...] = get_args(Rating)
-#: Name that is hashed with the seed for the random order of documents and sheet rows.
+#: Name to hash with the seed for the random order of documents and sheet rows.
 PURPOSE = "rate translations"
 #: Name of the mean over the four scales.
 OVERALL = "overall"
@@ -80,25 +80,26 @@ ALL = "all"
 class RatingSettings(Section):
     """Settings of `posir study rate-translations`."""
 
-    source: Name
-    """Data with the originals: a folder in the PosIR layout, or a dataset on the Hub."""
+    source: NonEmptyString
+    """Data with the original documents: a folder in the PosIR layout, or a dataset on the Hub."""
     translations: Annotated[Mapping[str, str], Field(min_length=1)]
-    """Data of each translation system, by system name, such as {Qwen3-30B-A3B:
-    data/PosIR-Benchmark-v1}. Documents have the ids of their originals. Originals and translations
-    may be in the same folder.
+    """Data with translations, by system name, such as {Qwen3-30B-A3B: data/PosIR-Benchmark-v1}.
+    Translations have the ids of their originals, and may be in the same folder.
     """
     language: str = "eng-Latn"
     """Language of the originals."""
     languages: tuple[str, ...] = ()
-    """Languages of the translations; empty for all languages that every system has."""
+    """Languages of the translations; empty for all languages that every system covers."""
     domains: tuple[str, ...] = ()
-    """Domains; empty for all domains that the originals and every system have."""
-    edges: Annotated[Increasing[int], Field(min_length=2)] = (0, 512, 1024, 1536, 2048)
-    """Edges of the length buckets, in tokens of the original; upper edges are inclusive (PosIR,
-    appendix B).
+    """Domains; empty for all domains that the originals and every system cover."""
+    edges: Annotated[IncreasingNumbers[int], Field(min_length=2)] = (0, 512, 1024, 1536, 2048)
+    """Edges of the length buckets, in tokens of the original document; upper edges are inclusive
+    (PosIR, appendix B).
     """
     per_bucket: Count = 3
-    """Documents per bucket and domain; 3 gives 12 per domain, as in the paper."""
+    """Number of documents per bucket and domain. The default gives 12 per domain, as in the
+    paper.
+    """
     tokenizer: str | None = None
     """Hugging Face tokenizer for lengths; null for one token per four bytes of UTF-8."""
     seed: int = 42
@@ -122,11 +123,11 @@ class Translation:
 
     @cached_property
     def id(self) -> str:
-        """Id in the sheets, 16 hexadecimal digits; it hides the system."""
+        """Id in the sheets, 16 hexadecimal digits, which does not reveal the system."""
         return digest(self.system, self.language, self.domain, self.document).hex()
 
 
-#: A translation with its ratings by scale; people may leave scales empty.
+#: A translation with its ratings by scale. Human raters may skip scales.
 RatedTranslation = tuple[Translation, dict[str, int]]
 
 
@@ -137,11 +138,14 @@ def sample_translations(
     every system has translated into every language.
 
     Returns:
-        Translations of the same documents for every system and language, and a note about each
-        bucket with too few documents.
+        The translations of the sample by every system into every language, and notes about buckets
+        with too few documents.
+
+    Raises:
+        DataError: The data cannot be read, or the systems and the originals share no documents.
     """
-    source = _read_subsets(settings.source)
-    systems = {name: _read_subsets(data) for name, data in settings.translations.items()}
+    source = _open_subsets(settings.source)
+    systems = {name: _open_subsets(data) for name, data in settings.translations.items()}
     shared_subsets = [
         (domain, language)
         for domain, language in set.intersection(*map(set, systems.values()))
@@ -153,9 +157,9 @@ def sample_translations(
     if missing or not shared_subsets:
         names = ", ".join(f"{domain} in {language}" for domain, language in missing)
         raise DataError(
-            f"translations: {', '.join(systems)}: not all of them have "
-            f"{names or 'a domain and a language'} in common with the originals in "
-            f"{settings.language}, {settings.source}. Set `language`, `languages` or `domains`."
+            f"translations: {', '.join(systems)}: these systems and the originals in "
+            f"{settings.language}, {settings.source}, do not share {names or 'any domain'}. Set "
+            "`language`, `languages` or `domains`."
         )
     translations: list[Translation] = []
     notes: list[str] = []
@@ -166,8 +170,8 @@ def sample_translations(
             for system, subsets in systems.items()
             for language in languages
         }
-        common_ids = originals.keys() & set.intersection(*map(set, texts.values()))
-        candidates = {name: originals[name] for name in common_ids}
+        shared_ids = originals.keys() & set.intersection(*map(set, texts.values()))
+        candidates = {name: originals[name] for name in shared_ids}
         sample, sample_notes = _sample_documents(domain, candidates, settings, count_tokens)
         notes += sample_notes
         translations += [
@@ -177,14 +181,14 @@ def sample_translations(
         ]
     if not translations:
         raise DataError(
-            f"{settings.source}: no document of these lengths has translations by every system. "
+            f"{settings.source}: no document of these lengths is translated by every system. "
             f"{' '.join(notes)}"
         )
     return translations, notes
 
 
-def _read_subsets(data: str) -> dict[tuple[str, str], Subset]:
-    """Read the monolingual subsets, by domain and language."""
+def _open_subsets(data: str) -> dict[tuple[str, str], Subset]:
+    """Open the monolingual subsets, by domain and language."""
     return {
         (subset.domain, subset.corpus_language): subset
         for subset in open_data(data).subsets
@@ -203,13 +207,13 @@ def _sample_documents(
     settings: RatingSettings,
     count_tokens: Callable[[str], int],
 ) -> tuple[list[str], list[str]]:
-    """Sample the same number of document ids from each length bucket; add a note for each bucket
-    with too few documents.
+    """Sample the same number of document ids from each length bucket. Also return notes about
+    buckets with too few documents.
     """
     count = cache(count_tokens)
     sample: list[str] = []
     notes = []
-    order = sorted(texts, key=lambda name: seeded_order(settings.seed, PURPOSE, domain, name))
+    order = sorted(texts, key=lambda name: compute_sort_key(settings.seed, PURPOSE, domain, name))
     for low, high in pairwise(settings.edges):
         bucket = (name for name in order if low < count(texts[name]) <= high)
         names = list(islice(bucket, settings.per_bucket))
@@ -225,10 +229,10 @@ def _sample_documents(
 def ask_judge(
     translations: Sequence[Translation], settings: RatingSettings, model: LanguageModel
 ) -> tuple[list[RatedTranslation], dict[str, int]]:
-    """Ask the judge for ratings; count the unrated translations by reason.
+    """Request ratings from the judge. Also count the unrated translations by reason.
 
     Raises:
-        PosirError: The judge rated no translation.
+        PosirError: The judge rated none of the translations.
     """
 
     def build(row: Translation) -> PromptValues:
@@ -247,20 +251,20 @@ def ask_judge(
     ]
     faults = Counter(reply.fault for _, reply in replies if reply.fault)
     if not rated_rows:
-        raise PosirError(f"{model.name}: rated no translation: {'; '.join(faults)}.")
+        raise PosirError(f"{model.name}: rated none of the translations: {'; '.join(faults)}.")
     return rated_rows, dict(faults.most_common())
 
 
 def write_rating_sheets(folder: Path, translations: Sequence[Translation], seed: int) -> list[Path]:
-    """Write a sheet per language with empty rating columns; rows are shuffled and do not name the
-    system.
+    """Write a sheet per language with empty rating columns. The rows are shuffled and do not name
+    the system.
     """
     sheets = defaultdict(list)
     for row in shuffle(translations, seed, PURPOSE):
         cells = (row.id, row.language, row.original, row.text)
         sheets[folder / f"{row.language}.csv"].append(cells)
     for file in sheets:
-        refuse_overwrite(file)
+        raise_if_exists(file)
     for file, rows in sheets.items():
         columns = ("id", "language", "original", "translation", *SCALES, "comment")
         write_sheet_rows(file, columns, rows)
@@ -270,7 +274,7 @@ def write_rating_sheets(folder: Path, translations: Sequence[Translation], seed:
 def read_rating_sheet(
     file: Path, translations: Sequence[Translation]
 ) -> tuple[list[RatedTranslation], int]:
-    """Read a person's ratings, without empty cells, and count the rows for other translations."""
+    """Read a person's ratings, and count the rows for translations outside the sample."""
     by_id = {translation.id: translation for translation in translations}
     values = {str(rating): rating for rating in RATINGS}
     command = "posir study rate-translations --sheets"
@@ -278,16 +282,16 @@ def read_rating_sheet(
     rated_rows = [(by_id[name], ratings) for name, ratings in rows if name in by_id and ratings]
     if not rated_rows:
         raise DataError(
-            f"{file}: contains no rating of these translations. Fill in {', '.join(SCALES)}, and "
-            "use the settings that the sheet was written with."
+            f"{file}: contains no ratings of these translations. Fill in {', '.join(SCALES)}, and "
+            "use the settings from when the sheet was written."
         )
     return rated_rows, sum(name not in by_id for name, _ in rows)
 
 
 @dataclass(frozen=True)
 class ScaleScore:
-    """Ratings of a system on one scale, for one language or all; a row of PosIR's tables 7 and
-    8.
+    """Ratings of a system on one scale, in one language or all languages; a row of PosIR's tables 7
+    and 8.
     """
 
     rater: str
@@ -295,16 +299,16 @@ class ScaleScore:
     system: str
     language: str
     scale: str
-    """One of `SCALES`, or `overall`: the mean over the four scales of a translation."""
+    """One of `SCALES`, or `overall` for a translation's mean over the four scales."""
     counts: dict[float, int]
     """Number of translations by rating; additive."""
     mean: Estimate
-    """Mean rating, from 1 to 5; for all languages, the mean of the languages' means."""
+    """Mean rating, from 1 to 5. All languages together have the mean of the languages' means."""
 
 
 @dataclass(frozen=True)
 class ScaleAgreement:
-    """Agreement between the judge and people; a row of PosIR's table 9, with the counts of its
+    """Agreement between the judge and people; a row of PosIR's table 9, with the counts behind its
     figure 9.
     """
 
@@ -313,7 +317,7 @@ class ScaleAgreement:
     scale: str
     """One of `SCALES`, or `all`."""
     confusion: tuple[tuple[int, ...], ...]
-    """Number of pairs by the person's rating and the judge's rating, shape (5, 5); additive."""
+    """Number of pairs by the person's and the judge's rating, shape (5, 5); additive."""
     within_one: Estimate
     """Share of pairs that differ by at most 1, in [0, 1]."""
     mean_absolute_error: Estimate
@@ -323,30 +327,31 @@ class ScaleAgreement:
 
 
 def _tabulate(rated_rows: Sequence[RatedTranslation]) -> pl.DataFrame:
-    """Build a table with a row per rating, and a row with the mean of each completely rated
-    translation.
+    """Build a table with a row per rating, plus a row with the mean of each translation that is
+    rated on all scales.
     """
     rows = []
     for translation, ratings in rated_rows:
-        scales = dict[str, float](ratings)
+        values_by_scale = dict[str, float](ratings)
         if len(ratings) == len(SCALES):
-            scales[OVERALL] = fmean(ratings.values())
+            values_by_scale[OVERALL] = fmean(ratings.values())
         keys = {
             "id": translation.id,
             "system": translation.system,
             "language": translation.language,
             "document": f"{translation.domain}/{translation.document}",
         }
-        rows += [keys | {"scale": scale, "rating": value} for scale, value in scales.items()]
+        for scale, value in values_by_scale.items():
+            rows.append(keys | {"scale": scale, "rating": value})
     return pl.DataFrame(rows, schema_overrides={"rating": pl.Float64})
 
 
 def _group(rows: pl.DataFrame, scales: Sequence[str]) -> GroupBy:
-    """Group rows by system, language and scale, and over all languages. The column `target`
-    contains the language of each row.
+    """Group rows by system, language and scale, and by system and scale over all languages. In each
+    group, the column `target` contains the language of the row.
     """
-    single = rows.with_columns(target="language")
-    all_rows = pl.concat([single, single.with_columns(language=pl.lit(ALL))])
+    rows = rows.with_columns(target="language")
+    all_rows = pl.concat([rows, rows.with_columns(language=pl.lit(ALL))])
     is_total = pl.col("language") == ALL
     scale = pl.col("scale").cast(pl.Enum(scales))
     all_rows = all_rows.sort("system", is_total, "language", scale, maintain_order=True)
@@ -354,8 +359,8 @@ def _group(rows: pl.DataFrame, scales: Sequence[str]) -> GroupBy:
 
 
 def _estimate(rows: pl.DataFrame, values: pl.Expr, low: float, high: float) -> Estimate:
-    """Estimate the mean of the languages' means of values in [low, high], with the interval of
-    `estimate_mean`; documents are clusters.
+    """Estimate the mean of the languages' means of values in [low, high], with documents as
+    clusters.
     """
     sizes = pl.len().over("target") * pl.col("target").n_unique()
     columns = rows.select(
@@ -377,7 +382,7 @@ def _estimate(rows: pl.DataFrame, values: pl.Expr, low: float, high: float) -> E
 
 
 def score_ratings(rater: str, rated_rows: Sequence[RatedTranslation]) -> list[ScaleScore]:
-    """Score ratings by system, language and scale, and over all languages."""
+    """Summarize ratings by system, language and scale, and over all languages."""
     if not rated_rows:
         return []
     scores = []
@@ -392,8 +397,8 @@ def score_ratings(rater: str, rated_rows: Sequence[RatedTranslation]) -> list[Sc
 def compare_ratings(
     people: Sequence[RatedTranslation], judge: Sequence[RatedTranslation]
 ) -> list[ScaleAgreement]:
-    """Compare the judge with people, by system, language and scale, and pooled over languages and
-    scales.
+    """Compare the judge's ratings with people's ratings by system, language and scale, and pooled
+    over languages and scales.
     """
     if not people:
         return []
@@ -423,7 +428,7 @@ def compare_ratings(
 def build_rating_tables(
     scores: Sequence[ScaleScore], agreement: Sequence[ScaleAgreement], notes: Sequence[str]
 ) -> list[Table]:
-    """Build the tables of mean ratings and of the agreement between judge and people."""
+    """Build the table of mean ratings and, with human ratings, the table of agreement."""
     means = []
     for keys, group in groupby(scores, attrgetter("rater", "system", "language")):
         by_scale = {score.scale: score for score in group}

@@ -1,9 +1,9 @@
-"""Stage 4, Verify: check that the span answers the question and that nothing else in the document
-does.
+"""Stage 4, Verify: check that the span answers the question, and that the rest of the document does
+not.
 
-The rules come from PosQ (arXiv 2505.13950, appendix A.2), Built-in or Learned (arXiv 2605.26578,
+The rules are from PosQ (arXiv 2505.13950, appendix A.2), Built-in or Learned (arXiv 2605.26578,
 section 3.1.3, appendix B) and PosIR (arXiv 2601.08363, section 2.3, appendix C.3). Cheap checks
-come first; a question is discarded at its first failed check.
+come first. A question is discarded at its first failed check.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Answerability(ModelAnswer):
 RELEVANCE = load_prompt("relevance", Relevance)
 ANSWERABLE = load_prompt("answerable", Answerability)
 
-#: Reason to discard a question, by the rule for rerankers.
+#: Reason to discard a question, by `verify.rerank_rule`.
 RERANK_REASONS = {
     "segments": DiscardReason.OTHER_SEGMENT,
     "margin": DiscardReason.SMALL_MARGIN,
@@ -77,10 +77,10 @@ class Verifier:
     model: LanguageModel
     rerankers: Sequence[Reranker]
     seed: int
-    """Random seed for balancing and for the audit sample."""
+    """Seed for balancing and for sampling the audit."""
 
     def verify(self) -> StageResult:
-        """Run all checks in order; discard each question at its first failed check."""
+        """Run the enabled checks in order, and the audit if it is enabled."""
         checks = []
         if self.rerankers:
             checks.append(self._check_by_rerankers)
@@ -97,8 +97,8 @@ class Verifier:
         return self._audit(result) if self.settings.audit else result
 
     def _build_views(self, rule: str, question: Question) -> list[str]:
-        """List the texts to judge, starting with the text that contains the evidence: for the rule
-        `span`, the document with and without the span; otherwise, the three segments.
+        """List the texts to judge, starting with the text that contains the evidence: the document
+        with and without the span for the rule `span`, the three segments for other rules.
         """
         text = self.previous.by_id[question.document].text
         if rule == "span":
@@ -108,7 +108,7 @@ class Verifier:
         return [segment.slice(text) for segment in (target, *segments)]
 
     def _check_by_rerankers(self, questions: Sequence[Question]) -> Outcomes:
-        """Apply the rule of PosQ, Built-in or Learned, or PosIR to the rerankers' scores."""
+        """Apply `settings.rerank_rule` to the rerankers' scores."""
         rule = self.settings.rerank_rule
         pairs = [
             (question.text, view)
@@ -119,21 +119,21 @@ class Verifier:
         judge = ", ".join(reranker.name for reranker in self.rerankers)
         for question, view_scores in zip(questions, np.split(scores, len(questions)), strict=True):
             # Shape (rerankers, views).
-            rows = view_scores.T
-            values: dict[str, Any] = {"scores": rows.tolist()}
+            reranker_scores = view_scores.T
+            values: dict[str, Any] = {"scores": reranker_scores.tolist()}
             if rule == "margin":
-                values["margin"] = compute_margin(rows, 0)
+                values["margin"] = compute_margin(reranker_scores, 0)
                 passed = values["margin"] >= self.settings.margin
             else:
                 # PosQ, appendix A.2; PosIR, section 2.3: every reranker scores the text with the
                 # evidence highest; ties fail.
-                passed = bool((rows[:, :1] > rows[:, 1:]).all())
+                passed = bool((reranker_scores[:, :1] > reranker_scores[:, 1:]).all())
             reason = "" if passed else RERANK_REASONS[rule]
             yield question.conclude(Check.RERANKERS, judge, values, reason, rule)
 
     def _check_balance(self, questions: Sequence[Question]) -> Outcomes:
-        """Sample the same number of questions from each third, the size of the smallest nonempty
-        third (PosQ, appendix A.2).
+        """Sample as many questions from each third as the smallest nonempty third has (PosQ,
+        appendix A.2).
         """
         by_third = defaultdict(list)
         for question in shuffle(questions, self.seed, "balance"):
@@ -145,10 +145,11 @@ class Verifier:
             yield question.conclude(Check.BALANCED, "posir", {"per_third": smallest}, reason)
 
     def _check_by_relevance(self, questions: Sequence[Question]) -> Outcomes:
-        """Let the language model grade each text from 0 to 4, and apply the rule of PosQ or PosIR.
+        """Let the language model grade each text from 0 to 4, and compare the grades.
 
-        PosQ, appendix A.2: L(t) >= 3 and L(t) >= L(u) + 1 for both other segments u. PosIR, section
-        2.3, compares the document with and without the span; the paper omits the thresholds.
+        PosQ (appendix A.2) requires L(t) >= 3 and L(t) >= L(u) + 1 for both other segments u. PosIR
+        (section 2.3) compares the document with and without the span; the paper omits the
+        thresholds.
         """
         rule = self.settings.relevance
         for question, replies in self._ask(RELEVANCE, questions, rule, "Grade relevance"):
@@ -157,7 +158,7 @@ class Verifier:
             if not reason and grades[0] < self.settings.level:
                 reason = DiscardReason.IRRELEVANT
             if not reason and grades[0] < max(grades[1:]) + self.settings.gap:
-                reason = DiscardReason.RELEVANT_WITHOUT
+                reason = DiscardReason.RELEVANT_WITHOUT_EVIDENCE
             reply = replies[0]
             values = {"grades": grades}
             yield question.conclude(
@@ -166,25 +167,25 @@ class Verifier:
 
     def _check_without_span(self, questions: Sequence[Question]) -> Outcomes:
         """Fail questions that the language model can answer from the document without the span."""
-        title = "Leave the span out"
+        title = "Leave out the span"
         for question, (reply,) in self._ask(ANSWERABLE, questions, "span", title, views=[1]):
             answer = reply.answer and reply.answer.answer
-            reason = DiscardReason.ANSWERED_WITHOUT if answer == "yes" else reply.fault
+            reason = DiscardReason.ANSWERED_WITHOUT_SPAN if answer == "yes" else reply.fault
             values = {"answerable": answer}
             yield question.conclude(
                 Check.LEAVE_SPAN_OUT, reply.model, values, reason, prompt=reply.prompt
             )
 
     def _audit(self, result: StageResult) -> StageResult:
-        """Ask separately for each third whether it contains the answer (Built-in or Learned,
+        """Ask for each third separately whether it contains the answer (Built-in or Learned,
         appendix B.3).
 
-        The audit covers the kept questions and, for each margin range, the discarded ones. It
-        discards nothing.
+        The audit covers a sample of kept and discarded questions from each margin range. It
+        discards no questions.
         """
         groups = defaultdict(list)
-        for question in result.checked_questions():
-            groups[find_range(question, self.settings.margins)].append(question)
+        for question in result.list_all_questions():
+            groups[find_margin_range(question, self.settings.margins)].append(question)
         if None in groups:
             # Without margins, only kept questions are audited.
             groups[None] = list(result.questions)
@@ -198,7 +199,7 @@ class Verifier:
             verdict = QuestionVerdict(
                 Check.AUDIT, True, views[0].model, values, prompt=views[0].prompt
             )
-            audited_questions[question.id] = question.with_verdict(verdict)
+            audited_questions[question.id] = question.add_verdict(verdict)
         discarded = [
             replace(item, question=audited_questions.get(item.item, item.question))
             for item in result.discarded
@@ -214,7 +215,7 @@ class Verifier:
         description: str,
         views: Sequence[int] = (),
     ) -> Iterator[tuple[Question, Sequence[Reply[AnswerT]]]]:
-        """Ask about each view of each question, by default all views of the rule; yield each
+        """Ask about the given views of each question, by default all views of the rule. Yield each
         question with its replies.
         """
         views = views or range(2 if rule == "span" else 3)
@@ -230,7 +231,7 @@ class Verifier:
 
 @dataclass(frozen=True)
 class MarginPool:
-    """The questions above a margin threshold; a row of table 6 of arXiv 2605.26578."""
+    """The questions that reach a margin; a row of table 6 of arXiv 2605.26578."""
 
     at_least: float | None
     """Minimum margin; None for all questions with a margin."""
@@ -242,28 +243,28 @@ class MarginPool:
 
 @dataclass(frozen=True)
 class MarginRange:
-    """The audited questions with a margin in [low, high); a row of table 7 of arXiv 2605.26578.
-    If both limits are None, the kept questions.
+    """The audited questions with a margin in [low, high), or all kept questions if both limits are
+    None; a row of table 7 of arXiv 2605.26578.
     """
 
     low: float | None
     high: float | None
     audited: int
-    """Number of questions with an answer for all three segments."""
+    """Number of questions with usable answers about all three segments."""
     rates: Mapping[str, float]
     """Rates from `summarize_audit`."""
 
 
 def find_margin(question: Question) -> float | None:
-    """Return the margin of a question's segment, or None if no rerankers compared segments."""
+    """Return the reranking margin of a question, or None if rerankers did not compare segments."""
     for verdict in question.verdicts:
         if verdict.check is Check.RERANKERS and verdict.rule in ("segments", "margin"):
             return compute_margin(np.array(verdict.values["scores"], np.float64), 0)
     return None
 
 
-def find_range(question: Question, margins: Sequence[float]) -> int | None:
-    """Return how many thresholds a question's margin reaches, or None without a margin."""
+def find_margin_range(question: Question, margins: Sequence[float]) -> int | None:
+    """Count the thresholds that a question's margin reaches. Return None without a margin."""
     margin = find_margin(question)
     return None if margin is None else bisect_right(margins, margin)
 
@@ -272,10 +273,10 @@ def summarize_audit(answers: Sequence[Sequence[bool]]) -> dict[str, float]:
     """Compute the rates TargetYes, DistractorNo and Exclusive, in [0, 1] (Built-in or Learned,
     appendix B.3).
 
-    Each question has an answer for each of its three segments, the segment with the evidence first.
-    TargetYes is the share of questions that this segment answers, DistractorNo the share of other
-    segments that do not answer, and Exclusive the share of questions that only the first segment
-    answers. The mapping is empty without questions.
+    Each question has answers about its three segments, starting with the segment that contains the
+    evidence. TargetYes is the share of questions that this segment answers. DistractorNo is the
+    share of other segments that do not answer their question. Exclusive is the share of questions
+    that only the first segment answers. Without questions, the result is empty.
     """
     if not answers:
         return {}
@@ -288,11 +289,11 @@ def summarize_audit(answers: Sequence[Sequence[bool]]) -> dict[str, float]:
 
 
 def count_pools(result: StageResult, margins: Sequence[float]) -> list[MarginPool]:
-    """Count the questions with a margin, in total and at each threshold; an empty list without
-    margins.
+    """Count the questions with a margin, in total and at each threshold. The list is empty if no
+    question has a margin.
     """
     rows = []
-    for question in result.checked_questions():
+    for question in result.list_all_questions():
         margin = find_margin(question)
         if margin is not None:
             rows.append((margin, result.find_third(question)))
@@ -304,22 +305,24 @@ def count_pools(result: StageResult, margins: Sequence[float]) -> list[MarginPoo
     return pools
 
 
-def audit_ranges(result: StageResult, margins: Sequence[float]) -> list[MarginRange]:
-    """Summarize the audit for the kept questions, then for all questions per margin range. The list
-    is empty without an audit.
+def summarize_audit_ranges(result: StageResult, margins: Sequence[float]) -> list[MarginRange]:
+    """Summarize the audit for the kept questions, then by margin range. The list is empty without
+    an audit.
     """
     answers = _list_answers(result.questions)
     ranges = [MarginRange(None, None, len(answers), summarize_audit(answers))]
-    checked = result.checked_questions()
+    all_questions = result.list_all_questions()
     for index, (low, high) in enumerate(pairwise((None, *margins, None))):
-        group = [question for question in checked if find_range(question, margins) == index]
+        group = [
+            question for question in all_questions if find_margin_range(question, margins) == index
+        ]
         answers = _list_answers(group)
         ranges.append(MarginRange(low, high, len(answers), summarize_audit(answers)))
     return ranges if any(row.audited for row in ranges) else []
 
 
 def _list_answers(questions: Sequence[Question]) -> list[list[bool]]:
-    """List the answers about the three segments, for questions where all three are answered."""
+    """List the answers about the three segments of each question; skip incomplete answers."""
     answers = [
         verdict.values["answerable"]
         for question in questions

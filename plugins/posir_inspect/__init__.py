@@ -1,1 +1,1 @@
-"""`posir window` and `posir inspect`: tests of a model, or of an index, on a user's own texts."""
+"""`posir window` and `posir inspect` test a model or an index on the user's own texts."""

@@ -28,8 +28,8 @@ from posir_tasks.models.command_reference import build_reference, build_referenc
 from posir_tasks.models.measured_model import MeasuredModel, load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.reading_length import MAX_TOKENS
-from posir_tasks.models.references import RERANKER, find_endpoint
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.references import RERANKER_NAME, find_endpoint
+from posir_tasks.models.run_settings import override_settings
 from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.values.read_part import parse_window
@@ -45,19 +45,19 @@ MAX_TEXTS = 1000
 
 
 def _parse_budget(text: str) -> int:
-    """Parse a token count such as `500k`; raise PosirError if it is malformed."""
+    """Parse a token count such as `500k`. Raise UsageError if it is malformed."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kM]?)", text.replace(",", ""))
     tokens = 0
     if match:
         tokens = round(float(match[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[match[2]])
     if tokens < 1:
         raise UsageError(
-            f"--budget {text}: not a number of tokens. Give a number such as 200000, 200k or 2M."
+            f"--budget {text}: not a token count. Give a number such as 200000, 200k or 2M."
         )
     return tokens
 
 
-#: Option groups in the help of `posir inspect`, by title. All other options come first.
+#: Option groups in the help of `posir inspect`. All other options are listed before them.
 GROUPS = {
     "Model": "revision window backend protocol batch_size query_prompt document_prompt query_field "
     "passage_field tokenizer",
@@ -136,43 +136,44 @@ def inspect(
             experiment.
         query_prompt: Override the model's query prompt. Results are stored separately, as an
             experiment.
-        document_prompt: Override the model's document prompt, likewise.
+        document_prompt: Override the model's document prompt. Results are stored separately, as an
+            experiment.
         query_field: A field to add to an endpoint's query requests, such as `input_type=query`.
-        passage_field: The same for documents, such as `truncate=true`.
-        column: Column or field of the texts in a file.
+        passage_field: A field to add to an endpoint's document requests, such as `truncate=true`.
+        column: Column or field that contains the texts in a file.
         tokenizer: Tokenizer of a model behind an endpoint: a name on the Hub, or a folder.
-        budget: Maximum number of tokens to encode, such as 500k or 2M, of randomly sampled texts.
+        budget: Maximum number of tokens to encode, such as 500k or 2M. Texts are sampled at random.
         all_texts: Inspect all texts, regardless of the budget.
         batch_size: Number of texts per encoding batch.
-        chunker: A function that divides a text, such as LangChain's `splitter.split_text`; several
-            are compared.
+        chunker: A function that splits a text, such as LangChain's `splitter.split_text`. Several
+            functions are compared with each other.
         question_writer: An embedding model that paraphrases the questions. Use a different one:
             `model` would favor itself.
         llm: A language model that paraphrases the questions: `MODEL`, or `MODEL@ADDRESS`.
         snippet: Also print code that produces the recommended chunks in this library.
         embedder: The system's embedding model, instead of `window`: its window is looked up or
             measured, and it embeds the queries for a collection.
-        k: Number of documents or chunks per query.
+        k: Number of documents or chunks to retrieve per query.
         max_requests: Maximum number of questions, not counting retries.
-        max_time: Time limit in seconds for sending questions; the same call then continues.
+        max_time: Time limit in seconds for sending questions. The same call later resumes.
         concurrency: Number of parallel searches.
         timeout: Time limit of a search in seconds.
-        chunk_separator: Separator of document id and chunk number in ids; empty if documents are
-            not chunked.
-        document_field: Field of a hit that contains the document id; by default a common field,
-            such as `doc_id`.
+        chunk_separator: Separator between document id and chunk number in ids; empty if documents
+            are not chunked.
+        document_field: Field of a hit that contains the document id. By default, common fields such
+            as `doc_id` are tried.
         write_questions: Folder for the questions with their spans, in the PosIR layout.
         output: Folder for results, as in `mteb run`.
         full: Also show PSI, its value by chance, and observed differences.
         show: Called with the incomplete inspection after each stage.
 
     Returns:
-        Verdicts and scores; nDCG@10 and PSI are in [0, 1], with 95% intervals. There is one row for
-        each wording and length of whole texts, and for each chunk size in tokens or each chunker.
+        Verdicts and scores. nDCG@10 and PSI are in [0, 1], with 95% intervals. There is one row per
+        wording and length of whole texts, and one per chunk size in tokens or chunker.
 
     Raises:
-        PosirError: The model or the texts do not exist, the model refuses some texts because of
-            their length, or a chunker cannot divide a text.
+        PosirError: The model or the texts do not exist, some texts are longer than the model
+            accepts, or a chunker fails on a text.
 
     Examples:
         >>> import posir
@@ -181,15 +182,13 @@ def inspect(
         ['rarest-words']
     """
     max_tokens = None if all_texts else _parse_budget(str(budget))
-    limit = sys.maxsize // 2 if all_texts else MAX_TEXTS
-    reads = parse_window(window)
+    max_texts = sys.maxsize // 2 if all_texts else MAX_TEXTS
+    read_part = parse_window(window)
     if question_writer and llm:
-        raise PosirError(
-            "--question-writer and --llm both write questions in other words. Give only one."
-        )
-    write = partial(_open_question_writer, question_writer, llm, batch_size=batch_size)
+        raise PosirError("--question-writer and --llm both paraphrase questions. Give only one.")
+    open_writer = partial(_open_question_writer, question_writer, llm, batch_size=batch_size)
     if retriever is not None:
-        source = _choose_index_texts(model, texts, (chunker, revision, protocol, tokenizer))
+        index_texts = _get_index_texts(model, texts, (chunker, revision, protocol, tokenizer))
         # These imports take seconds.
         from posir_inspect.live_index import IndexOptions, inspect_index
         from posir_score.collecting import CollectionSettings
@@ -205,32 +204,32 @@ def inspect(
             folder=Path(output or cache_folder() / "retrievers"),
             max_time=max_time,
         )
-        dataset = open_data(source, column=column)
+        dataset = open_data(index_texts, column=column)
         options = IndexOptions(
-            limit,
+            max_texts,
             max_requests,
-            load_embedder(embedder) if embedder else reads,
+            load_embedder(embedder) if embedder else read_part,
             embedder,
             chunk_separator,
             Path(write_questions) if write_questions else None,
         )
-        return inspect_index(retriever, dataset, write, settings, options)
+        return inspect_index(retriever, dataset, open_writer, settings, options)
     if texts is None or not isinstance(model, str | Path):
         raise UsageError("Give a model and texts, or texts and --retriever module:function.")
     if embedder or write_questions or max_time:
         raise PosirError("--embedder, --max-time and --write-questions need --retriever.")
     splitters = name_splitters(chunker)
-    collection = _read_texts(str(model), texts, column, limit, splitters)
+    collection = _read_texts(str(model), texts, column, max_texts, splitters)
     with track("Loading the model"):
-        # mteb and PyTorch take seconds to import; errors in the texts should come first.
+        # mteb and PyTorch take seconds to import, so errors in the texts are raised first.
         from posir_inspect.inspection import InspectionInput, inspect_model
-        from posir_inspect.model_window import measure
+        from posir_inspect.model_window import suppress_truncation_warnings
         from posir_tasks.models.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import find_tokenizer
 
-        with with_settings(
+        with override_settings(
             protocol=protocol,
-            window=reads.tokens,
+            window=read_part.tokens,
             tokenizer=str(tokenizer) if tokenizer else None,
             backend=backend,
             query_prompt=query_prompt,
@@ -239,23 +238,23 @@ def inspect(
             passage_field=passage_field,
         ):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
-        counter = (
+        model_tokenizer = (
             ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
         )
-    writer = write([text.text for text in collection.texts])
+    writer = open_writer([text.text for text in collection.texts])
     data = str(texts) if isinstance(texts, str | Path) else ""
     reference = build_reference(encoder.model.mteb_model_meta, str(model), data)
     request = InspectionInput(
-        encoder, counter, collection, max_tokens, splitters, writer, reference, snippet
+        encoder, model_tokenizer, collection, max_tokens, splitters, writer, reference, snippet
     )
-    with measure(encoder.model):
+    with suppress_truncation_warnings(encoder.model):
         return inspect_model(request, Path(output) if output else None, show, full=full)
 
 
-def _choose_index_texts(
+def _get_index_texts(
     model: DataReference | None, texts: DataReference | None, model_options: Sequence[object]
 ) -> DataReference:
-    """Return the texts of an index; raise PosirError unless they are the only argument."""
+    """Return the only positional argument, the texts. Raise PosirError if a model is given too."""
     sources = [source for source in (model, texts) if source is not None]
     if len(sources) != 1 or any(option is not None for option in model_options):
         raise PosirError(
@@ -269,21 +268,21 @@ def _read_texts(
     model: str,
     texts: DataReference,
     column: str | None,
-    limit: int,
+    max_texts: int,
     splitters: Sequence[TextSplitter],
 ) -> TextCollection:
-    """Read the texts, and try the splitters on the first text before the model is loaded."""
+    """Read the texts and try each splitter on the first text, before the model is loaded."""
     with track("Reading texts"):
         # This import takes a second.
-        from posir_tasks.models.registry import refuse_unloadable
-        from posir_tasks.tasks.catalog import refuse_missing
+        from posir_tasks.models.registry import raise_if_unloadable
+        from posir_tasks.tasks.catalog import raise_if_missing
 
-        refuse_unloadable(model)
+        raise_if_unloadable(model)
         if isinstance(texts, str | Path):
-            refuse_missing(str(texts))
+            raise_if_missing(str(texts))
         from posir_data.texts import read_texts
 
-        collection = read_texts(texts, column=column, limit=limit)
+        collection = read_texts(texts, column=column, limit=max_texts)
     for splitter in splitters:
         splitter.split_text(collection.texts[0].text)
     return collection
@@ -301,9 +300,9 @@ def _open_question_writer(
     from posir_tasks.language_models.other_words import EmbedderWriter, build_vocabulary
     from posir_tasks.models.embeddings.encoding import EmbeddingMemory, load_encoder
 
-    with track("Loading the model that writes questions"):
+    with track("Loading the question writer"):
         encoder = load_encoder(question_writer, batch_size=batch_size)
-    # Questions about chunks reuse sentences from questions about whole texts.
+    # Chunks and whole texts share sentences, so embeddings are cached.
     cached_encoder = replace(encoder, memory=EmbeddingMemory())
     return EmbedderWriter(
         str(encoder.model.mteb_model_meta.name), cached_encoder, build_vocabulary(texts)
@@ -333,32 +332,32 @@ def window(
         posir window all-MiniLM-L6-v2
         posir window bge-m3@http://localhost:8000/v1
 
-    The result does not depend on the model's metadata, and reveals silent truncation by a server.
+    The measurement ignores the model's metadata, so it also reveals silent truncation by a server.
     An endpoint receives at most 40 requests.
 
     Args:
         model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
         texts: Texts for `chunker`: a file, a folder or any other data; in Python also a list of
             texts.
-        require: Exit status 1 if the model reads fewer tokens from the start without a gap; 2 if
-            this cannot be decided.
+        require: Exit with status 1 if the model reads fewer tokens from the start without a gap,
+            or with status 2 if this is inconclusive.
         max_tokens: Length of the longest text to try; by default a quarter more than the model
             claims, at most 32,768.
         tokenizer: Tokenizer of a model behind an endpoint: a name on the Hub, or a folder. Without
             it, the length is in words.
         revision: Revision of the model.
         query_field: A field to add to an endpoint's query requests, such as `input_type=query`.
-        passage_field: The same for documents, such as `truncate=true`.
-        chunker: A function that divides a text, to count the chunks that exceed the window.
-        require_fit: Exit status 1 if any chunk exceeds the window.
+        passage_field: A field to add to an endpoint's document requests, such as `truncate=true`.
+        chunker: A function that splits a text, to count the chunks that exceed the window.
+        require_fit: Exit with status 1 if any chunk exceeds the window.
 
     Returns:
-        The window in `tokens`, with a lower and an upper bound that are equal if it is exact, and
-        `enough`, true if the model reads the required tokens.
+        `tokens`, the lower and upper bound of the window, which are equal if the window is exact;
+        and `enough`, which is true if the model reads the required tokens.
 
     Raises:
         PosirError: The model or the tokenizer does not exist, a number is not a positive integer,
-            or the model cannot encode short texts. A server that does not answer gets one retry.
+            or the model cannot encode short texts. A request without a response is retried once.
 
     Examples:
         >>> import posir
@@ -375,43 +374,45 @@ def window(
         from posir_tasks.data.formats.passages import Passage
         from posir_tasks.datasets.opening import open_data
 
-        # Texts of any length and language are read, since a system indexes all of them.
+        # Read texts of any length and language, since a system indexes all of them.
         dataset = open_data(texts)
         passages = (item for item in dataset.read_texts() if isinstance(item, Passage))
         contents = [passage.text for passage in passages if passage.text.strip()]
         if not contents:
             raise PosirError(
-                f"{dataset.location}: no usable text. Give texts that {splitter.name} can divide."
+                f"{dataset.location}: no usable text. Give texts that {splitter.name} can split."
             )
-        # A faulty chunker fails before the model is loaded.
+        # Fail on a faulty chunker before loading the model.
         splitter.split_text(contents[0])
-    stage = "Asking the server" if find_endpoint(str(model)) else "Loading the model"
-    with track(stage), with_settings(query_field=query_field, passage_field=passage_field):
+    stage = "Querying the server" if find_endpoint(str(model)) else "Loading the model"
+    with track(stage), override_settings(query_field=query_field, passage_field=passage_field):
         reference = build_reference_from_environment(str(model))
         longest = max(max_tokens or MAX_TOKENS, require or 0)
-        measured_model = _describe(str(model), revision, tokenizer, longest)
-    reading = measure_window(measured_model, required=require, max_tokens=max_tokens)
-    reading = replace(reading, reference=reference)
+        measured_model = _describe_model(str(model), revision, tokenizer, longest)
+    result = measure_window(measured_model, required=require, max_tokens=max_tokens)
+    result = replace(result, reference=reference)
     if splitter:
-        fit = measure_fit(measured_model, reading.reading, splitter, contents)
-        reading = replace(reading, fit=fit)
-    reading = complete_reading(reading)
-    is_unfit = require_fit and reading.fit and reading.fit.too_long
-    return replace(reading, exit_status=1) if is_unfit else reading
+        fit = measure_fit(measured_model, result.reading, splitter, contents)
+        result = replace(result, fit=fit)
+    result = complete_reading(result)
+    has_long_chunks = require_fit and result.fit and result.fit.too_long
+    return replace(result, exit_status=1) if has_long_chunks else result
 
 
-def _describe(
-    model: str, revision: str | None, tokenizer: str | Path | None, longest: int
+def _describe_model(
+    model: str, revision: str | None, tokenizer: str | Path | None, max_tokens: int
 ) -> MeasuredModel:
-    """Describe a model. For an endpoint, mteb and PyTorch are not imported, which saves seconds."""
-    counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else None
+    """Describe the model to measure. An endpoint does not need mteb and PyTorch, which take seconds
+    to import.
+    """
+    given_tokenizer = ModelTokenizer.load(str(tokenizer)) if tokenizer else None
     endpoint = find_endpoint(model)
-    if endpoint and not RERANKER.fullmatch(endpoint.model):
-        # With few retries, a server that is down is reported quickly.
-        return MeasuredModel.connect(endpoint, counter, longest, retries=1)
-    from posir_tasks.models.registry import find_model, load_model, refuse_unloadable
+    if endpoint and not RERANKER_NAME.fullmatch(endpoint.model):
+        # With a single retry, a server that is down is reported quickly.
+        return MeasuredModel.connect(endpoint, given_tokenizer, max_tokens, retries=1)
+    from posir_tasks.models.registry import find_model, load_model, raise_if_unloadable
 
-    refuse_unloadable(model)
+    raise_if_unloadable(model)
     from transformers.utils.logging import disable_progress_bar
 
     from posir_inspect.model_window import describe_model, describe_reranker
@@ -424,6 +425,6 @@ def _describe(
     reference = ModelReference(model, revision)
     if CROSS_ENCODER in find_model(reference).model_type:
         reranker = load_model(reference)
-        return describe_reranker(reranker, counter or find_tokenizer(reranker))
+        return describe_reranker(reranker, given_tokenizer or find_tokenizer(reranker))
     encoder = load_encoder(model, revision)
-    return describe_model(encoder, counter or find_tokenizer(encoder.model))
+    return describe_model(encoder, given_tokenizer or find_tokenizer(encoder.model))

@@ -1,10 +1,10 @@
 """Inspection of a running index: recall of sentences from its documents, by position.
 
-The module `questions` generates the questions from the texts. One extra query per document, its
-opening words verbatim, tests whether the beginning is indexed. Recall at k is the share of
-questions whose document is in the top k hits or, for chunks, whose whole sentence is in the top k
-hits. It counts only documents that their opening words retrieve, so that a missing document is not
-mistaken for a lost ending. Intervals are for new documents; each document is a cluster.
+The questions come from the `questions` module. One extra query per document, its opening words
+verbatim, tests whether the document is indexed at all. Recall at k is the share of questions whose
+document is in the top k hits or, for chunks, whose whole sentence is in the top k hits. Documents
+that their opening words do not retrieve are excluded, so that a missing document is not mistaken
+for a lost ending. Confidence intervals treat each document as a cluster.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posir_data.texts import sample_candidates, sample_texts
-from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording, ask_questions
+from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording, generate_questions
 from posir_inspect.sections import ADVICE_HEADING
 from posir_score.alignment import AlignmentRules, describe_fixed_k
 from posir_score.collecting import CollectionSettings, Journal, PendingQuery, QueryAnswers
 from posir_score.document_names import DocumentNames
-from posir_score.evidence_spans import THIRDS, lacks_words
+from posir_score.evidence_spans import THIRDS, has_uncovered_words
 from posir_score.orders import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
 from posir_score.retriever_objects import add_embedder, name_retriever, open_retriever
@@ -66,36 +66,38 @@ from posir_tasks.values.read_part import ReadKind, ReadPart
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-#: Subset of the queries that are the opening words of a document, and their length in characters.
-HEAD, HEAD_CHARACTERS = "head", 250
-#: Margin of a difference in recall.
+#: Subset name for queries with the opening words of a document.
+OPENING = "head"
+MAX_OPENING_CHARACTERS = 250
+#: Margin for differences in recall.
 MARGIN = DEFAULT_MARGINS.position_effect
-#: Maximum number of missing documents to list.
-MAX_NAMES = 10
+#: Maximum number of missing documents listed by name.
+MAX_LISTED_DOCUMENTS = 10
 RECALL_SCALE = replace(
     NDCG,
     name="recall",
     whole="the sentences",
     caption="documents to their end: the share of sentences there that are found",
 )
-READ, NOT_READ = "part within the window", "truncated part"
-DOCUMENT, CHUNK = "document", "chunk"
+WITHIN_WINDOW = "part within the window"
+TRUNCATED = "truncated part"
+DOCUMENT = "document"
+CHUNK = "chunk"
 EXPLANATION = (
-    "The questions were generated, not written by people. Each is a sentence of one document, "
-    "reduced to its rarest words or in other words, and the task is to find that document (inverse "
-    "cloze task, Lee et al. 2019, arXiv 1906.00300), or chunks with the whole sentence. People ask "
-    "in other words, so recall is higher than on real questions: compare positions.",
-    "Thirds are compared within documents. They contain different sentences, so this is a "
-    "description, not a test of position bias. Intervals are at 95%, for new documents.",
+    "The questions are generated, not written by people. Each question is a sentence from one "
+    "document, reduced to its rarest words or paraphrased, and the task is to retrieve that "
+    "document (inverse cloze task, Lee et al. 2019, arXiv 1906.00300), or chunks with the whole "
+    "sentence. People phrase questions differently, so recall is higher than on real questions: "
+    "compare positions.",
+    "Thirds are compared within documents. They contain different sentences, so the comparison "
+    "describes the index but does not test for position bias. Intervals are at 95%, for new "
+    "documents.",
 )
 
 
 @dataclass(frozen=True)
 class IndexQuestion(PendingQuery):
-    """A question about a document.
-
-    Its subset is the wording, or `head` for the document's opening words.
-    """
+    """A question about a document. The subset is the wording, or `head` for the opening words."""
 
     document: str
     sentence: Span
@@ -103,13 +105,13 @@ class IndexQuestion(PendingQuery):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Subset and id, which identify the answer."""
+        """Subset and id, the key of the answer in the journal."""
         return self.subset, self.id
 
     @property
-    def is_head(self) -> bool:
-        """True if the question is the opening words of the document."""
-        return self.subset == HEAD
+    def is_opening(self) -> bool:
+        """True if the query is the document's opening words."""
+        return self.subset == OPENING
 
 
 @dataclass(frozen=True)
@@ -119,30 +121,30 @@ class IndexedTexts:
     name: str
     language: str
     ids: Collection[str]
-    """Ids of all documents, with or without questions."""
+    """Ids of all documents, including documents without questions."""
     questions: QuestionSet
     wordings: tuple[Wording, ...]
-    read: ReadPart
-    """The part of a document that the embedder reads."""
-    skipped: str
-    """A sentence about the texts without questions; may be empty."""
+    window: ReadPart
+    """The embedder's window."""
+    skip_note: str
+    """A note about skipped texts; may be empty."""
 
-    def locate_in_read(self) -> dict[str, int]:
+    def locate_in_window(self) -> dict[str, int]:
         """Return the twelfth of the window that contains each sentence, by question id.
 
-        The mapping is empty if the embedder reads whole texts, or if its window is unknown.
+        The mapping is empty if the embedder reads whole texts or if its window is unknown.
         """
-        if self.read.kind is not ReadKind.PART:
+        if self.window.kind is not ReadKind.PART:
             return {}
         evidence = self.questions.build_data(self.wordings[0]).evidence
-        twelfths = evidence.estimate_twelfths(self.read).tolist()
+        twelfths = evidence.estimate_twelfths(self.window).tolist()
         return dict(zip(evidence.query_ids, twelfths, strict=False))
 
     def write_questions(self, folder: Path, planned: Sequence[IndexQuestion]) -> tuple[str, ...]:
-        """Write the planned questions with their spans; return the folders, one per wording."""
+        """Write the planned questions with their spans. Return the folders, one per wording."""
         folders = []
         for wording in self.wordings:
-            ids = {item.id for item in planned if item.subset == wording}
+            ids = {question.id for question in planned if question.subset == wording}
             questions = self.questions.select(ids)
             folders.append(str(questions.write(wording, folder, self.name, self.language)))
         return tuple(folders)
@@ -152,17 +154,17 @@ class IndexedTexts:
 class IndexOptions:
     """Options of an index inspection."""
 
-    limit: int
-    """Maximum number of texts to read; a larger collection is sampled at random."""
+    max_texts: int
+    """Maximum number of texts to read. A larger collection is sampled at random."""
     max_requests: int
-    reads: ReadPart | MTEBModels
-    """The part of a document that the embedder reads, or the embedder."""
+    window: ReadPart | MTEBModels
+    """The embedder's window, or the embedder itself."""
     embedder: str | None
     """Name, folder or endpoint of the model that embeds the queries for a collection."""
     separator: str
-    """Separator of document id and chunk number in ids; empty if documents are not chunked."""
+    """Separator between document id and chunk number; empty if documents are not chunked."""
     folder: Path | None
-    """Folder to write the questions to."""
+    """Output folder for the questions."""
 
 
 def read_index(
@@ -170,13 +172,13 @@ def read_index(
     options: IndexOptions,
     open_writer: Callable[[Sequence[str]], QuestionWriter | None],
 ) -> IndexedTexts:
-    """Read the texts of an index, and generate questions about them.
+    """Read the texts of an index and generate questions about them.
 
     With a writer, at most `options.max_requests` questions are also paraphrased.
     """
     ids: set[str] = set()
 
-    def read_documents(items: Iterable[Passage | SkippedItem]) -> Iterator[Passage | SkippedItem]:
+    def collect_ids(items: Iterable[Passage | SkippedItem]) -> Iterator[Passage | SkippedItem]:
         for item in items:
             if isinstance(item, Passage):
                 ids.add(item.id or item.name)
@@ -185,50 +187,50 @@ def read_index(
     with track("Reading texts"):
         collection = sample_texts(
             dataset,
-            options.limit,
-            lambda items: sample_candidates(read_documents(items), 2 * options.limit),
+            options.max_texts,
+            lambda items: sample_candidates(collect_ids(items), 2 * options.max_texts),
         )
     texts = [text.text for text in collection.texts]
     tokenizer: Tokenizer = EstimatedTokenizer()
-    reads = options.reads
-    if not isinstance(reads, ReadPart):
-        tokenizer = find_tokenizer(reads) or tokenizer
-        reads = find_read_part(reads)
-    questions = ask_questions(collection, tokenizer.count_all(texts))
+    window = options.window
+    if not isinstance(window, ReadPart):
+        tokenizer = find_tokenizer(window) or tokenizer
+        window = find_read_part(window)
+    questions = generate_questions(collection, tokenizer.count_all(texts))
     if not ids.issuperset(questions.documents):
         raise PosirError(
             f"{dataset.location}: several documents have the same id, for example in different "
             "subsets. Give the texts of one index."
         )
     wordings: tuple[Wording, ...] = (Wording.RAREST_WORDS,)
+    skip_note = describe_skipped(collection.skipped)
     writer = open_writer(texts)
     if writer:
         planned = plan_questions(questions, wordings)[: options.max_requests]
-        chosen = questions.select({question.id for question in planned})
-        questions = chosen.write_in_other_words(writer)
+        selection = questions.select({question.id for question in planned})
+        questions = selection.write_in_other_words(writer)
         wordings = (Wording.RAREST_WORDS, Wording.OTHER_WORDS)
-    skip_note = describe_skipped(collection.skipped)
-    if writer:
         skip_note = " ".join(filter(None, [skip_note, writer.describe_answers()]))
     return IndexedTexts(
-        collection.name, collection.language, ids, questions, wordings, reads, skip_note
+        collection.name, collection.language, ids, questions, wordings, window, skip_note
     )
 
 
 def plan_questions(questions: QuestionSet, wordings: Sequence[Wording]) -> list[IndexQuestion]:
-    """Order the questions: opening words and one sentence per third of each document, then the
-    other sentences.
+    """Order the questions: first the opening words and one sentence per third of each document,
+    then all other sentences.
 
-    Documents come in random order, so that each prefix of the list is a random sample of documents.
+    Documents are in random order, so that a prefix of the list covers a random sample.
     """
     by_document = defaultdict[str, list[PseudoQuestion]](list)
     for question in questions.questions:
         by_document[question.document].append(question)
-    first = []
-    later: list[IndexQuestion] = []
+    first_round = []
+    other_questions: list[IndexQuestion] = []
     for name, text in questions.documents.items():
-        head = text[:HEAD_CHARACTERS].rpartition(" ")[0] or text[:HEAD_CHARACTERS]
-        first.append(IndexQuestion(HEAD, name, head, name, Span(0, len(head)), 0))
+        opening = text[:MAX_OPENING_CHARACTERS]
+        opening = opening.rpartition(" ")[0] or opening
+        first_round.append(IndexQuestion(OPENING, name, opening, name, Span(0, len(opening)), 0))
         planned: set[tuple[Wording, int]] = set()
         document_questions = by_document[name]
         rng = random.Random(f"{SEED} {name}")
@@ -238,12 +240,12 @@ def plan_questions(questions: QuestionSet, wordings: Sequence[Wording]) -> list[
                 if wording not in question.wordings:
                     continue
                 query = question.wordings[wording]
-                group = later if (wording, third) in planned else first
+                group = other_questions if (wording, third) in planned else first_round
                 group.append(
                     IndexQuestion(wording.value, question.id, query, name, question.sentence, third)
                 )
                 planned.add((wording, third))
-    return [*first, *later]
+    return [*first_round, *other_questions]
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,17 +254,16 @@ class JudgedAnswers:
 
     questions: Sequence[IndexQuestion]
     success: Mapping[str, Booleans]
-    """Success of each question, shape (n,): `document` if the document is in the top k hits,
-    `chunk` if the whole sentence is in their texts. There is no `chunk` if no hit has a text or
-    offsets.
+    """Success of each question, shape (n,). `document`: the document is in the top k hits; `chunk`:
+    the whole sentence is in their texts. `chunk` is missing if no hit has a text or offsets.
     """
     has_chunks: bool
     """True if any hit is a chunk."""
     problems: tuple[str, ...]
-    """Warnings about unusable hits and misplaced chunks: a count and the first example each."""
+    """Warnings about unusable hits and misplaced chunks, each with a count and an example."""
 
     @property
-    def returned(self) -> list[IndexQuestion]:
+    def successful_questions(self) -> list[IndexQuestion]:
         """The questions that retrieved their document."""
         return list(compress(self.questions, self.success[DOCUMENT]))
 
@@ -274,18 +275,19 @@ def judge_answers(
     rules: AlignmentRules,
     settings: CollectionSettings,
 ) -> JudgedAnswers:
-    """Judge whether the answered questions retrieved their document and their sentence."""
+    """Check whether each answered question retrieved its document and its sentence."""
     questions = [question for question in planned if question.key in journal.answers]
-    documents = []
-    sentences = []
-    has_places = has_chunks = False
+    found_document = []
+    found_sentence = []
+    has_locatable_chunks = False
+    has_chunks = False
     unknown_hits = []
     misplaced_chunks = []
-    numbers: set[int] = set()
+    hit_counts: set[int] = set()
     for question in questions:
         answer = journal.answers[question.key].hits
-        numbers.add(len(answer))
-        # Hits may have distances, where the lowest is best.
+        hit_counts.add(len(answer))
+        # Scores may be distances, where lower is better.
         hits = rules.resolve_hits(sort_hits(answer, None)[: settings.k], texts.ids)
         text = texts.questions.documents[question.document]
         locator = TextLocator(text)
@@ -297,89 +299,97 @@ def judge_answers(
             chunk = ChunkKey(hit.document, hit.text, hit.start, hit.end, None)
             if hit.document != question.document or not chunk.is_locatable:
                 continue
-            has_places = True
-            # The indexed text may be longer, for example by a trailing space.
+            has_locatable_chunks = True
+            # The indexed text may be slightly longer, for example by a trailing space.
             end = chunk.end and min(chunk.end, len(text))
             span = chunk._replace(end=end).locate(locator, START)
             if span is None:
                 misplaced_chunks.append((question.id, chunk.describe(len(text))))
             else:
                 spans.append(span)
-        documents.append(any(hit.document == question.document for hit in hits))
-        sentences.append(not lacks_words(question.sentence, spans, text))
-    success = {DOCUMENT: np.array(documents, np.bool_)}
-    if has_places:
-        success[CHUNK] = np.array(sentences, np.bool_)
+        found_document.append(any(hit.document == question.document for hit in hits))
+        found_sentence.append(not has_uncovered_words(question.sentence, spans, text))
+    success = {DOCUMENT: np.array(found_document, np.bool_)}
+    if has_locatable_chunks:
+        success[CHUNK] = np.array(found_sentence, np.bool_)
     problems = []
-    if len(numbers) == 1 and 1 < max(numbers) < min(settings.k, len(texts.ids)):
-        problems.append(describe_fixed_k(max(numbers), settings.k))
-    if rules.names and rules.names.matched:
-        problems.append(rules.names.describe())
-    problems += _describe_cases(f"hits are not documents of {texts.name}", unknown_hits)
-    problems += _describe_cases("retrieved chunks are not in their document", misplaced_chunks)
-    return JudgedAnswers(questions, success, has_chunks or has_places, tuple(problems))
+    if len(hit_counts) == 1 and 1 < max(hit_counts) < min(settings.k, len(texts.ids)):
+        problems.append(describe_fixed_k(max(hit_counts), settings.k))
+    if rules.document_names and rules.document_names.matches:
+        problems.append(rules.document_names.describe())
+    problems += _warn_about_cases(f"hits are not documents of {texts.name}", unknown_hits)
+    problems += _warn_about_cases("retrieved chunks are not in their document", misplaced_chunks)
+    return JudgedAnswers(questions, success, has_chunks or has_locatable_chunks, tuple(problems))
 
 
-def _describe_cases(problem: str, cases: Sequence[tuple[str, str]]) -> list[str]:
+def _warn_about_cases(problem: str, cases: Sequence[tuple[str, str]]) -> list[str]:
     if not cases:
         return []
-    name, reason = cases[0]
-    first = f"{sanitize(name)}: {sanitize(reason, 200)}"
-    return [f"{len(cases):,} {problem}, first for question {first}."]
+    question, reason = cases[0]
+    example = f"{sanitize(question)}: {sanitize(reason, 200)}"
+    return [f"{len(cases):,} {problem}, for example in question {example}."]
 
 
 @dataclass(frozen=True)
 class RecallRow:
-    """Recall at k of sentences from one part of the documents, for questions in one wording."""
+    """Recall at k for sentences from one part of the documents, in one wording."""
 
     wording: str
     unit: str
     """`document` or `chunk`."""
     part: str
-    """A third of the documents, or the part inside or beyond the embedder's window."""
+    """A third of the documents, or the part within or beyond the embedder's window."""
     questions: int
     documents: int
     recall: Estimate | None
-    """None without questions."""
+    """Recall in [0, 1], or None if there are no questions."""
 
 
 def summarize_recall(
     judgments: JudgedAnswers, twelfths: Mapping[str, int]
 ) -> tuple[tuple[RecallRow, ...], tuple[ChangeRow, ...]]:
-    """Compute recall by position, and its differences within documents.
+    """Compute recall by position and its differences within documents.
 
-    Only documents that their opening words retrieve are counted. `twelfths` comes from
-    `IndexedTexts.locate_in_read`. The baseline of a difference is the later part.
+    Args:
+        judgments: The judged answers. Documents that their opening words do not retrieve are
+            excluded.
+        twelfths: Result of `IndexedTexts.locate_in_window`.
+
+    Returns:
+        Recall by wording, unit and part, and the differences between parts; the baseline of a
+        difference is the later part.
     """
-    rows = []
+    recall_rows = []
     changes = []
-    findable = {question.document for question in judgments.returned if question.is_head}
-    by_wording = defaultdict[str, list[int]](list)
+    indexed_documents = {
+        question.document for question in judgments.successful_questions if question.is_opening
+    }
+    rows_by_wording = defaultdict[str, list[int]](list)
     for row, question in enumerate(judgments.questions):
-        if not question.is_head and question.document in findable:
-            by_wording[question.subset].append(row)
-    for wording, chosen in by_wording.items():
-        questions = [judgments.questions[row] for row in chosen]
+        if not question.is_opening and question.document in indexed_documents:
+            rows_by_wording[question.subset].append(row)
+    for wording, rows in rows_by_wording.items():
+        questions = [judgments.questions[row] for row in rows]
         names, documents = np.unique(
             [question.document for question in questions], return_inverse=True
         )
         thirds = np.array([question.third for question in questions])
-        parts = {part: thirds == third for third, part in enumerate(THIRDS)}
+        masks = {part: thirds == third for third, part in enumerate(THIRDS)}
         pairs = [(THIRDS[0], THIRDS[-1])]
         if twelfths:
             positions = np.array([twelfths[question.id] for question in questions])
-            parts |= {READ: positions < TWELFTHS, NOT_READ: positions >= TWELFTHS}
-            pairs.append((READ, NOT_READ))
+            masks |= {WITHIN_WINDOW: positions < TWELFTHS, TRUNCATED: positions >= TWELFTHS}
+            pairs.append((WITHIN_WINDOW, TRUNCATED))
         for unit, success in judgments.success.items():
-            gains = success[chosen].astype(np.float64)
-            for part, mask in parts.items():
+            gains = success[rows].astype(np.float64)
+            for part, mask in masks.items():
                 clusters = documents[mask]
                 recall = estimate_mean(gains[mask], clusters)
                 counts = (len(clusters), len(np.unique(clusters)))
-                rows.append(RecallRow(wording, unit, part, *counts, recall))
+                recall_rows.append(RecallRow(wording, unit, part, *counts, recall))
             for first, last in pairs:
-                # Recall is compared within documents.
-                columns = np.stack([parts[first], parts[last]], axis=1).astype(np.float64)
+                columns = np.stack([masks[first], masks[last]], axis=1).astype(np.float64)
+                # Documents are fixed effects, so recall is compared within documents.
                 regression = Regression.fit(gains, columns, documents, documents)
                 difference = regression.contrast(np.array([1.0, -1.0])) if regression else None
                 subject = ChangeSubject(
@@ -391,12 +401,12 @@ def summarize_recall(
                 )
                 change = decide_change(Metric.RECALL, difference, MARGIN, len(names), level=LEVEL)
                 changes.append(replace(change, subject=subject))
-    return tuple(rows), tuple(changes)
+    return tuple(recall_rows), tuple(changes)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class IndexInspection(Result):
-    """The recall of a running index by position, with one `RecallRow` per row."""
+    """The recall of a running index by position. Each row is a `RecallRow`."""
 
     retriever: str
     source: str
@@ -409,21 +419,23 @@ class IndexInspection(Result):
     documents: int
     """Number of documents queried by their opening words."""
     returned: Estimate | None
-    """Share of these documents retrieved by at least one of their questions."""
+    """Share of these documents that at least one of their questions retrieved."""
     not_in_index: tuple[str, ...]
-    """Documents not retrieved by any of their questions."""
+    """Documents that none of their questions retrieved."""
     read: ReadPart
+    """The embedder's window."""
     changes: tuple[ChangeRow, ...]
+    """Differences in recall between parts of the documents."""
     problems: tuple[str, ...]
-    """Warnings about questions and hits: a count and the first example each."""
+    """Warnings about questions and hits, each with a count and an example."""
     skipped: str
-    """A sentence about the texts without questions; may be empty."""
+    """A note about skipped texts; may be empty."""
     reading: str = ""
-    """A sentence about the retriever calls and the hit format."""
+    """A note about the retriever calls and the hit format."""
     unfinished: str = ""
-    """The file with the answers so far; empty if all questions have an answer."""
+    """File with the answers so far; empty if all questions have an answer."""
     written: tuple[str, ...] = ()
-    """Folders that the questions were written to."""
+    """Folders with the questions."""
 
 
 def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
@@ -443,10 +455,10 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     share = format_percentage(inspection.returned)
     sentences = [f"{returned:,} of {documents} came back, {share}."]
     if inspection.not_in_index:
-        names = ", ".join(map(sanitize, inspection.not_in_index[:MAX_NAMES]))
-        others = len(inspection.not_in_index) - MAX_NAMES
+        names = ", ".join(map(sanitize, inspection.not_in_index[:MAX_LISTED_DOCUMENTS]))
+        others = len(inspection.not_in_index) - MAX_LISTED_DOCUMENTS
         more = f" and {others:,} more" if others > 0 else ""
-        sentences.append(f"Not in the index, since no question finds them: {names}{more}.")
+        sentences.append(f"Missing, since no question retrieves them: {names}{more}.")
     yield DisplaySection("Which documents are in the index", (*sentences, inspection.skipped))
     changes = defaultdict[str, list[str]](list)
     for change in inspection.changes:
@@ -456,41 +468,41 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
         for row in inspection.rows
         if row.part == THIRDS[-1]
     ]
-    strips = _build_strips(inspection)
-    if strips:
-        yield DisplaySection(sentences=(strips[0].finding,), strips=strips, only=Medium.TEXT)
-        yield DisplaySection(strips=strips, only=Medium.PAGE)
-    tables = (_tabulate(inspection),) if recall else ()
+    charts = _build_charts(inspection)
+    if charts:
+        yield DisplaySection(sentences=(charts[0].finding,), strips=charts, only=Medium.TEXT)
+        yield DisplaySection(strips=charts, only=Medium.PAGE)
+    tables = (_build_table(inspection),) if recall else ()
     if not recall:
-        recall = ["Not measured: there is no question about a sentence of a retrieved document."]
-    # The first change is already shown above as the finding.
+        recall = ["Not measured: no question is about a sentence of a retrieved document."]
+    # The finding above already shows the first change.
     recall += changes[THIRDS[0]][1:]
     yield DisplaySection("Are document endings found?", tuple(recall), tables)
-    if changes[READ]:
+    if changes[WITHIN_WINDOW]:
         window = f"The embedder reads {inspection.read.phrase} of each indexed text."
-        yield DisplaySection("What the embedder truncates", (window, *changes[READ]))
+        yield DisplaySection("What the embedder truncates", (window, *changes[WITHIN_WINDOW]))
     if inspection.problems:
-        yield DisplaySection("What did not fit", inspection.problems)
-    # On a page, the advice is next to the chart.
+        yield DisplaySection("Problems with questions and hits", inspection.problems)
     advice = advise_index(next(iter(inspection.changes), None))
-    yield DisplaySection(ADVICE_HEADING, (advice,), only=Medium.TEXT if strips else None)
+    # On a page, the chart already contains the advice.
+    yield DisplaySection(ADVICE_HEADING, (advice,), only=Medium.TEXT if charts else None)
 
 
-def _build_strips(inspection: IndexInspection) -> tuple[PositionChart, ...]:
-    """Build the chart of recall by third for the first wording and unit; none without questions."""
+def _build_charts(inspection: IndexInspection) -> tuple[PositionChart, ...]:
+    """Build the chart of recall by third for the first wording and unit, if there are questions."""
     if not inspection.changes:
         return ()
     change = inspection.changes[0]
     finding = describe_recall_change(change)
-    # The rows of the first wording and unit.
+    # The first rows cover the first wording and unit.
     rows = inspection.rows[: len(THIRDS)]
-    present = inspection.documents - len(inspection.not_in_index)
+    indexed_count = inspection.documents - len(inspection.not_in_index)
     facts = (
-        ("Documents in the index", f"{present:,} of {inspection.documents:,}"),
-        ("Sentences asked about", f"{sum(row.questions for row in rows):,}"),
+        ("Documents in the index", f"{indexed_count:,} of {inspection.documents:,}"),
+        ("Sentences tested", f"{sum(row.questions for row in rows):,}"),
         (ADVICE_HEADING, advise_index(change)),
     )
-    strip = PositionChart(
+    chart = PositionChart(
         inspection.retriever,
         (f"first {pluralize(inspection.k, 'hit')}", finding),
         tuple(row.recall for row in rows),
@@ -499,11 +511,11 @@ def _build_strips(inspection: IndexInspection) -> tuple[PositionChart, ...]:
         scale=RECALL_SCALE,
         places=THIRDS,
     )
-    return (strip,)
+    return (chart,)
 
 
-def _title_page(name: str, rows: Sequence[RecallRow]) -> str:
-    """Return a title with recall in the first and last third, or the name if either is missing."""
+def _format_page_title(name: str, rows: Sequence[RecallRow]) -> str:
+    """Add recall in the first and last third to the name, if both are known."""
     estimates = [row.recall for row in rows[: len(THIRDS) : 2] if row.recall]
     if len(estimates) < 2:
         return name
@@ -511,16 +523,16 @@ def _title_page(name: str, rows: Sequence[RecallRow]) -> str:
     return RECALL_TITLE.format(name=name, first=first, last=last)
 
 
-def _tabulate(inspection: IndexInspection) -> Table:
+def _build_table(inspection: IndexInspection) -> Table:
     cells = defaultdict[tuple[str, str, str], list[str]](list)
     for row in inspection.rows:
         key = (Wording(row.wording).words, row.part, format_count(row.questions))
         cells[key].append(format_estimate(row.recall, format_percent))
-    units = dict.fromkeys(
+    recall_headings = dict.fromkeys(
         f"{row.unit.capitalize()} in top {inspection.k}" for row in inspection.rows
     )
-    headings = ("Wording", "Sentences in the", "Asked", *units)
-    rows = tuple((*key, *recalls) for key, recalls in cells.items())
+    headings = ("Wording", "Sentences in the", "Asked", *recall_headings)
+    rows = tuple((*key, *recall_cells) for key, recall_cells in cells.items())
     return Table(build_columns(headings, headings[2:]), rows, keys=2)
 
 
@@ -533,17 +545,18 @@ def inspect_index(
 ) -> IndexInspection:
     """Inspect an index with questions about its texts.
 
-    Answers are saved in a journal, so that a later call can continue after an interruption. The
-    journal is removed once all questions have an answer.
+    Answers are saved in a journal, so that a later call can resume. The journal is removed once all
+    questions have an answer.
 
     Raises:
-        PosirError: No question has an answer, or no hit of the first answers is a document of the
-            texts.
+        PosirError: No question has an answer, or none of the first hits is one of the documents.
     """
     search = open_retriever(search, has_embedder=options.embedder is not None)
     name = name_retriever(search)
-    search = add_embedder(search, options.embedder, options.reads)
-    rules = AlignmentRules(needs_all=False, separator=options.separator, names=DocumentNames())
+    search = add_embedder(search, options.embedder, options.window)
+    rules = AlignmentRules(
+        requires_all=False, separator=options.separator, document_names=DocumentNames()
+    )
     texts = read_index(dataset, options, open_writer)
     all_questions = plan_questions(texts.questions, texts.wordings)
     planned = all_questions[: options.max_requests]
@@ -551,11 +564,11 @@ def inspect_index(
     queries = (part for question in all_questions for part in (*question.key, question.text))
     key = digest(*queries, settings.k, settings.document_field).hex()
     file = settings.folder / f"{to_file_name(name)}-{key}.unfinished.jsonl"
-    corpora = dict.fromkeys((HEAD, *texts.wordings), texts.ids)
+    corpora = dict.fromkeys((OPENING, *texts.wordings), texts.ids)
     with closing(Journal(file)) as journal:
         answers = QueryAnswers(journal, settings, rules, corpora)
         answers.ask(search, name, planned)
-        if answers.problem or not answers.has_documents:
+        if answers.problem or not answers.has_corpus_documents:
             answers.check(name, len(planned))
         if not journal.answers:
             raise PosirError(
@@ -565,16 +578,16 @@ def inspect_index(
         is_finished = len(judgments.questions) == len(planned)
         if is_finished:
             journal.remove()
-    documents = [question.document for question in judgments.questions if question.is_head]
-    returned_ids = {question.document for question in judgments.returned}
-    returned = np.array([document in returned_ids for document in documents], np.float64)
+    documents = [question.document for question in judgments.questions if question.is_opening]
+    retrieved_ids = {question.document for question in judgments.successful_questions}
+    is_retrieved = np.array([document in retrieved_ids for document in documents], np.float64)
     rows, changes = summarize_recall(
-        judgments, {} if judgments.has_chunks else texts.locate_in_read()
+        judgments, {} if judgments.has_chunks else texts.locate_in_window()
     )
-    reasons = [(query.id, reason) for query, reason in answers.reasons.items()]
+    reasons = [(query.id, reason) for query, reason in answers.failure_reasons.items()]
     inspection = IndexInspection(
         title=name,
-        page_title=_title_page(name, rows),
+        page_title=_format_page_title(name, rows),
         retriever=name,
         source=texts.name,
         k=settings.k,
@@ -582,14 +595,14 @@ def inspect_index(
         planned=len(planned),
         possible=len(all_questions),
         documents=len(documents),
-        returned=estimate_mean(returned, np.arange(len(returned))),
-        not_in_index=tuple(document for document in documents if document not in returned_ids),
-        read=texts.read,
+        returned=estimate_mean(is_retrieved, np.arange(len(documents))),
+        not_in_index=tuple(document for document in documents if document not in retrieved_ids),
+        read=texts.window,
         rows=rows,
         changes=changes,
-        problems=(*_describe_cases("questions have no answer", reasons), *judgments.problems),
-        skipped=texts.skipped,
-        reading=answers.reading,
+        problems=(*_warn_about_cases("questions have no answer", reasons), *judgments.problems),
+        skipped=texts.skip_note,
+        reading=answers.retriever_description,
         unfinished="" if is_finished else str(journal.file),
         written=folders,
         details=EXPLANATION,
@@ -597,6 +610,6 @@ def inspect_index(
     )
     return replace(
         inspection,
-        values={"rows": rows, **inspection.own_fields(), "read": texts.read.to_json()},
+        values={"rows": rows, **inspection.own_fields(), "read": texts.window.to_json()},
         extra_sections=tuple(_build_sections(inspection)),
     )

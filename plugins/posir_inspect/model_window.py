@@ -1,4 +1,4 @@
-"""The claimed window of an mteb model, and the share of a user's texts beyond the window."""
+"""The claimed window of a model, and the share of a user's texts beyond the measured window."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from posir_tasks.models.loaded_model import read_ids
 from posir_tasks.models.measured_model import MeasuredModel
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.reading_length import ReadingLength
-from posir_tasks.models.references import find_endpoint, portable_name, resolve_bare_name
+from posir_tasks.models.references import find_endpoint, get_portable_reference, resolve_bare_name
 from posir_tasks.models.rerankers import build_scorer
-from posir_tasks.models.window import NO_LIMIT, find_cut
+from posir_tasks.models.window import NO_LIMIT, find_window
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import count_words
 from posir_tasks.values.estimates import Estimate
@@ -32,56 +32,59 @@ from posir_tasks.values.means import TAILS
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-#: Number of bootstrap samples of the texts, and the random seed.
-DRAWS, SEED = 2000, 14
-#: Question, text and language for rerankers. The question is unrelated to the text, since scores
-#: near 1 hardly differ.
-QUESTION, TEXT, LANGUAGE = "which enzyme", "the", "eng-Latn"
+#: Number of bootstrap samples of the texts.
+BOOTSTRAP_SAMPLES = 2000
+SEED = 14
+#: Question for measuring rerankers, unrelated to the texts: scores near 1 hardly differ.
+QUESTION = "which enzyme"
+#: Text for counting the special tokens of a reranker.
+TEXT = "the"
+LANGUAGE = "eng-Latn"
 
 
 @dataclass(frozen=True)
 class UnreadShare:
-    """The share of texts beyond the window."""
+    """The share of a set of texts that is beyond the window."""
 
     share: Estimate
     """Share of all tokens, words or characters, in [0, 1], with a bootstrap interval over texts."""
     texts_cut: int
     """Number of texts that exceed the window."""
     by_text: tuple[float, ...] = ()
-    """Unread share of each text."""
+    """Unread share of each text, in [0, 1]."""
 
 
 def describe_model(encoder: ModelEncoder, tokenizer: ModelTokenizer | None) -> MeasuredModel:
-    """Describe an embedding model, including the window that its metadata claims."""
+    """Describe an embedding model and the window that its metadata claims."""
     model = encoder.model
     prompt = find_prompt(model, encoder.context.task_metadata, PromptType.document)
-    claimed, claimant = find_claim(model)
+    claimed_tokens, claimed_by = find_claimed_window(model)
     meta = model.mteb_model_meta
     return MeasuredModel(
         str(meta.name),
         meta.revision,
         partial(encoder, prompt_type=PromptType.document),
-        partial(measure, model, retries=0),
+        partial(suppress_truncation_warnings, model, retries=0),
         tokenizer.count if tokenizer else None,
         tokenizer.special_tokens if tokenizer else None,
         tokenizer.count(prompt.text) if tokenizer and prompt and prompt.text else 0,
-        claimed,
-        claimant,
+        claimed_tokens,
+        claimed_by,
         tokenizer,
         is_experiment=bool(meta.experiment_kwargs),
     )
 
 
 def describe_reranker(model: MTEBModels, tokenizer: ModelTokenizer | None) -> MeasuredModel:
-    """Describe a reranker. Its score for a fixed question serves as the embedding of a text."""
+    """Describe a reranker. The score of a text for a fixed question is used as its embedding."""
     score = build_scorer(model, [QUESTION], LANGUAGE)
-    claimed, claimant = find_claim(model)
+    claimed_tokens, claimed_by = find_claimed_window(model)
     meta = model.mteb_model_meta
     disable_progress_bars()
     special_tokens = None
     if tokenizer:
         special_tokens = tokenizer.tokenizer.num_special_tokens_to_add(pair=True)
-        # A language model's template also adds tokens.
+        # The template of a language model also adds tokens.
         ids = read_ids(model, build_texts([QUESTION]), build_texts([TEXT]))
         if ids:
             special_tokens = len(ids) - tokenizer.count(QUESTION) - tokenizer.count(TEXT)
@@ -93,8 +96,8 @@ def describe_reranker(model: MTEBModels, tokenizer: ModelTokenizer | None) -> Me
         tokenizer.count if tokenizer else None,
         special_tokens,
         tokenizer.count(QUESTION) if tokenizer else 0,
-        claimed,
-        claimant,
+        claimed_tokens,
+        claimed_by,
         tokenizer,
         is_experiment=bool(meta.experiment_kwargs),
         is_reranker=True,
@@ -104,15 +107,15 @@ def describe_reranker(model: MTEBModels, tokenizer: ModelTokenizer | None) -> Me
 def measure_unread(
     texts: Sequence[str], reading: ReadingLength, tokenizer: ModelTokenizer | None
 ) -> UnreadShare:
-    """Measure the share of texts beyond the window, in the unit of the window."""
+    """Measure the share of texts beyond the window, in tokens, words or characters."""
     count: Callable[[str], int] = count_words if reading.unit == "words" else len
     if tokenizer and reading.unit == "tokens":
         count = tokenizer.count
     lengths = np.array([count(text.strip()) for text in texts], np.float64)
-    limit = np.inf if reading.complete else reading.bounds.high
+    limit = np.inf if reading.is_complete else reading.bounds.high
     unread = np.maximum(0.0, lengths - limit)
     rng = np.random.default_rng(SEED)
-    weights = rng.multinomial(len(texts), np.full(len(texts), 1 / len(texts)), DRAWS)
+    weights = rng.multinomial(len(texts), np.full(len(texts), 1 / len(texts)), BOOTSTRAP_SAMPLES)
     low, high = np.quantile(weights @ unread / (weights @ lengths), TAILS).tolist()
     return UnreadShare(
         Estimate(float(unread.sum() / lengths.sum()), (low, high)),
@@ -121,28 +124,30 @@ def measure_unread(
     )
 
 
-def measure(model: EncoderProtocol, retries: int | None = None) -> AbstractContextManager[None]:
-    """Suppress warnings about a server's truncation; see `EndpointEncoder.measure`."""
-    return model.measure(retries) if isinstance(model, EndpointEncoder) else nullcontext()
+def suppress_truncation_warnings(
+    model: EncoderProtocol, retries: int | None = None
+) -> AbstractContextManager[None]:
+    """Suppress an endpoint's truncation warnings; see `EndpointEncoder.measure`."""
+    return model.open_measurement(retries) if isinstance(model, EndpointEncoder) else nullcontext()
 
 
-def find_claim(model: MTEBModels) -> tuple[int | None, str]:
-    """Find the window that a model claims, and the name of the claiming model.
+def find_claimed_window(model: MTEBModels) -> tuple[int | None, str]:
+    """Find the window that a model claims, in tokens, and the name of the claiming model.
 
-    An endpoint uses the claim of the registered model with the same name.
+    For an endpoint, this is the registered model with the same name.
     """
     meta = model.mteb_model_meta
     if not isinstance(model, EndpointEncoder):
-        return _finite(meta.max_tokens) or find_cut(model), str(meta.name)
-    endpoint = find_endpoint(portable_name(meta))
+        return _drop_infinite(meta.max_tokens) or find_window(model), str(meta.name)
+    endpoint = find_endpoint(get_portable_reference(meta))
     assert endpoint is not None
     registry = MODEL_REGISTRY.resolve()
-    registration = dict.get(registry, endpoint.model)
-    registration = registration or resolve_bare_name(endpoint.model, registry)
-    if registration is None:
+    registered_meta = dict.get(registry, endpoint.model)
+    registered_meta = registered_meta or resolve_bare_name(endpoint.model, registry)
+    if registered_meta is None:
         return None, str(meta.name)
-    return _finite(registration.max_tokens), str(registration.name)
+    return _drop_infinite(registered_meta.max_tokens), str(registered_meta.name)
 
 
-def _finite(tokens: float | None) -> int | None:
+def _drop_infinite(tokens: float | None) -> int | None:
     return int(tokens) if tokens and tokens < NO_LIMIT else None

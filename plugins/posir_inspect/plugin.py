@@ -1,4 +1,4 @@
-"""`posir window` and `posir inspect`."""
+"""The commands `posir window` and `posir inspect`."""
 
 from posir_tasks.plugin_api import READING, Command, declare
 

@@ -1,14 +1,13 @@
-"""Pseudo-questions: each is a sentence of a text, and the text is its relevant document.
+"""Pseudo-questions: each question is a sentence of a text, and that text is the relevant document.
 
 This is the inverse cloze task of Lee et al. 2019 (arXiv 1906.00300, section 4), with two
-differences. Lee et al. remove the sentence from its text in 90% of the cases; here it stays, since
-it is the evidence whose position is controlled. A sentence also has several wordings: verbatim,
-which flatters every model that matches words; its rarest words; and, if a model paraphrases it,
-other words (`other_words`).
+differences. Lee et al. remove the sentence from its text in 90% of the cases; here it always stays,
+since it is the evidence whose position is tested. And a sentence has up to three wordings:
+verbatim, which makes lexical matching easy; its rarest words; and a paraphrase (`other_words`).
 
-Sentences share topic and words with the rest of their text, so a question about an unread sentence
-can still retrieve its text. BM25 over the part within the window shows how much shared words
-explain.
+A sentence shares its topic and words with the rest of its text, so a question about an unread
+sentence can still retrieve the text. BM25 over the part within the window measures the effect of
+shared words.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from posir_tasks.language_models.other_words import (
     MIN_WORDS,
     QuestionWriter,
     WritingRequest,
-    count_texts,
+    count_texts_by_word,
     normalize,
 )
 from posir_tasks.models.embeddings.context import EncodingContext
@@ -59,10 +58,11 @@ from posir_tasks.values.read_part import ReadPart
 from posir_tasks.values.result_schema import SPLIT
 from posir_tasks.values.schemes import RelativePositions
 
-#: Number of equal parts of a text. Each part yields at most one question.
-PARTS = 10
-#: Share of a sentence's words that are kept, and their minimum number.
-KEYWORD_SHARE, MIN_KEYWORDS = 0.5, 3
+#: Number of equal parts of a text. There is at most one question about each part.
+QUESTION_BINS = 10
+#: Share of a sentence's words to keep as keywords.
+KEYWORD_SHARE = 0.5
+MIN_KEYWORDS = 3
 SEED = 14
 
 
@@ -72,18 +72,18 @@ class Wording(StrEnum):
     VERBATIM = "verbatim"
     """The sentence as it is."""
     RAREST_WORDS = "rarest-words"
-    """The half of its words that occur in the fewest texts, in their original order."""
+    """The half of the words that occur in the fewest texts, in their original order."""
     OTHER_WORDS = "other-words"
-    """A paraphrase by an embedder or a language model; some sentences have none."""
+    """A paraphrase by an embedder or a language model. Some sentences have no paraphrase."""
 
     @property
     def words(self) -> str:
-        """The name with spaces: `rarest words`."""
+        """The name with spaces, such as `rarest words`."""
         return self.value.replace("-", " ")
 
 
 #: Wordings that need no model.
-WITHOUT_MODEL = (Wording.VERBATIM, Wording.RAREST_WORDS)
+MODEL_FREE_WORDINGS = (Wording.VERBATIM, Wording.RAREST_WORDS)
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class QuestionSet:
     languages: Mapping[str, str]
     """Language codes of the texts, by id."""
 
-    def first(self, texts: int) -> QuestionSet:
-        """Return the first texts and their questions."""
-        documents = dict(islice(self.documents.items(), texts))
+    def select_first(self, count: int) -> QuestionSet:
+        """Select the first `count` texts and their questions."""
+        documents = dict(islice(self.documents.items(), count))
         return replace(
             self,
             documents=documents,
@@ -118,20 +118,20 @@ class QuestionSet:
         )
 
     def select(self, ids: Collection[str]) -> QuestionSet:
-        """Return all texts and the questions with the given ids."""
+        """Select questions by id, and keep all texts."""
         return replace(self, questions=tuple(item for item in self.questions if item.id in ids))
 
     @property
     def lengths(self) -> list[int]:
-        """Length of each text in tokens."""
+        """Lengths of the texts in tokens."""
         return [self.tokens[name] for name in self.documents]
 
-    def with_wording(self, wording: Wording) -> tuple[PseudoQuestion, ...]:
-        """List the questions that are available in a wording."""
+    def select_wording(self, wording: Wording) -> tuple[PseudoQuestion, ...]:
+        """Select the questions that have a wording."""
         return tuple(question for question in self.questions if wording in question.wordings)
 
     def write_in_other_words(self, writer: QuestionWriter) -> QuestionSet:
-        """Add paraphrased questions for the sentences that the writer can paraphrase."""
+        """Add a paraphrase to every question that the writer can paraphrase."""
         requests = []
         for question in self.questions:
             text = self.documents[question.document]
@@ -146,10 +146,11 @@ class QuestionSet:
         return replace(self, questions=tuple(questions))
 
     def write(self, wording: Wording, folder: Path, source: str, language: str) -> Path:
-        """Write the questions in one wording as a domain in the PosIR layout.
+        """Write the questions in one wording as a domain in the PosIR layout, unless the same
+        domain exists.
 
         Returns:
-            The folder of the domain. An existing domain with the same content is not rewritten.
+            The folder of the domain.
 
         Raises:
             PosirError: The domain exists with different content.
@@ -159,8 +160,8 @@ class QuestionSet:
         domain = re.sub(r"[^a-z0-9]+", "_", f"{source}_{wording}".lower())
         target = Target(code, domain[-100:].strip("_"), folder)
         if target.folder.is_dir():
-            old = read_domain(LocalRepository(folder), code, code, target.domain)
-            if digest_data(old) == digest_data(data):
+            existing = read_domain(LocalRepository(folder), code, code, target.domain)
+            if digest_data(existing) == digest_data(data):
                 return target.folder
         target.check()
         write_domain(data, target.folder)
@@ -170,19 +171,19 @@ class QuestionSet:
         """Build the data of a position task from the questions in one wording."""
         questions = {
             question.id: (question.wordings[wording], question.document, question.sentence)
-            for question in self.with_wording(wording)
+            for question in self.select_wording(wording)
         }
         return PositionData.from_questions(
             self.documents, questions, tokens=self.tokens, revision="pseudo-questions"
         )
 
 
-def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> QuestionSet:
+def generate_questions(collection: TextCollection, tokens: Sequence[int]) -> QuestionSet:
     """Generate pseudo-questions, at most one per tenth of a text.
 
-    A sentence is suitable if it has 5 to 80 words and occurs only once in all texts. For each
-    tenth, one of the suitable sentences with their midpoint in it is sampled with a fixed seed.
-    Texts keep their ids if all ids are unique.
+    A sentence is eligible if it has 5 to 80 words and occurs only once in all texts. For each
+    tenth, one eligible sentence with its midpoint there is sampled, with a fixed seed. Texts keep
+    their ids if all ids are unique.
 
     Args:
         collection: The texts.
@@ -200,22 +201,22 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
         for name, spans in sentences.items()
         for span in spans
     )
-    frequencies = count_texts(documents.values())
+    frequencies = count_texts_by_word(documents.values())
     questions = []
     for number, (name, content) in enumerate(documents.items()):
         rng = random.Random(f"{SEED} {number}")
-        suitable = defaultdict[int, list[Span]](list)
+        spans_by_part = defaultdict[int, list[Span]](list)
         for span in sentences[name]:
             sentence = span.slice(content)
             if (
                 occurrences[normalize(sentence)] == 1
                 and MIN_WORDS <= len(find_terms(sentence)) <= MAX_WORDS
             ):
-                # Tenths are closed on the right, like position bins.
-                part = max(0, math.ceil(span.middle / len(content) * PARTS) - 1)
-                suitable[part].append(span)
-        for part in sorted(suitable):
-            span = rng.choice(suitable[part])
+                # Parts are closed on the right, like position bins.
+                part = max(0, math.ceil(span.middle / len(content) * QUESTION_BINS) - 1)
+                spans_by_part[part].append(span)
+        for part in sorted(spans_by_part):
+            span = rng.choice(spans_by_part[part])
             verbatim = span.slice(content)
             wordings = {
                 Wording.VERBATIM: verbatim,
@@ -227,9 +228,9 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
 
 
 def keep_rarest_words(sentence: str, frequencies: Mapping[str, int]) -> str:
-    """Keep the half of a sentence's words that occur in the fewest texts, but at least three words.
+    """Keep the half of a sentence's words that occur in the fewest texts, but at least three.
 
-    Among equally rare words, the longest are kept.
+    Among equally rare words, longer words are kept first.
     """
     words = TERM.findall(sentence)
     count = max(MIN_KEYWORDS, math.ceil(KEYWORD_SHARE * len(words)))
@@ -244,7 +245,7 @@ def keep_rarest_words(sentence: str, frequencies: Mapping[str, int]) -> str:
 class PseudoQuestionTask(PositionTask):
     """A task of pseudo-questions about a user's texts."""
 
-    scheme = RelativePositions(bins=PARTS)
+    scheme = RelativePositions(bins=QUESTION_BINS)
     data: ClassVar[PositionData]
 
     def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
@@ -258,7 +259,7 @@ def build_question_task(
     """Build a task from the questions in one wording.
 
     Args:
-        source: Name of the texts, which becomes part of the task name.
+        source: Name of the texts, used in the task name.
         language: Language code of the texts, such as `en`.
         questions: The questions.
         wording: The wording.
@@ -270,8 +271,8 @@ def build_question_task(
         dataset=source,
         revision=f"{LOCAL}-{digest(*digest_data(data).values()).hex()}",
         languages=[next(iter(suggest_codes(language)), PIVOT.code)],
-        description="Pseudo-questions: sentences of texts, to be found by position (Lee et al. "
-        "2019, arXiv 1906.00300).",
+        description="Pseudo-questions generated from sentences of the texts (Lee et al. 2019, "
+        "arXiv 1906.00300).",
     )
     attributes: dict[str, Any] = {"metadata": metadata, "data": data, "__module__": __name__}
     task: PseudoQuestionTask = type(name, (PseudoQuestionTask,), attributes)()
@@ -280,11 +281,11 @@ def build_question_task(
 
 @dataclass(frozen=True)
 class WordBaseline:
-    """nDCG@10 of baselines that do not use the model."""
+    """nDCG@10 of baselines that do not use the model, in [0, 1]."""
 
     shared_words: float
-    """nDCG@10 of BM25; for questions about unread sentences, over the part of each text within the
-    window.
+    """nDCG@10 of BM25. For questions about unread sentences, BM25 searches only the part of each
+    text within the window.
     """
     chance: float
     """Expected nDCG@10 of a random ranking."""
@@ -292,29 +293,29 @@ class WordBaseline:
 
 def measure_unread_baseline(task: PseudoQuestionTask, part: ReadPart) -> WordBaseline | None:
     """Measure BM25 on questions about unread sentences, over the part of each text within the
-    window; None if no sentence is unread or the window is unknown.
+    window. Return None if no sentence is unread or the window is unknown.
     """
     data = task.data
-    beyond = np.flatnonzero(data.evidence.estimate_twelfths(part) >= TWELFTHS)
-    if not len(beyond):
+    unread_rows = np.flatnonzero(data.evidence.estimate_twelfths(part) >= TWELFTHS)
+    if not len(unread_rows):
         return None
     tokens = dict(zip(data.evidence.document_ids, data.evidence.tokens.tolist(), strict=True))
     read_texts = []
     for name, text in zip(data.corpus["id"], data.corpus["text"], strict=True):
-        # All tokens of a text are assumed to have the same length.
-        size = max(tokens.get(name, 0), part.tokens or 0, 1)
-        tail = len(text) * part.tokens_at_end // size
-        head = len(text) * ((part.tokens or 0) - part.tokens_at_end) // size
+        # Assume that all tokens of a text have the same length.
+        token_count = max(tokens.get(name, 0), part.tokens or 0, 1)
+        tail = len(text) * part.tokens_at_end // token_count
+        head = len(text) * ((part.tokens or 0) - part.tokens_at_end) // token_count
         read_texts.append(f"{text[:head]} {text[max(head, len(text) - tail) :]}")
-    return _search_words(task, read_texts, beyond)
+    return _measure_bm25(task, read_texts, unread_rows)
 
 
 def measure_word_baseline(task: PseudoQuestionTask) -> WordBaseline:
     """Measure BM25 on all questions, over whole texts."""
-    return _search_words(task, task.data.corpus["text"][:], np.arange(len(task.data.queries)))
+    return _measure_bm25(task, task.data.corpus["text"][:], np.arange(len(task.data.queries)))
 
 
-def _search_words(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers) -> WordBaseline:
+def _measure_bm25(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers) -> WordBaseline:
     """Measure BM25 on the questions in `rows`, shape (n,).
 
     `texts` replaces the corpus texts, in the same order.
@@ -347,7 +348,7 @@ def _search_words(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers
 def cut_excerpts(
     collection: TextCollection, tokenizer: Tokenizer, size: int, texts: int
 ) -> TextCollection:
-    """Cut random excerpts of `size` tokens from the first texts, with a fixed seed."""
+    """Cut a random excerpt of `size` tokens from each of the first texts, with a fixed seed."""
     excerpts = []
     spans = tokenizer.find_tokens([text.text for text in collection.texts[:texts]])
     for number, (text, tokens) in enumerate(zip(collection.texts, spans, strict=False)):

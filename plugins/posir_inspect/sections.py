@@ -1,4 +1,4 @@
-"""The result of `posir inspect`, and its sections for display."""
+"""The result of `posir inspect` and its display sections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from posir_inspect.model_window import UnreadShare
 from posir_inspect.questions import WordBaseline, Wording
 from posir_inspect.snippets import Snippet
 from posir_inspect.splitting import ChunkComparison
-from posir_inspect.window import MINI, WindowReading
+from posir_inspect.window import EXAMPLE_TASK, WindowReading
 from posir_significance.advice import build_commands
 from posir_significance.analysis import GroupAnalysis
 from posir_significance.findings import (
@@ -40,7 +40,7 @@ from posir_significance.messages.verdicts import (
     label_state,
     list_effects,
 )
-from posir_significance.strips import build_position_chart
+from posir_significance.position_charts import build_position_chart
 from posir_tasks.base.private_names import TASKS_REGISTRY
 from posir_tasks.base.wording import drop_organization, pluralize
 from posir_tasks.data.formats.passages import SkippedItem, describe_skipped
@@ -57,7 +57,7 @@ from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.values.read_part import Part
 from posir_tasks.values.scores import ALL, Unit
 
-#: Scale of the position charts, in which the evidence is a sentence.
+#: Scale of the position charts. The evidence is always a sentence.
 SCALE = replace(
     NDCG,
     whole="the sentences",
@@ -66,26 +66,26 @@ SCALE = replace(
 WINDOW_HEADING = "How far the model reads"
 SEARCH_HEADING = "How well it finds a sentence"
 ADVICE_HEADING = "What to do"
-PARAPHRASE_HEADING = "The same in other words"
+PARAPHRASE_HEADING = "Paraphrased questions"
 NO_QUESTIONS = "Not measured: no sentence of 5 to 80 words occurs exactly once."
 LEGEND = (
     "Brackets: 95% confidence intervals, widened where several are read together (rows by length; "
     f"changes: {format_level(CHANGE_LEVEL)})."
 )
 EXPLANATION = (
-    "Each text has at most ten questions, so that long texts count less: the share of sentences "
-    "beyond the window is below the share of words.",
-    "The window was measured from embeddings: the ends of texts were changed, and a part is unread "
-    "if changing it alters no embedding. The model's own limits were not used.",
-    "The questions were generated, not written by people. Each is a sentence of one text, and the "
-    "task is to find that text among the others (inverse cloze task, Lee et al. 2019, arXiv "
-    "1906.00300); the sentence stays in the text, since its position is what is compared. People "
-    "ask in other words, so scores are higher than on real questions: compare positions and sizes, "
-    "not models. `posir report`, with a task's questions, may differ.",
+    "Each text has at most ten questions, so long texts have fewer questions per word. The share "
+    "of sentences beyond the window is therefore lower than the share of words.",
+    "The window is measured from embeddings, without the model's claimed limits: a part of a text "
+    "is unread if changing it does not change the embedding.",
+    "The questions are generated, not written by people. Each question is a sentence from one "
+    "text, and the task is to retrieve that text (inverse cloze task, Lee et al. 2019, arXiv "
+    "1906.00300). The sentence stays in the text, since its position is tested. People phrase "
+    "questions differently, so scores are higher than on real questions: compare positions and "
+    "chunk sizes, not models. `posir report` uses a task's own questions and may give other "
+    "results.",
 )
-#: Columns of a row. Each row covers whole texts of one length or chunks of one size, in one
-#: wording. Findings keep their own names. `change` is nDCG@10 of chunks minus nDCG@10 of whole
-#: texts, with a 98.33% interval.
+#: Columns of a row. A row covers whole texts of one length, or chunks of one size, in one wording.
+#: `change` is nDCG@10 of chunks minus nDCG@10 of whole texts, with a 98.33% interval.
 COLUMNS = (
     "model",
     "chunk_size",
@@ -122,13 +122,13 @@ class PositionScores:
 
     wording: Wording
     ndcg_at_10_not_read: float | None
-    """nDCG@10 of questions about truncated sentences; None without such questions or if the window
-    is unknown.
+    """nDCG@10 of questions about truncated sentences. None if no sentence is truncated or the
+    window is unknown.
     """
     not_read_without_model: WordBaseline | None
-    """nDCG@10 of BM25 on the same questions; None without such questions."""
+    """nDCG@10 of BM25 on the same questions; None if there are none."""
     groups: Mapping[str, GroupFindings]
-    """Findings by title of the length bucket; the first entry, `all`, covers all questions."""
+    """Findings by length bucket. The first entry, `all`, covers all questions."""
     group: GroupAnalysis
     """Analysis of all questions."""
 
@@ -138,7 +138,7 @@ class PositionScores:
         return self.groups[ALL]
 
     def to_json(self) -> dict[str, object]:
-        """Convert to JSON, without the analysis."""
+        """Convert to JSON values, without the analysis."""
         values = dict(vars(self))
         del values["group"]
         values["groups"] = {name: group.to_json() for name, group in self.groups.items()}
@@ -147,25 +147,26 @@ class PositionScores:
 
 @dataclass(frozen=True)
 class OtherWords:
-    """Results for the questions in other words."""
+    """Results for paraphrased questions."""
 
     writer: str
+    """Name of the model that paraphrases the questions."""
     writer_is_model: bool
     questions: int
-    """Number of questions about whole texts."""
+    """Number of paraphrased questions about whole texts."""
     unwritten: int
-    """Number of sentences with a question in their rarest words but none in other words."""
+    """Number of questions that the writer did not paraphrase."""
     words_alone: WordBaseline | None
-    """nDCG@10 of BM25 in whole texts; None without questions."""
+    """nDCG@10 of BM25 on whole texts; None if there are no questions."""
     answers: str = ""
-    """A sentence about a language model's answers: their cost and how many were rejected."""
+    """A note about a language model's answers: the cost and the number of rejected answers."""
     chunks: ChunkComparison | None = None
-    """None before chunks are searched, or without questions."""
+    """None before the search in chunks, or if there are no questions."""
 
 
 @dataclass(frozen=True)
 class WorkEstimate:
-    """Tokens to encode and the time to encode them, within the budget and without a budget."""
+    """The number of tokens to encode and the encoding time, with and without the budget."""
 
     tokens: int
     seconds: float
@@ -178,8 +179,7 @@ class WorkEstimate:
 class Inspection(Result):
     """The inspection of a model on texts: its window, nDCG@10 by position, and chunk sizes.
 
-    There is one row for each wording and length of whole texts, and for each chunk size or
-    splitter.
+    There is one row per wording and length of whole texts, and one per chunk size or splitter.
     """
 
     model: str
@@ -187,51 +187,53 @@ class Inspection(Result):
     source: str
     texts: int
     texts_found: int
+    """Number of texts before sampling."""
     languages: Mapping[str, int]
+    """Number of texts by language code."""
     median_tokens: float
     tokens_estimated: bool
-    """True if the tokenizer is unknown and tokens are estimated as four bytes each."""
+    """True if the tokenizer is unknown. A token is then estimated as four bytes."""
     skipped: tuple[SkippedItem, ...]
     window: WindowReading
     unread: UnreadShare
     reference: CommandReference = NO_REFERENCE
-    """The model, texts and settings as used in commands; without texts if they are in memory."""
+    """Command arguments for the model, texts and settings. Texts in memory are left out."""
     lengths: tuple[tuple[str, int, float], ...] = ()
-    """Name, tokens and unread share of each text, the longest first."""
+    """Name, token count and unread share of each text, the longest first."""
     vectors_per_text: float | None = None
-    """Mean number of chunks per text at the recommended size, with an overlap of half; None if no
-    size is recommended.
-    """
+    """Mean number of chunks per text at the recommended size; None if no size is recommended."""
     unread_example: tuple[str, str] = ("", "")
     """An unread sentence and the name of its text; empty if no sentence is unread."""
     work: WorkEstimate | None = None
-    """Estimated work after the window is measured; None before the estimate."""
+    """Work estimated before the search; None before the estimate."""
     encoded_tokens: int | None = None
-    """Number of tokens encoded after the window was measured; None before the end."""
+    """Number of tokens encoded after the window was measured; None until the inspection ends."""
     fading: tuple[PositionScores, ...] | None = None
-    """Scores by position, one per wording; None before the search, empty without questions."""
-    fading_texts: int = 0
-    """Number of whole texts that were searched."""
-    chunks: ChunkComparison | None = None
-    """Comparison on questions reduced to their rarest words; None before the search, or without
+    """Scores by position, one entry per wording. None before the search; empty if there are no
     questions.
     """
+    fading_texts: int = 0
+    """Number of whole texts searched."""
+    chunks: ChunkComparison | None = None
+    """Comparison on questions reduced to their rarest words. None before the search, or if there
+    are no questions.
+    """
     chunk_texts: int = 0
-    """Number of texts on which chunks were compared."""
+    """Number of texts or excerpts in the chunk comparison."""
     excerpt_tokens: int | None = None
-    """Maximum length of the excerpts on which chunks were compared; None for whole texts."""
+    """Maximum excerpt length in the chunk comparison; None if whole texts are compared."""
     other_words: OtherWords | None = None
-    """None without a writer, or before the search."""
+    """Results for paraphrased questions. None before the search, or if there is no writer."""
     snippets: tuple[Snippet, ...] = ()
     """Code for the recommended chunks, one snippet per library."""
     snippet: Snippet | None = None
-    """Code for the library that the user chose."""
+    """Code for the library chosen with `--snippet`."""
     full: bool = False
-    """If true, observed differences and the published PSI are also shown."""
+    """If true, also show observed differences and the published PSI."""
 
     @property
     def name(self) -> str:
-        """The model name without its organization."""
+        """The model name without the organization."""
         return drop_organization(self.model)
 
     @property
@@ -241,15 +243,15 @@ class Inspection(Result):
 
     @property
     def chunk_sample(self) -> str:
-        """The number of texts or excerpts on which chunks were compared, in words."""
+        """A phrase for the sample in the chunk comparison, such as `50 texts`."""
         sample = pluralize(self.chunk_texts, "excerpt" if self.excerpt_tokens else "text")
         limit = f" of at most {self.excerpt_tokens:,} tokens" if self.excerpt_tokens else ""
         return f"{sample}{limit}"
 
 
 def complete_inspection(inspection: Inspection) -> Inspection:
-    """Add title, rows, values and sections to an inspection, even if it is incomplete."""
-    title = _title(inspection)
+    """Add title, rows, values and sections to an inspection. The inspection may be partial."""
+    title = _format_title(inspection)
     revision = (inspection.revision or "unknown")[:12]
     texts = pluralize(inspection.texts, "text")
     averages = map(_describe_averages, (inspection.fading or ())[-1:])
@@ -258,7 +260,7 @@ def complete_inspection(inspection: Inspection) -> Inspection:
         title=title,
         data=f"{inspection.model}, revision {revision}; {texts} of {inspection.source}",
         rows=tuple(_build_rows(inspection)),
-        values=partial(_build_document, inspection),
+        values=partial(_convert_to_json, inspection),
         extra_sections=tuple(_build_sections(inspection, title)),
         notes=(LEGEND, describe_skipped(inspection.skipped, examples=1)),
         details=(*averages, *EXPLANATION),
@@ -281,11 +283,11 @@ def _build_rows(inspection: Inspection) -> Iterator[dict[str, object]]:
         comparisons[Wording.OTHER_WORDS] = inspection.other_words.chunks
     for wording, comparison in comparisons.items():
         for chunks in comparison.rows[1:] if comparison else ():
-            yield empty | chunks.record() | {"wording": wording.value, "length": ALL}
+            yield empty | chunks.to_row() | {"wording": wording.value, "length": ALL}
 
 
-def _build_document(inspection: Inspection) -> dict[str, object]:
-    """Convert all fields to JSON; `window` has the same keys as `posir window`."""
+def _convert_to_json(inspection: Inspection) -> dict[str, object]:
+    """Convert all fields to JSON values. `window` has the same keys as `posir window`."""
     values = inspection.own_fields()
     del values["snippets"]
     other_words = dict(vars(inspection.other_words)) if inspection.other_words else {}
@@ -294,14 +296,14 @@ def _build_document(inspection: Inspection) -> dict[str, object]:
         "window": inspection.window.document(),
         "read": inspection.window.read_part.to_json(),
         "fading": [scores.to_json() for scores in inspection.fading or ()],
-        "chunks": inspection.chunks and inspection.chunks.document(),
+        "chunks": inspection.chunks and inspection.chunks.to_json(),
         "other_words": other_words or None,
-        "chunks_in_other_words": chunks and chunks.document(),
+        "chunks_in_other_words": chunks and chunks.to_json(),
         "rows": tuple(_build_rows(inspection)),
     }
 
 
-def _title(inspection: Inspection) -> str:
+def _format_title(inspection: Inspection) -> str:
     texts = f"these {pluralize(inspection.texts, 'text')}"
     if not inspection.unread.texts_cut:
         return READS_ALL_TEXTS.format(model=inspection.name, texts=texts)
@@ -310,13 +312,13 @@ def _title(inspection: Inspection) -> str:
 
 
 def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySection]:
-    """Build the sections available so far. In a terminal, they fit in 48 lines of 80 characters."""
+    """Build the sections available so far. They fit a terminal of 48 lines and 80 columns."""
     texts = (_describe_texts(inspection),)
     scores = inspection.fading
-    strips = tuple(_build_strip(inspection, part) for part in scores or ())
-    card = tuple(replace(strip, name=inspection.name) for strip in strips[-1:])
+    charts = tuple(_build_chart(inspection, wording_scores) for wording_scores in scores or ())
+    page_charts = tuple(replace(chart, name=inspection.name) for chart in charts[-1:])
     yield DisplaySection(title, texts, only=Medium.TEXT)
-    yield DisplaySection(sentences=texts, strips=card, only=Medium.PAGE)
+    yield DisplaySection(sentences=texts, strips=page_charts, only=Medium.PAGE)
     sentences = [inspection.window.sentence]
     cut_texts = inspection.unread.texts_cut
     if cut_texts:
@@ -329,16 +331,16 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
     if not scores:
         yield DisplaySection(SEARCH_HEADING, (NO_QUESTIONS,))
         return
-    yield DisplaySection(SEARCH_HEADING, (strips[-1].finding,), strips=strips, only=Medium.TEXT)
+    yield DisplaySection(SEARCH_HEADING, (charts[-1].finding,), strips=charts, only=Medium.TEXT)
     facts = (": ".join(fact) for fact in _list_facts(inspection, scores[-1]))
     paragraph = "\n".join(fact.replace("\n", ", ") for fact in facts)
     yield DisplaySection(sentences=(paragraph,), only=Medium.TEXT)
     if inspection.chunks:
-        yield from _build_chunks(inspection, inspection.chunks)
-        yield from _build_lengths(inspection, scores)
+        yield from _build_chunk_sections(inspection, inspection.chunks)
+        yield from _build_length_section(inspection, scores)
     if snippet := inspection.snippet:
         yield DisplaySection(
-            f"The chunks for {snippet.kind}",
+            f"Code for {snippet.kind}",
             (snippet.sentence,),
             code=snippet.code,
             is_command=False,
@@ -346,43 +348,48 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
         )
 
 
-def _build_strip(inspection: Inspection, scores: PositionScores) -> PositionChart:
+def _build_chart(inspection: Inspection, scores: PositionScores) -> PositionChart:
     findings = scores.findings
-    strip = build_position_chart(findings, scores.group, scores.wording.words)
+    chart = build_position_chart(findings, scores.group, scores.wording.words)
     if len(inspection.fading or ()) == 1:
-        strip = replace(strip, name=inspection.name)
-    unread = (findings.value(Quantity.UNREAD_SHARE) or 0) * findings.questions
+        chart = replace(chart, name=inspection.name)
+    unread_sentences = (findings.get_value(Quantity.UNREAD_SHARE) or 0) * findings.questions
     codes = tuple(
         (snippet.kind, snippet.sentence, snippet.code, snippet is inspection.snippet)
         for snippet in inspection.snippets
         if snippet.code
     )
     border = ""
-    if findings.read.part is Part.FIRST and strip.truncated:
+    if findings.read.part is Part.FIRST and chart.truncated:
         border = f"{findings.read.tokens:,} tokens"
     sample = f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
     return replace(
-        strip,
-        words=(sample, *strip.words),
-        facts=lambda: [*_list_facts(inspection, scores), (ADVICE_HEADING, _advise(inspection))],
+        chart,
+        words=(sample, *chart.words),
+        facts=lambda: [
+            *_list_facts(inspection, scores),
+            (ADVICE_HEADING, _write_advice(inspection)),
+        ],
         scale=SCALE,
         code="" if codes else _build_next_commands(inspection),
         codes=codes,
         border=border,
-        counted=f"{unread:,.0f} of {pluralize(findings.questions, 'sentence')}",
+        counted=f"{unread_sentences:,.0f} of {pluralize(findings.questions, 'sentence')}",
     )
 
 
-def _build_chunks(inspection: Inspection, chunks: ChunkComparison) -> Iterator[DisplaySection]:
-    """Build the advice, then the chunk comparison that supports it."""
-    evaluation = ""
+def _build_chunk_sections(
+    inspection: Inspection, chunks: ChunkComparison
+) -> Iterator[DisplaySection]:
+    """Build the advice and the chunk comparison behind it."""
+    evaluation_code = ""
     if chunks.chunked_model:
-        task = inspection.reference.data if inspection.is_task else MINI
-        run = inspection.reference.write("mteb", "run", "-t", task, "-m", chunks.chunked_model)
-        evaluation = f"# to evaluate these chunks on a task\n{run}"
+        task = inspection.reference.data if inspection.is_task else EXAMPLE_TASK
+        command = inspection.reference.format("mteb", "run", "-t", task, "-m", chunks.chunked_model)
+        evaluation_code = f"# to evaluate these chunks on a task\n{command}"
     yield DisplaySection(
         ADVICE_HEADING,
-        (_advise(inspection),),
+        (_write_advice(inspection),),
         code=_build_next_commands(inspection),
         only=Medium.TEXT,
     )
@@ -391,15 +398,17 @@ def _build_chunks(inspection: Inspection, chunks: ChunkComparison) -> Iterator[D
         sentences = [*chunks.sentences, *chunks.describe_counts()]
         if inspection.excerpt_tokens or inspection.chunk_texts < inspection.texts:
             sentences.append(_describe_sample(inspection.chunk_sample, inspection.texts))
-        yield DisplaySection(chunks.title, tuple(sentences), (chunks.tabulate(),), code=evaluation)
+        yield DisplaySection(
+            chunks.title, tuple(sentences), (chunks.build_table(),), code=evaluation_code
+        )
     if inspection.other_words:
-        yield _build_other_words(chunks, inspection.other_words)
+        yield _build_paraphrase_section(chunks, inspection.other_words)
 
 
-def _build_lengths(
+def _build_length_section(
     inspection: Inspection, scores: Sequence[PositionScores]
 ) -> Iterator[DisplaySection]:
-    """Build the table of verdicts by wording and length, unless all rows have too few texts."""
+    """Build the table of verdicts by wording and length, unless every row has too few texts."""
     overall, *lengths = scores[-1].groups.items()
     groups = {f"all, {item.wording.words}": item.findings for item in scores}
     if len(scores) == 1:
@@ -415,16 +424,16 @@ def _build_lengths(
         yield DisplaySection(
             f"{SEARCH_HEADING}, by length of the text",
             sentences,
-            (_tabulate_groups(groups, full=inspection.full),),
+            (_build_group_table(groups, full=inspection.full),),
         )
 
 
-def _advise(inspection: Inspection) -> str:
-    """Return the advice: better chunks, more texts, or the next step for the verdict."""
+def _write_advice(inspection: Inspection) -> str:
+    """Recommend chunks, more texts, or the next step for the verdict."""
     chunks = inspection.chunks
     assert inspection.fading
-    if chunks and chunks.is_advised:
-        return chunks.advise(inspection.chunk_sample, inspection.vectors_per_text)
+    if chunks and chunks.is_recommended:
+        return chunks.describe_recommendation(inspection.chunk_sample, inspection.vectors_per_text)
     if chunks and chunks.has_few_texts and inspection.fading_texts == inspection.texts:
         largest = max(row.size or 0 for row in chunks.rows) if inspection.unread.texts_cut else 0
         return advise_more_texts(inspection.texts, largest)
@@ -433,14 +442,12 @@ def _advise(inspection: Inspection) -> str:
 
 
 def _build_next_commands(inspection: Inspection) -> str:
-    """Return the next commands, one per line.
-
-    If chunks are recommended, the command writes code. Otherwise, a task gets the commands for its
-    verdict.
+    """Write the next commands, one per line: the snippet command if chunks are recommended, or the
+    commands for the verdict on a task.
     """
     reference = inspection.reference
     if inspection.chunks and inspection.chunks.chunked_model and reference.data:
-        command = reference.write(
+        command = reference.format(
             "posir", "inspect", reference.model, reference.data, "--snippet", "langchain"
         )
         return f"# code for langchain, llamaindex, haystack, qdrant or elasticsearch\n{command}"
@@ -462,13 +469,14 @@ def _list_facts(inspection: Inspection, scores: PositionScores) -> Iterator[tupl
         yield "Never read, for example", f'"{example}" ({name.rpartition("/")[2]})'
 
 
-def _build_other_words(rarest: ChunkComparison, paraphrased: OtherWords) -> DisplaySection:
-    sentences = [f"{pluralize(paraphrased.questions, 'question')} that {paraphrased.writer} wrote."]
+def _build_paraphrase_section(rarest: ChunkComparison, paraphrased: OtherWords) -> DisplaySection:
+    questions = pluralize(paraphrased.questions, "question")
+    sentences = [f"{questions} written by {paraphrased.writer}."]
     sentences += filter(None, [paraphrased.answers])
     if paraphrased.writer_is_model:
         sentences.append(
-            "This is the inspected model, so its questions favor the model itself and small "
-            "chunks. Use another model if you have one."
+            "This is also the inspected model, so the questions favor it and small chunks. Use "
+            "another model if possible."
         )
     if paraphrased.words_alone:
         shared_words = format_percent(paraphrased.words_alone.shared_words)
@@ -479,25 +487,25 @@ def _build_other_words(rarest: ChunkComparison, paraphrased: OtherWords) -> Disp
         return DisplaySection(PARAPHRASE_HEADING, tuple(sentences))
     sentences += chunks.sentences
     if rarest.is_decided and chunks.is_decided:
-        name = rarest.row.name
-        template = SAME_ADVICE if name == chunks.row.name else OTHER_ADVICE
+        name = rarest.selection.name
+        template = SAME_ADVICE if name == chunks.selection.name else OTHER_ADVICE
         sentences.append(template.format(chunks=name))
-    return DisplaySection(PARAPHRASE_HEADING, tuple(sentences), (chunks.tabulate(),))
+    return DisplaySection(PARAPHRASE_HEADING, tuple(sentences), (chunks.build_table(),))
 
 
 def _describe_sample(sample: str, total: int) -> str:
-    return f"Measured on {sample}, drawn at random from {total:,} texts."
+    return f"Measured on {sample}, sampled at random from {total:,} texts."
 
 
 def _describe_texts(inspection: Inspection) -> str:
-    """Describe the length of the texts, and the languages if there are several."""
+    """Describe the length of the texts and, if there are several, the languages."""
     about = "about " if inspection.tokens_estimated else ""
     description = (
-        f"The texts, from {inspection.source}, have {about}{inspection.median_tokens:,.0f} tokens "
-        "at the median"
+        f"The texts from {inspection.source} have a median length of "
+        f"{about}{inspection.median_tokens:,.0f} tokens"
     )
     if inspection.texts_found > inspection.texts + len(inspection.skipped):
-        description += f"; they are a sample of {inspection.texts_found:,}"
+        description += f"; they are a sample of {inspection.texts_found:,} texts"
     if len(inspection.languages) > 1:
         languages = ", ".join(f"{count:,} {code}" for code, count in inspection.languages.items())
         description += f"; languages: {languages}"
@@ -519,8 +527,8 @@ def _describe_averages(scores: PositionScores) -> str:
     return f"{description} {truncated_scores}"
 
 
-def _tabulate_groups(groups: Mapping[str, GroupFindings], *, full: bool) -> Table:
-    """Build the table of nDCG@10 and verdicts by group; `full` adds start minus end and PSI."""
+def _build_group_table(groups: Mapping[str, GroupFindings], *, full: bool) -> Table:
+    """Build the table of nDCG@10 and verdicts by group. `full` adds start minus end and PSI."""
     effect = "Effect within the window"
     headings = ["Texts", "nDCG@10", "State", effect]
     if full:

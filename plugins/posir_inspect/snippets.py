@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from posir_inspect.splitting import ChunkComparison
     from posir_tasks.text.tokenizer import ModelTokenizer
 
-#: A library or a vector index.
+#: Name of a library or vector index.
 SnippetKind: TypeAlias = Literal["langchain", "llamaindex", "haystack", "qdrant", "elasticsearch"]
 
 #: Libraries that do not need the model's tokenizer.
-UNCOUNTED: tuple[SnippetKind, ...] = ("qdrant", "elasticsearch")
+TOKENIZER_FREE: tuple[SnippetKind, ...] = ("qdrant", "elasticsearch")
 #: Minimum number of words in an Elasticsearch chunk.
 MIN_WORDS = 20
 
@@ -29,17 +29,17 @@ class Snippet:
 
     kind: SnippetKind
     sentence: str
-    """A comment on the code, or the reason why there is no code."""
+    """A note about the code, or the reason why there is none."""
     code: str = ""
-    """Empty if no chunk size is recommended."""
+    """The code; empty if no chunk size is recommended."""
 
 
-def require_tokenizer(kind: SnippetKind, model: str, tokenizer: ModelTokenizer | None) -> None:
-    """Raise PosirError if the library needs the model's tokenizer but the tokenizer is unknown."""
-    if tokenizer is None and kind not in UNCOUNTED:
+def check_tokenizer(kind: SnippetKind, model: str, tokenizer: ModelTokenizer | None) -> None:
+    """Raise PosirError if the library needs the model's tokenizer, but it is unknown."""
+    if tokenizer is None and kind not in TOKENIZER_FREE:
         raise PosirError(
-            f"--snippet {kind}: the tokenizer of {model} is unknown, so no library can count the "
-            "tokens of its chunks. Use --snippet qdrant, or compare splitters with --chunker."
+            f"--snippet {kind}: the tokenizer of {model} is unknown, so {kind} cannot count "
+            "tokens. Use --snippet qdrant, or compare splitters with --chunker."
         )
 
 
@@ -58,18 +58,18 @@ def write_snippet(
         chunks: The comparison that recommends the chunks.
         tokenizer: The model's tokenizer; None if unknown.
         distance: Similarity function of the model, `DOT` or `COSINE`.
-        texts: The texts, to convert tokens to words.
-        tokens: Number of tokens of all texts.
+        texts: The texts, for the mean number of words per token.
+        tokens: Number of tokens in all texts.
     """
-    size = chunks.row.size
+    size = chunks.selection.size
     if not size or not chunks.chunked_model:
-        reason = "whole texts do best, or no chunk size is shown to be better"
-        if chunks.row.chunker:
-            reason = f"your splitter {chunks.row.chunker} does best"
+        reason = "no chunk size is better than whole texts, or the comparison is inconclusive"
+        if chunks.selection.chunker:
+            reason = f"the splitter {chunks.selection.chunker} works best"
         return Snippet(kind, f"No code: {reason}.")
     total_words = sum(len(find_words(text)) for text in texts)
     words = max(MIN_WORDS, int(size * total_words / max(tokens, 1)))
-    # Jinja2 takes time to import.
+    # Import Jinja2 only when needed, since it is slow.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -85,10 +85,10 @@ def write_snippet(
         words=words,
         overlap=words // 2,
     )
-    sentence = "These are the measured chunks. Each chunk overlaps the next by half."
+    sentence = "This code produces the measured chunks. Each chunk overlaps the next by half."
     if kind == "elasticsearch":
         sentence = (
-            "Not tested by posir, and not the measured chunks: Elasticsearch counts words, and "
-            f"{size} tokens are about {words} words in these texts."
+            "Not tested by posir, and not exactly the measured chunks: Elasticsearch counts words, "
+            f"and {size} tokens are about {words} words in these texts."
         )
     return Snippet(kind, sentence, code)

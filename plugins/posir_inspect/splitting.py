@@ -1,4 +1,4 @@
-"""Ways to divide texts into chunks, their cost, and their comparison with whole texts."""
+"""Chunking strategies: their cost, and their comparison with whole texts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def choose_sizes(model: EncoderProtocol, context: EncodingContext, window: int |
     """Choose chunk sizes that fit the window with the document prompt, the largest first.
 
     Args:
-        model: The model; its own limit counts.
+        model: The model, whose own limit also applies.
         context: The task and its prompt.
         window: Measured window in tokens, without prompt and special tokens; None if the model
             reads whole texts.
@@ -58,10 +58,10 @@ def choose_sizes(model: EncoderProtocol, context: EncodingContext, window: int |
 
 @dataclass(frozen=True)
 class ChunkCounts:
-    """Counts of tokens and of problematic chunks."""
+    """Number of tokens in a set of chunks, and number of problematic chunks."""
 
     tokens: int
-    """Number of tokens to encode, without special and truncated tokens."""
+    """Number of tokens to encode, excluding special and truncated tokens."""
     too_long: int = 0
     """Number of chunks that exceed the window."""
     unlocated: int = 0
@@ -69,22 +69,22 @@ class ChunkCounts:
 
 
 @dataclass(frozen=True)
-class TokenDivision:
+class FixedSizeStrategy:
     """Chunks of a fixed number of tokens."""
 
     size: int
     in_context: bool = False
-    """If true, a server embeds the chunks in the context of their text, and they do not overlap."""
+    """If true, chunks do not overlap, and a server embeds them in the context of their text."""
 
     @property
     def chunker(self) -> str | None:
-        """The name of chunks in context; None for plain chunks, which are named by size."""
+        """Name of contextual chunks; None for plain chunks, which are named by size."""
         return f"{self.size} tokens in context" if self.in_context else None
 
     def estimate_tokens(self, length: int) -> int:
-        """Return the number of tokens in all chunks of a text with `length` tokens.
+        """Return the number of tokens to encode for a text of `length` tokens.
 
-        A text that is a single chunk counts as 0, since it has already been encoded.
+        A text with a single chunk counts as 0, since it is already encoded.
         """
         if self.in_context:
             return length
@@ -92,7 +92,7 @@ class TokenDivision:
             return 0
         return sum(end - start for start, end in Chunking(self.size).group(length))
 
-    def count(self, questions: QuestionSet) -> ChunkCounts:
+    def count_chunks(self, questions: QuestionSet) -> ChunkCounts:
         """Count the tokens in the chunks of all texts."""
         return ChunkCounts(
             sum(self.estimate_tokens(length) or length for length in questions.lengths)
@@ -101,13 +101,15 @@ class TokenDivision:
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
         """Build the search of `MODEL+chunks(SIZE)` or `MODEL+context_chunks(SIZE)`."""
         if self.in_context:
-            chunker = Chunker.of_model(model, Chunking(self.size, self.size))
+            chunker = Chunker.from_model(model, Chunking(self.size, self.size))
             return MaximumSearch(model, chunker.vectorize_in_context, memory)
-        return MaximumSearch(model, Chunker.of_model(model, Chunking(self.size)).vectorize, memory)
+        return MaximumSearch(
+            model, Chunker.from_model(model, Chunking(self.size)).vectorize, memory
+        )
 
 
-class SplitterDivision:
-    """Chunks from a splitter, which is called once per text."""
+class SplitterStrategy:
+    """Chunks from a splitter. The splitter is called once per text."""
 
     size: None = None
 
@@ -118,130 +120,132 @@ class SplitterDivision:
         tokenizer: Tokenizer,
         window: int | None,
         *,
-        refuses: bool,
+        rejects_long: bool,
     ) -> None:
         """Try a splitter on a sample.
 
         Raises:
-            PosirError: The splitter fails on a text, or returns a chunk that the model refuses.
+            PosirError: The splitter fails on a text, or the model refuses long texts and a chunk
+                exceeds the window.
         """
         self.chunker = splitter.name
         self._tokenizer = tokenizer
         self._window = window
-        self._refuses = refuses
+        self._rejects_long = rejects_long
         texts = list(sample.documents.values())
-        divided_texts = dict(zip(texts, splitter.split_texts(texts), strict=True))
-        self._divide = cache(lambda text: divided_texts.get(text) or splitter.split_text(text))
-        self._ratio = self.count(sample).tokens / max(sum(sample.lengths), 1)
+        chunked_texts = dict(zip(texts, splitter.split_texts(texts), strict=True))
+        self._split = cache(lambda text: chunked_texts.get(text) or splitter.split_text(text))
+        self._ratio = self.count_chunks(sample).tokens / max(sum(sample.lengths), 1)
 
     def estimate_tokens(self, length: int) -> int:
-        """Estimate the number of tokens in all chunks of a text with `length` tokens."""
+        """Estimate the number of tokens in all chunks of a text of `length` tokens."""
         return round(self._ratio * length)
 
-    def count(self, questions: QuestionSet) -> ChunkCounts:
-        """Count the tokens and the problematic chunks of all texts.
+    def count_chunks(self, questions: QuestionSet) -> ChunkCounts:
+        """Count the tokens in the chunks of all texts, and the problematic chunks.
 
         Raises:
-            PosirError: The model refuses a chunk because of its length.
+            PosirError: The model refuses long texts, and a chunk exceeds the window.
         """
-        divided_texts = [self._divide(text) for text in questions.documents.values()]
+        chunked_texts = [self._split(text) for text in questions.documents.values()]
         counts = self._tokenizer.count_all(
-            [chunk for text in divided_texts for chunk in text.chunks]
+            [chunk for text in chunked_texts for chunk in text.chunks]
         )
         window = self._window or max(counts)
         too_long = sum(count > window for count in counts)
-        if too_long and self._refuses:
+        if too_long and self._rejects_long:
             raise PosirError(
                 f"{self.chunker}: {too_long:,} of {len(counts):,} chunks are longer than the "
                 f"{window:,} tokens that the model accepts; the longest has {max(counts):,}. Use "
                 "smaller chunks."
             )
-        unlocated = sum(span is None for text in divided_texts for span in text.spans)
+        unlocated = sum(span is None for text in chunked_texts for span in text.spans)
         return ChunkCounts(sum(min(count, window) for count in counts), too_long, unlocated)
 
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
-        """Build a search that scores each text by its best chunk."""
+        """Build a search that scores each text by its highest-scoring chunk."""
         return MaximumSearch(
             model,
             lambda encoder, texts: vectorize_chunks(
-                encoder, [self._divide(text).chunks for text in texts]
+                encoder, [self._split(text).chunks for text in texts]
             ),
             memory,
         )
 
 
-Division: TypeAlias = TokenDivision | SplitterDivision
+ChunkStrategy: TypeAlias = FixedSizeStrategy | SplitterStrategy
 
 
 @dataclass(frozen=True)
-class Costs:
-    """Number of tokens to encode per text, without special tokens; arrays have shape (texts,)."""
+class EncodingCosts:
+    """Number of tokens to encode per text, without special tokens. Arrays have shape (texts,)."""
 
-    whole: Integers
-    """Tokens of the text within the window."""
-    whole_search: Integers
-    """Upper bound for a search in whole texts: `whole`, rotated versions and questions.
+    text_tokens: Integers
+    """Number of tokens in each text that are within the window."""
+    search_tokens: Integers
+    """Upper bound for a search in whole texts: the text, its rotated versions and its questions.
 
     Paraphrases are assumed to be as long as questions reduced to their rarest words.
     """
-    chunks: Integers
-    """Tokens in the chunks of all divisions."""
+    chunk_tokens: Integers
+    """Number of tokens in the chunks of each text, over all strategies."""
     total: int
-    """Sum over all texts, including verbatim questions."""
+    """Number of tokens in all texts, including verbatim questions."""
 
     @classmethod
     def count(
         cls,
         questions: QuestionSet,
-        divisions: Sequence[Division],
+        strategies: Sequence[ChunkStrategy],
         window: int | None,
         tokenizer: Tokenizer,
         wordings: int,
-    ) -> Costs:
-        """Count the tokens in texts, versions, questions and chunks.
+    ) -> EncodingCosts:
+        """Count the tokens in texts, rotated versions, questions and chunks.
 
         `wordings` is the number of wordings other than verbatim, 1 or 2.
         """
         lengths = np.array(questions.lengths, np.int64)
-        whole = np.minimum(lengths, window or lengths)
+        text_tokens = np.minimum(lengths, window or lengths)
         rows = {name: row for row, name in enumerate(questions.documents)}
-        owners = [rows[question.document] for question in questions.questions]
+        question_rows = [rows[question.document] for question in questions.questions]
         rarest, verbatim = (
             tokenizer.count_all([question.wordings[wording] for question in questions.questions])
             for wording in (Wording.RAREST_WORDS, Wording.VERBATIM)
         )
-        question_tokens = np.bincount(owners, rarest, len(rows)).astype(np.int64)
-        whole_search = whole + _count_rotations(lengths, whole) + wordings * question_tokens
-        chunks = [
-            sum(division.estimate_tokens(length) for division in divisions)
+        question_tokens = np.bincount(question_rows, rarest, len(rows)).astype(np.int64)
+        rotated_tokens = _estimate_rotated_tokens(lengths, text_tokens)
+        search_tokens = text_tokens + rotated_tokens + wordings * question_tokens
+        chunk_tokens = [
+            sum(strategy.estimate_tokens(length) for strategy in strategies)
             for length in lengths.tolist()
         ]
-        total = int(whole_search.sum()) + sum(chunks) + sum(verbatim)
-        return cls(whole, whole_search, np.array(chunks, np.int64), total)
+        total = int(search_tokens.sum()) + sum(chunk_tokens) + sum(verbatim)
+        return cls(text_tokens, search_tokens, np.array(chunk_tokens, np.int64), total)
 
 
-def _count_rotations(lengths: Integers, whole: Integers) -> Integers:
-    """Return an upper bound for the tokens in each text's rotated versions, shape (texts,).
+def _estimate_rotated_tokens(lengths: Integers, text_tokens: Integers) -> Integers:
+    """Return an upper bound for the tokens in the rotated versions of each text, shape (texts,).
 
-    Only a sample of the texts in each length bucket is rotated.
+    Only a sample of each length bucket is rotated.
     """
     buckets = np.searchsorted(RelativePositions().token_bounds, lengths)
     is_sampled = pd.Series(buckets).groupby(buckets).cumcount() < read_sample_size()
-    # A truncated text also has an excerpt within the window, with its own versions.
-    versions = VERSIONS - 1 + VERSIONS * (whole < lengths)
-    return np.where(is_sampled, versions * whole, 0)
+    # A truncated text also has an excerpt that fits the window, with rotated versions.
+    versions = VERSIONS - 1 + VERSIONS * (text_tokens < lengths)
+    return np.where(is_sampled, versions * text_tokens, 0)
 
 
-def count_fitting(costs: Integers, budget: float) -> int:
-    """Count the leading costs whose sum is within the budget."""
+def count_affordable(costs: Integers, budget: float) -> int:
+    """Return how many texts, in the given order, fit the budget together."""
     return int((np.cumsum(costs) <= budget).sum())
 
 
 @dataclass(frozen=True)
 class ChunkSearch:
-    """Results of a search in whole texts or in chunks, by wording."""
+    """Results of a search in whole texts or chunks, by wording."""
 
-    division: Division | None
+    strategy: ChunkStrategy | None
     """None for whole texts."""
     vectors: int
     values: Mapping[Wording, ResultValues]
@@ -250,18 +254,18 @@ class ChunkSearch:
 
 @dataclass(frozen=True, eq=False)
 class ChunkRow:
-    """Results for whole texts or one division into chunks, on questions in one wording."""
+    """Results for whole texts or one chunking strategy, on questions in one wording."""
 
     size: int | None
     """Chunk size in tokens; None for whole texts and splitters."""
     chunker: str | None
-    """Name of the splitter, or of chunks in context; None for whole texts and plain sizes."""
+    """Name of the splitter or of contextual chunks; None for whole texts and plain chunks."""
     vectors: int
     counts: ChunkCounts
     group: GroupAnalysis
-    """Analysis of the questions, which are the same for all rows."""
+    """Analysis of the scores. All rows have the same questions."""
     change: ChangeRow | None
-    """Change in nDCG@10 from whole texts; None for whole texts."""
+    """nDCG@10 minus nDCG@10 of whole texts; None for whole texts."""
     unit: str = "text"
     """Noun for a whole text: `text` or `excerpt`."""
     cost: float = 1.0
@@ -275,17 +279,17 @@ class ChunkRow:
 
     @property
     def name(self) -> str:
-        """A name for the chunks, such as `chunks of 128 tokens`."""
+        """Name in tables and sentences, such as `chunks of 128 tokens`."""
         if self.chunker:
             return self.chunker
         return f"chunks of {self.size} tokens" if self.size else f"whole {self.unit}s"
 
     @property
     def state(self) -> ChangeState | None:
-        """State of the change from whole texts; None for whole texts."""
+        """Verdict on the change from whole texts; None for whole texts."""
         return self.change.state if self.change else None
 
-    def record(self) -> dict[str, object]:
+    def to_row(self) -> dict[str, object]:
         """Convert to columns of an inspection. The interval of the change is at 98.33%."""
         difference = self.change.estimate if self.change else None
         return {
@@ -299,87 +303,88 @@ class ChunkRow:
         }
 
 
-def compare_divisions(
+def compare_strategies(
     searches: Sequence[ChunkSearch],
     wording: Wording,
     questions: QuestionSet,
     window: int | None,
     unit: str,
 ) -> list[ChunkRow]:
-    """Compare divisions into chunks with whole texts, on questions in one wording.
+    """Compare chunking strategies with whole texts, on questions in one wording.
 
     Args:
-        searches: Results, starting with whole texts.
+        searches: Results. The first search is in whole texts.
         wording: The wording of the questions.
         questions: The questions and their texts.
-        window: Number of tokens of a text that the model reads; None for all.
+        window: Window in tokens; None if the model reads whole texts.
         unit: Noun for a whole text, `text` or `excerpt`.
     """
     tokens = sum(min(length, window or length) for length in questions.lengths)
     rows: list[ChunkRow] = []
     for search in searches:
-        division = search.division
+        strategy = search.strategy
         row = ChunkRow(
-            division.size if division else None,
-            division.chunker if division else None,
+            strategy.size if strategy else None,
+            strategy.chunker if strategy else None,
             search.vectors,
-            division.count(questions) if division else ChunkCounts(tokens),
+            strategy.count_chunks(questions) if strategy else ChunkCounts(tokens),
             analyze(search.values[wording]).overall,
             change=None,
             unit=unit,
             cost=search.vectors / searches[0].vectors,
         )
-        rows.append(replace(row, change=_compare(rows[0], row)) if rows else row)
+        rows.append(replace(row, change=_compare_rows(rows[0], row)) if rows else row)
     return rows
 
 
-def _describe(change: ChangeRow) -> str:
-    """Describe a change in a sentence, which begins with `Search in`."""
+def _describe_change(change: ChangeRow) -> str:
+    """Describe a change in a sentence that begins with `Search in`."""
     return capitalize(describe_change(change))
 
 
-def _compare(a: ChunkRow, b: ChunkRow) -> ChangeRow:
-    change = compare_groups(a.group, b.group, paired=True)[Metric.NDCG_AT_10]
-    subject = ChangeSubject(baseline=f"search in {a.name}", model=f"search in {b.name}")
+def _compare_rows(baseline: ChunkRow, row: ChunkRow) -> ChangeRow:
+    change = compare_groups(baseline.group, row.group, paired=True)[Metric.NDCG_AT_10]
+    subject = ChangeSubject(baseline=f"search in {baseline.name}", model=f"search in {row.name}")
     return replace(change, subject=subject)
 
 
 @dataclass(frozen=True)
 class ChunkComparison:
-    """A comparison of divisions on questions in one wording, and the chosen division."""
+    """A comparison of chunking strategies on questions in one wording, and the selected one."""
 
     rows: Sequence[ChunkRow]
-    row: ChunkRow
-    """The chosen row."""
-    best: ChunkRow
+    selection: ChunkRow
+    """The selected row: whole texts, or the chunks to use."""
+    best_row: ChunkRow
     """The row with the highest nDCG@10."""
     other_changes: tuple[ChangeRow, ...]
-    """Changes from the best row to the chosen row, if they differ, and to the cheapest chunks whose
-    comparison with the best row is inconclusive, if they need fewer vectors than the chosen row.
+    """Other changes to report, each relative to the best row: the change to the selected row, and
+    the change to the cheapest chunks that need fewer vectors but are inconclusive.
     """
     model: str
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Sentences about the gain and cost of the chosen row, and about its alternatives."""
-        sentences = [WHOLE_SERVES.format(whole=self.row.name)]
-        if self.row.change:
-            sentences = [_describe(self.row.change), CHUNK_COST.format(cost=self.row.cost)]
-        return (*sentences, *map(_describe, self.other_changes))
+        """Sentences about the gain and cost of the selected row, and about alternatives."""
+        sentences = [WHOLE_SERVES.format(whole=self.selection.name)]
+        if self.selection.change:
+            cost = CHUNK_COST.format(cost=self.selection.cost)
+            sentences = [_describe_change(self.selection.change), cost]
+        return (*sentences, *map(_describe_change, self.other_changes))
 
     @property
     def is_decided(self) -> bool:
-        """True if whole texts are chosen, or the change from them is not inconclusive."""
-        return self.row.state is not ChangeState.INCONCLUSIVE
+        """True unless chunks are selected and their change from whole texts is inconclusive."""
+        return self.selection.state is not ChangeState.INCONCLUSIVE
 
     @property
-    def is_advised(self) -> bool:
-        """True if chunks are recommended."""
-        return self.row.change is not None and self.is_decided
+    def is_recommended(self) -> bool:
+        """True if chunks are recommended instead of whole texts."""
+        return self.selection.change is not None and self.is_decided
 
     @property
     def has_few_texts(self) -> bool:
-        """True if there are too few texts for every comparison."""
+        """True if every comparison has too few texts."""
         return all(row.change.reason is Reason.FEW_DOCUMENTS for row in self.rows if row.change)
 
     @property
@@ -389,58 +394,59 @@ class ChunkComparison:
 
     @property
     def title(self) -> str:
-        """The title of the section."""
-        return f"Which {'chunker' if self.has_splitters else 'chunk size'} serves these texts"
+        """Title of the section."""
+        return f"Which {'chunker' if self.has_splitters else 'chunk size'} works best"
 
-    def advise(self, texts: str, vectors: float | None) -> str:
+    def describe_recommendation(self, sample: str, vectors_per_text: float | None) -> str:
         """Describe the recommended chunks with their gain and cost.
 
         Args:
-            texts: The sample on which the gain was measured, in words.
-            vectors: Mean number of chunks per text over all texts; None to state the cost relative
-                to whole texts.
+            sample: A phrase for the sample in the comparison, such as `50 texts`.
+            vectors_per_text: Mean number of chunks per text, over all texts; None to report the
+                cost relative to whole texts.
         """
-        row = self.row
+        row = self.selection
         cost = f"{row.cost:.1f} times the vectors"
         advice = CHUNK_ADVICE.format(
             chunks=row.name,
             whole=format_percent(self.rows[0].ndcg_at_10.value),
             value=format_percent(row.ndcg_at_10.value),
-            texts=texts,
-            cost=f"about {vectors:,.0f} vectors per text" if vectors else cost,
+            texts=sample,
+            cost=f"about {vectors_per_text:,.0f} vectors per text" if vectors_per_text else cost,
         )
-        if self.best is not row and self.best.state is ChangeState.BETTER:
+        if self.best_row is not row and self.best_row.state is ChangeState.BETTER:
             advice += BEST_CHUNKS.format(
-                chunks=self.best.name,
-                value=format_percent(self.best.ndcg_at_10.value),
-                times=self.best.vectors / row.vectors,
+                chunks=self.best_row.name,
+                value=format_percent(self.best_row.ndcg_at_10.value),
+                times=self.best_row.vectors / row.vectors,
             )
         return f"{advice}."
 
     @property
     def chunked_model(self) -> str | None:
-        """The `-m` argument for the model with the chosen chunk size; None for whole texts and
-        splitters.
+        """The `-m` argument for the model with the selected chunk size. None if whole texts or a
+        splitter are selected, or the selection is inconclusive.
         """
-        if not self.row.size or not self.is_decided:
+        size = self.selection.size
+        if not size or not self.is_decided:
             return None
-        return f"{self.model}+{'context_chunks' if self.row.chunker else 'chunks'}({self.row.size})"
+        return f"{self.model}+{'context_chunks' if self.selection.chunker else 'chunks'}({size})"
 
     def describe_counts(self) -> Iterator[str]:
         """Yield sentences about chunks that exceed the window or are not in their text."""
         for row in self.rows:
-            counts = {
+            counts_by_problem = {
                 "longer than the window": row.counts.too_long,
                 "not in their text": row.counts.unlocated,
             }
-            for problem, chunk_count in counts.items():
+            for problem, chunk_count in counts_by_problem.items():
                 if chunk_count:
                     chunks = pluralize(row.vectors, "chunk")
                     yield f"{row.chunker}: {chunk_count:,} of {chunks} are {problem}."
 
-    def tabulate(self) -> Table:
-        """Build a table with a row for whole texts and for each division."""
-        vectors = f"Vectors\n{'per text' if self.row.unit == 'text' else 'per excerpt'}"
+    def build_table(self) -> Table:
+        """Build a table with one row for whole texts and one per strategy."""
+        vectors = f"Vectors\nper {self.selection.unit}"
         headings = ["Chunks", vectors, "nDCG@10", "State", "Change from whole"]
         if self.has_splitters:
             headings.insert(2, "Tokens")
@@ -448,7 +454,7 @@ class ChunkComparison:
         recommended: int | None = None
         for row in self.rows:
             name = f"{row.size:,} tokens" if row.size else row.name
-            if row is self.row and self.is_advised:
+            if row is self.selection and self.is_recommended:
                 recommended = len(rows)
                 name += "\n(fewest vectors)"
             score = format_estimate(row.ndcg_at_10, format_percent)
@@ -465,36 +471,37 @@ class ChunkComparison:
             "State": Role.STATE,
             headings[-1]: Role.CHANGE,
         }
-        right = {*headings[1:]} - {"State"}
-        columns = build_columns(headings, right, drawn=headings[-1:], roles=roles)
+        right_aligned = {*headings[1:]} - {"State"}
+        columns = build_columns(headings, right_aligned, drawn=headings[-1:], roles=roles)
         return Table(columns, tuple(rows), recommended=recommended)
 
-    def document(self) -> dict[str, object]:
-        """Convert to JSON, without the rows."""
+    def to_json(self) -> dict[str, object]:
+        """Convert to JSON values, without the rows."""
         return {
-            "chosen": self.row.name,
+            "chosen": self.selection.name,
             "decided": self.is_decided,
             "chunked_model": self.chunked_model,
             "sentences": self.sentences,
         }
 
 
-def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
-    """Choose the cheapest row that beats whole texts, else the cheapest row equivalent to the best.
+def select_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
+    """Select the cheapest row that beats whole texts or, if there is none, the cheapest row
+    equivalent to the best.
 
-    The highest nDCG@10 is not the criterion: queries in a text's own words favor small chunks, so
-    the smallest size often scores highest.
+    The highest nDCG@10 is not the criterion: the questions share words with their text, which
+    favors small chunks.
     """
-    best = max(rows, key=lambda row: row.ndcg_at_10.value)
-    changes = {row: _compare(best, row) for row in rows if row is not best}
-    better = [row for row in rows if row.state is ChangeState.BETTER]
-    equivalent = [row for row in changes if changes[row].state is ChangeState.EQUIVALENT]
-    chosen = min(better or [best, *equivalent], key=lambda row: row.vectors)
-    other_changes = [] if chosen is best else [changes[chosen]]
-    # The change of the chosen row already compares it with whole texts, the first row.
+    best_row = max(rows, key=lambda row: row.ndcg_at_10.value)
+    changes = {row: _compare_rows(best_row, row) for row in rows if row is not best_row}
+    better_rows = [row for row in rows if row.state is ChangeState.BETTER]
+    equivalent_rows = [row for row in changes if changes[row].state is ChangeState.EQUIVALENT]
+    selection = min(better_rows or [best_row, *equivalent_rows], key=lambda row: row.vectors)
+    other_changes = [] if selection is best_row else [changes[selection]]
+    # Skip whole texts, the first row: the selected row is already compared with them.
     for row in sorted(rows[1:], key=lambda row: row.vectors):
-        is_open = row in changes and changes[row].state is ChangeState.INCONCLUSIVE
-        if is_open and row.vectors < chosen.vectors:
+        is_inconclusive = row in changes and changes[row].state is ChangeState.INCONCLUSIVE
+        if is_inconclusive and row.vectors < selection.vectors:
             other_changes.append(changes[row])
             break
-    return ChunkComparison(rows, chosen, best, tuple(other_changes), model)
+    return ChunkComparison(rows, selection, best_row, tuple(other_changes), model)

@@ -1,4 +1,4 @@
-"""`posir window`: the part of a text that a model reads, compared with its claim."""
+"""The result of `posir window`: the part of a text that a model reads, compared with its claim."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from posir_significance.messages.texts import (
     ABOUT_ENGLISH,
     IGNORES,
     INSPECT_TEXTS,
-    NOT_READ,
     REFUSES,
     REQUIREMENT,
+    UNREAD_TEXT,
+    WINDOW_SENTENCES,
     WINDOW_TITLE,
-    WINDOWS,
 )
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.progress import track
@@ -32,26 +32,27 @@ from posir_tasks.text.words import BYTES_PER_TOKEN
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.read_part import Part, ReadKind, ReadPart
 
-#: Scale of the chart. Bar heights have no meaning.
+#: Scale of the chart. All bars have the same height.
 READ_SCALE = replace(NDCG, name="", format=lambda _: "read", whole="end", caption="a text")
-#: Number of read parts in the chart, and the number of them before the truncated part.
-DRAWN_PARTS = {None: (1, None), Part.FIRST: (1, None), Part.LAST: (1, 0), Part.ENDS: (2, 1)}
-#: The packaged task, which needs no user data.
-MINI = "PosIR-Mini"
+#: Number of bars in the chart by read part, and how many of them precede the truncated part.
+BAR_COUNTS = {None: (1, None), Part.FIRST: (1, None), Part.LAST: (1, 0), Part.ENDS: (2, 1)}
+#: Name of the packaged task, which works without user data.
+EXAMPLE_TASK = "PosIR-Mini"
 #: Maximum error factor of estimated token counts.
 ESTIMATE_FACTOR = 1.5
 #: Maximum error factor for texts of frequent words, most of which are single tokens.
 SYNTHETIC_FACTOR = 1.1
-#: Maximum number of requests to check chunks.
+#: Maximum number of requests for checking chunks.
 MAX_FIT_REQUESTS = 20
 
 
 @dataclass(frozen=True)
 class ChunkFit:
-    """How many chunks of a splitter exceed the window."""
+    """A check of a splitter's chunks against the window."""
 
     chunker: str
     chunks: int
+    """Number of distinct chunks."""
     too_long: int
     """Number of chunks that exceed the window."""
     complete: bool
@@ -61,13 +62,13 @@ class ChunkFit:
 
     @property
     def sentence(self) -> str:
-        """A sentence about the chunks that exceed the window."""
+        """A sentence about chunks that exceed the window."""
         if not self.too_long:
             return f"{self.chunker}: all {self.chunks:,} chunks are read to the end."
-        least = "" if self.complete else "at least "
+        at_least = "" if self.complete else "at least "
         return (
-            f"{self.chunker}: {least}{self.too_long:,} of {self.chunks:,} chunks are longer than "
-            f"the window. The longest begins '{sanitize(self.longest, 60)}'."
+            f"{self.chunker}: {at_least}{self.too_long:,} of {self.chunks:,} chunks are longer "
+            f"than the window. The longest begins '{sanitize(self.longest, 60)}'."
         )
 
 
@@ -82,36 +83,37 @@ class WindowReading(Result):
     special_tokens: int | None
     """Number of special tokens per text; None if the tokenizer is unknown."""
     prompt_tokens: int
-    """Number of tokens in the document prompt, or in a reranker's question."""
+    """Number of tokens in the document prompt, or in the question for a reranker."""
     claimed_tokens: int | None
-    """Claimed window, including special tokens; None without a claim."""
+    """Claimed window, including special tokens; None if there is no claim."""
     claimed_by: str
-    """Source of the claim; for an endpoint, its registered model or the server."""
+    """Source of the claim: the model or, for an endpoint, the registered model or the server."""
     is_reranker: bool = False
     required: int | None = None
-    """Required window in tokens; None without a requirement."""
+    """Required window in tokens, if any."""
     fit: ChunkFit | None = None
-    """Check of the user's chunks; None without chunks."""
+    """Check of the user's chunks, if any."""
     reference: CommandReference = NO_REFERENCE
-    """The model as named in commands."""
+    """Command arguments for the model."""
 
     @property
     def tokens(self) -> Bounds:
-        """Number of tokens that the model reads, including special tokens and prompt; an estimate
-        if the tokenizer is unknown.
+        """Number of tokens that the model reads, including special tokens and prompt. The number is
+        an estimate if the tokenizer is unknown.
         """
-        return self.count(self.reading)
+        return self.count_tokens(self.reading)
 
     @property
     def tokens_from_start(self) -> Bounds:
-        """Number of tokens that the model reads from the start without a gap, counted as in
+        """Number of tokens that the model reads from the start without a gap, counted like
         `tokens`; 0 if the model skips the start.
         """
-        return self.count(self.reading.from_start) if self.reading.from_start else Bounds(0, 0)
+        from_start = self.reading.from_start
+        return self.count_tokens(from_start) if from_start else Bounds(0, 0)
 
     @property
     def is_counted(self) -> bool:
-        """True if the tokenizer is known, so that tokens are counted and not estimated."""
+        """True if a known tokenizer counts the tokens, false if they are estimated."""
         return self.special_tokens is not None
 
     @property
@@ -119,7 +121,7 @@ class WindowReading(Result):
         """Number of special and prompt tokens per text."""
         return (self.special_tokens or 0) + self.prompt_tokens
 
-    def count(self, reading: ReadingLength) -> Bounds:
+    def count_tokens(self, reading: ReadingLength) -> Bounds:
         """Convert a length to tokens, including special tokens and prompt."""
         if reading.tokens is None or not self.is_counted:
             return reading.estimated_tokens
@@ -127,18 +129,18 @@ class WindowReading(Result):
 
     @property
     def read_part(self) -> ReadPart:
-        """The window as stored in results. A range is stored as its upper bound."""
-        return self.reading.read_part(self.added_tokens)
+        """The window as stored in results. Only the upper bound of a range is stored."""
+        return self.reading.to_read_part(self.added_tokens)
 
     @property
     def text_tokens(self) -> int:
-        """Lower bound of the number of tokens read, without special tokens and prompt."""
+        """Number of tokens read, without special tokens and prompt; a lower bound."""
         return (self.reading.tokens or self.reading.estimated_tokens).low
 
     @property
     def characters_of_english(self) -> int:
-        """Lower bound of the number of English characters read: four per token, unless the limit is
-        in characters.
+        """Number of English characters read: four per token, unless the limit is in characters; a
+        lower bound.
         """
         if self.reading.unit == "characters":
             return self.reading.characters.low
@@ -146,16 +148,16 @@ class WindowReading(Result):
 
     @property
     def enough(self) -> bool | None:
-        """True if the model is certain to read the required tokens from the start without a gap;
-        None without a requirement.
+        """True if the lower bound of `tokens_from_start` meets the requirement; None if there is no
+        requirement.
         """
         return None if self.required is None else self.tokens_from_start.low >= self.required
 
     @property
     def sentence(self) -> str:
-        """A sentence about the part that the model reads, compared with its claim."""
+        """A sentence that compares the part that the model reads with the claim."""
         about = "" if self.is_counted else f" (about {_describe_bounds(self.tokens)} tokens)"
-        sentence = WINDOWS[_compare_claim(self)].format(
+        sentence = WINDOW_SENTENCES[_compare_claim(self)].format(
             length=_describe_length(self),
             about=about,
             claimant=self.claimed_by,
@@ -164,14 +166,16 @@ class WindowReading(Result):
         )
         if not self.is_counted or not self.added_tokens:
             return sentence
-        text = self.reading.tokens or self.reading.estimated_tokens
-        parts = [f"{_describe_bounds(text)} are text"]
+        text_tokens = self.reading.tokens or self.reading.estimated_tokens
+        clauses = [f"{_describe_bounds(text_tokens)} are text"]
         if self.special_tokens:
-            parts.append(pluralize(self.special_tokens, "is a special token", "are special tokens"))
+            clauses.append(
+                pluralize(self.special_tokens, "is a special token", "are special tokens")
+            )
         if self.prompt_tokens:
             prompt = "the question" if self.is_reranker else "the prompt"
-            parts.append(f"{pluralize(self.prompt_tokens, 'is', 'are')} from {prompt}")
-        return f"{sentence} Of these tokens, {', '.join(parts[:-1])} and {parts[-1]}."
+            clauses.append(f"{pluralize(self.prompt_tokens, 'is', 'are')} from {prompt}")
+        return f"{sentence} Of these tokens, {', '.join(clauses[:-1])} and {clauses[-1]}."
 
 
 def complete_reading(window: WindowReading) -> WindowReading:
@@ -183,7 +187,7 @@ def complete_reading(window: WindowReading) -> WindowReading:
         "revision": window.revision,
         "part": reading.part or ReadKind.ALL,
         "tokens": tokens.low,
-        "tokens_high": None if reading.complete else tokens.high,
+        "tokens_high": None if reading.is_complete else tokens.high,
         "tokens_from_start": window.tokens_from_start.low,
         "tokens_estimated": not window.is_counted,
         "special_tokens": window.special_tokens,
@@ -193,7 +197,7 @@ def complete_reading(window: WindowReading) -> WindowReading:
         "unit": reading.unit,
         "claimed_tokens": window.claimed_tokens,
         "claimed_by": window.claimed_by,
-        "reads_all_tried": reading.complete,
+        "reads_all_tried": reading.is_complete,
         "refusal": reading.refusal,
         "required": window.required,
         "enough": window.enough,
@@ -212,11 +216,13 @@ def complete_reading(window: WindowReading) -> WindowReading:
     commands = []
     if window.reference.model and not window.is_reranker:
         footer.append(
-            f"To inspect a task (replace {MINI} with a folder to inspect your own texts):"
+            f"To inspect a task (replace {EXAMPLE_TASK} with a folder to inspect your own texts):"
         )
-        commands.append(window.reference.write("posir", "inspect", window.reference.model, MINI))
+        commands.append(
+            window.reference.format("posir", "inspect", window.reference.model, EXAMPLE_TASK)
+        )
     name = drop_organization(window.model)
-    strips = _draw_window(window, name, " ".join(sentences), commands)
+    charts = _build_charts(window, name, " ".join(sentences), commands)
     return replace(
         window,
         title=window.model,
@@ -227,7 +233,7 @@ def complete_reading(window: WindowReading) -> WindowReading:
         extra_sections=(
             DisplaySection(window.model, tuple(sentences), only=Medium.TEXT),
             DisplaySection(
-                sentences=() if strips else tuple(sentences), strips=strips, only=Medium.PAGE
+                sentences=() if charts else tuple(sentences), strips=charts, only=Medium.PAGE
             ),
         ),
         footer=footer,
@@ -236,36 +242,37 @@ def complete_reading(window: WindowReading) -> WindowReading:
     )
 
 
-def _draw_window(
+def _build_charts(
     window: WindowReading, name: str, finding: str, commands: Sequence[str]
 ) -> tuple[PositionChart, ...]:
-    """Build a chart of a text and its read part; none if the model reads samples of a text."""
+    """Build a chart of a text and its read part, unless the model reads samples of a text."""
     read_part = window.read_part
-    if read_part.part not in DRAWN_PARTS:
+    if read_part.part not in BAR_COUNTS:
         return ()
-    parts, before = DRAWN_PARTS[read_part.part]
-    is_first = read_part.part is Part.FIRST and window.is_counted
-    steps = (("Measured", finding), ("Next", INSPECT_TEXTS.format(task=MINI))) if commands else ()
-    strip = PositionChart(
+    bars, bars_before = BAR_COUNTS[read_part.part]
+    has_border = read_part.part is Part.FIRST and window.is_counted
+    next_step = INSPECT_TEXTS.format(task=EXAMPLE_TASK)
+    facts = (("Measured", finding), ("Next", next_step)) if commands else ()
+    chart = PositionChart(
         name,
         (finding,),
-        (Estimate(1.0),) * parts,
+        (Estimate(1.0),) * bars,
         0.5 if read_part.part else 0.0,
-        before=before,
+        before=bars_before,
         finding="" if commands else finding,
-        facts=lambda: steps,
+        facts=lambda: facts,
         scale=READ_SCALE,
         code="\n".join(commands),
-        border=f"{read_part.tokens:,} tokens" if is_first else "",
+        border=f"{read_part.tokens:,} tokens" if has_border else "",
         counted="the rest",
     )
-    return (strip,)
+    return (chart,)
 
 
 def _compare_claim(window: WindowReading) -> str:
-    """Compare the window with the claim; return a key of `WINDOWS`."""
+    """Compare the window with the claim. Return a key of `WINDOW_SENTENCES`."""
     claimed = window.claimed_tokens
-    if window.reading.complete:
+    if window.reading.is_complete:
         return "all_claimed" if claimed else "all"
     if claimed is None:
         return "no_claim"
@@ -283,11 +290,11 @@ def _describe_length(window: WindowReading) -> str:
     start = reading.at_start
     unit = "tokens"
     total = window.tokens
-    head = window.count(start) if start and start.tokens else None
+    head = window.count_tokens(start) if start and start.tokens else None
     if not window.is_counted:
         unit = reading.unit
         total = reading.bounds
-        head = start.in_unit(unit) if start else None
+        head = start.get_bounds(unit) if start else None
     if reading.part is Part.ENDS and head is not None:
         tail = Bounds(total.low - head.low, total.high - head.high)
         return f"the first {_describe_bounds(head)} and the last {_describe_bounds(tail)} {unit}"
@@ -300,7 +307,7 @@ def _describe_details(window: WindowReading) -> Iterator[str]:
     """Yield sentences about the unread part and the requirement."""
     reading = window.reading
     if reading.refusal:
-        yield f"The error for longer texts: {reading.refusal.rstrip('.')}."
+        yield f"Error for longer texts: {reading.refusal.rstrip('.')}."
     elif reading.part in (Part.FIRST, Part.LAST):
         yield ABOUT_ENGLISH.format(
             part=reading.part,
@@ -308,7 +315,7 @@ def _describe_details(window: WindowReading) -> Iterator[str]:
             words=round(window.text_tokens * 0.75, -1),
         )
     elif reading.part is not None:
-        yield NOT_READ.format(output="score" if window.is_reranker else "embedding")
+        yield UNREAD_TEXT.format(output="score" if window.is_reranker else "embedding")
     if window.required is not None:
         verb = "This may not be"
         if window.enough:
@@ -347,11 +354,11 @@ def measure_window(
 def measure_fit(
     model: MeasuredModel, reading: ReadingLength, splitter: TextSplitter, texts: Sequence[str]
 ) -> ChunkFit:
-    """Split texts into chunks and count those that exceed the window.
+    """Split texts into chunks and count the chunks that exceed the window.
 
     The model's tokenizer counts the tokens of each chunk. Without a tokenizer, chunks are encoded
     in batches, the longest first, until a batch contains no truncated chunk. A chunk is truncated
-    if changing a word where long texts are unread does not change its embedding.
+    if its embedding does not change when a word in the unread part changes.
     """
     chunks = sorted(
         {chunk for text in splitter.split_texts(texts) for chunk in text.chunks},
@@ -363,11 +370,14 @@ def measure_fit(
         too_long = sum(count > window for count in counts)
         longest = chunks[int(np.argmax(counts))]
         return ChunkFit(splitter.name, len(chunks), too_long, complete=True, longest=longest)
-    positions = {Part.LAST: 0.0, Part.ENDS: 0.5, Part.SAMPLES: 0.5}
-    position = positions.get(reading.part or Part.FIRST, 1.0)
+    unread_positions = {Part.LAST: 0.0, Part.ENDS: 0.5, Part.SAMPLES: 0.5}
+    position = unread_positions.get(reading.part or Part.FIRST, 1.0)
     too_long = 0
     is_complete = True
-    with model.measuring(), track("Finding chunks that are too long", MAX_FIT_REQUESTS) as advance:
+    with (
+        model.open_measurement(),
+        track("Finding chunks that are too long", MAX_FIT_REQUESTS) as advance,
+    ):
         probe = ModelProbe(model.encode, advance)
         for batch in split_batches(chunks, CUTS):
             if probe.requests >= MAX_FIT_REQUESTS:
@@ -381,4 +391,4 @@ def measure_fit(
 
 
 def _describe_bounds(bounds: Bounds) -> str:
-    return f"{bounds.low:,}" if bounds.exact else f"{bounds.low:,} to {bounds.high:,}"
+    return f"{bounds.low:,}" if bounds.is_exact else f"{bounds.low:,} to {bounds.high:,}"

@@ -1,1 +1,1 @@
-"""The papers' published results, with their sources."""
+"""Published results of the papers, with sources."""

@@ -29,9 +29,9 @@ from posir_tasks.values.scores import ALL
 
 NDCG = "ndcg_at_10"
 SIGNIFICANT = 0.05
-#: Titles of the measures of trained models; cosines are titled by their keys.
-MEASURES = {NDCG: "nDCG@10", data.PSI: "PSI"}
-#: Headings of text columns; all other columns are numeric.
+#: Titles of measures of trained models. Titles of cosines are derived from their keys.
+MEASURE_TITLES = {NDCG: "nDCG@10", data.PSI: "PSI"}
+#: Headings of text columns. All other columns are numeric.
 TEXT_COLUMNS = (
     "Task",
     "Data",
@@ -49,58 +49,60 @@ TEXT_COLUMNS = (
 )
 
 DIFFERENCES_BRIEF = (
-    "mteb's settings of some of these models differ from the authors': --explain lists them."
+    "For some of these models, mteb's settings differ from the authors' settings: --explain lists "
+    "the differences."
 )
 ROWS_BRIEF = (
     "nDCG@10 x 100 and PSI (1 - worst / best position bin) as published, without intervals. Chance "
-    "adds to PSI, most with few queries. Without intervals there is no verdict on bias. –: not "
-    "given."
+    "increases PSI, most with few queries. Without intervals there is no verdict on bias. –: not "
+    "published."
 )
 CURVES_BRIEF = (
-    "nDCG@10 x 100 without intervals; curves are read from the authors' figures. Start to end: "
+    "nDCG@10 x 100 without intervals; curves are read from the authors' figures. Start minus end: "
     "first minus last third of the bins, not weighted by queries. Without intervals there is no "
     "verdict on bias."
 )
 ROWS_NOTE = (
-    "nDCG@10 x 100 and PSI = 1 - worst / best position bin, as published. The papers give no "
-    "intervals and no counts per model; queries are counted in the datasets. PSI by chance has an "
-    "upper bound if the queries per position bucket are known (PosQ): the mean and the 95th "
-    "percentile are at most the values shown. A published PSI below the bound may be chance. In "
-    "PosIR's 20 bins, chance gives a PSI of about 0.07 with 42,000 queries and 0.14 with 10,000 at "
-    "an nDCG@10 near 50, and 0.01 and 0.03 near 94. A length bucket has fewer queries than all "
+    "nDCG@10 x 100 and PSI = 1 - worst / best position bin, as published. The papers report no "
+    "intervals and no query counts per model; queries are counted in the datasets. If the queries "
+    "per position bucket are known (PosQ), PSI by chance has upper bounds, which are shown for its "
+    "mean and 95th percentile. A published PSI below the bound may be due to chance. In PosIR's 20 "
+    "bins, chance alone gives a PSI of about 0.07 with 42,000 queries and 0.14 with 10,000 at an "
+    "nDCG@10 near 50, and 0.01 and 0.03 near 94. A length bucket has fewer queries than all "
     "lengths together, so chance is a larger share of its PSI."
 )
 POSQ_NOTE = (
-    "For PosQ the paper prints position buckets; nDCG@10 is their mean, weighted by queries. Its "
-    "late-interaction models and rerankers ran on the Tiny samples. "
-    f"{data.NOTABLE_BIAS.title}: {data.NOTABLE_BIAS.description} The PSI of FineWeb-PosQ-Raw is "
-    "computed from its buckets, since the paper prints none."
+    "For PosQ the paper prints position buckets; nDCG@10 is their mean, weighted by queries. "
+    "Late-interaction models and rerankers were evaluated on the Tiny samples. "
+    f"{data.NOTABLE_BIAS.title}: {data.NOTABLE_BIAS.description} For FineWeb-PosQ-Raw the paper "
+    "prints no PSI, so it is computed from the buckets."
 )
 TRAINING_BRIEF = "As published, without intervals; each model was trained once. nDCG@10 x 100."
 TRAINING_NOTE = (
     "PSI reduction (computed): 1 - PSI after training on uniform evidence / worst PSI after "
     "training on evidence at one position. Cosines: between a document and the same document with "
-    "text inserted or removed at a position, mean over both kinds."
+    "text inserted or removed at a position, averaged over insertion and removal."
 )
 BINS_NOTE = (
     "nDCG@10 x 100 as published, without intervals. Queries are counted in the dataset; the paper "
-    "gives no counts per model."
+    "reports no query counts per model."
 )
 CURVES_NOTE = (
-    "nDCG@10 x 100 in 20 position bins, read from the authors' figures. Only curves are included "
-    "whose mean is within 0.05 points of the published mean and whose PSI, which the reading did "
-    "not use, is within 0.01. Over position: from the start to the end of documents, on an axis "
-    "from 0 to 100. Start to end: first minus last third of the bins, unweighted and without "
-    "intervals, since the queries per bin are not published. Tasks: number of tasks in an average, "
-    "those with known curves."
+    "nDCG@10 x 100 in 20 position bins, read from the authors' figures. Curves are included if "
+    "their mean is within 0.05 points of the published mean and their PSI, which was not used to "
+    "read the figures, is within 0.01. Over position: from the start to the end of documents, on "
+    "an axis from 0 to 100. Start minus end: first minus last third of the bins, unweighted and "
+    "without intervals, since the queries per bin are not published. Tasks: number of tasks with "
+    "curves in an average."
 )
 MMTEB_BRIEF = (
-    "Spearman's rho over models between the MMTEB retrieval score and PosIR's average nDCG@10 "
-    "over its ten languages; p is two-sided, p corrected by Holm's method for the five lengths."
+    "Spearman's rho over models between the MMTEB retrieval score and PosIR's mean nDCG@10 over "
+    "ten languages. p is two-sided; p corrected is corrected for the five lengths with Holm's "
+    "method."
 )
 MMTEB_NOTE = (
-    "There are five tests, which are not independent. The paper truncates its p-values to one "
-    "digit; here they are rounded to three decimals."
+    "The five tests are not independent. The paper truncates p-values to one digit; here they are "
+    "rounded to three decimals."
 )
 
 
@@ -114,29 +116,28 @@ def published(
     training: bool = False,
     check: Path | None = None,
 ) -> Result:
-    """Get the results that the papers report; they ship with posir, so nothing is downloaded.
+    """Get the results that the papers report, which ship with posir and need no download.
 
         posir published -t PosIR-English
 
     Args:
-        task: A task or benchmark to show; by default all.
+        task: Task or benchmark to show; by default all.
         lengths: Also show the length buckets Q1 to Q4 of PosIR.
         bins: Show nDCG@10 over position, if the authors print it or plot it precisely enough.
-        mmteb: Show the rank correlation between PosIR and MMTEB retrieval over the ten models of
-            the paper (arXiv 2601.08363, Table 2).
-        training: Show models after training on evidence at chosen positions: nDCG@10, PSI and
-            cosines.
-        check: Compare a CSV file with the published results: columns task, model, length,
-            ndcg_at_10 and psi_as_published, as `--lengths --format csv` prints them; exit status 1
-            if values differ.
+        mmteb: Show the rank correlation between PosIR and MMTEB retrieval over the paper's ten
+            models (arXiv 2601.08363, Table 2).
+        training: Show models trained on evidence at chosen positions: nDCG@10, PSI and cosines.
+        check: CSV file to compare with the published results, with the columns task, model, length,
+            ndcg_at_10 and psi_as_published, as printed by `--lengths --format csv`. The exit
+            status is 1 if values differ.
 
     Returns:
-        Scores in [0, 1], without intervals. Every row names its source; a curve digitized from a
-        figure also has its digitization errors.
+        Scores in [0, 1], without intervals. Every row names its source. Rows of digitized curves
+        contain the digitization errors.
 
     Raises:
-        PosirError: A task has no published results, or no position bins with `bins`; or views are
-            combined.
+        PosirError: A task has no published results or, with `bins`, no position bins; or options
+            cannot be combined.
 
     Examples:
         >>> import posir
@@ -160,7 +161,7 @@ def published(
         return _tabulate_training()
     if mmteb:
         return tabulate_mmteb()
-    all_tasks = data.published_tasks()
+    all_tasks = data.list_published_tasks()
     tasks = tuple(dict.fromkeys(all_tasks if task is None else to_list(task)))
     for name in tasks:
         if name not in all_tasks:
@@ -173,29 +174,34 @@ def published(
 
 def _tabulate_training() -> Result:
     scores = data.read_training_scores()
-    reductions = list(data.psi_reductions(scores))
-    by_model = {(score.source, score.data, score.model): score.value for score in reductions}
-    by_conditions = defaultdict(list)
-    lines: dict[tuple[str, ...], dict[str, float]] = {}
+    reductions = list(data.compute_psi_reductions(scores))
+    reduction_values = {
+        (score.source, score.data, score.model): score.value for score in reductions
+    }
+    rows_by_conditions = defaultdict(list)
+    values_by_row: dict[tuple[str, ...], dict[str, float]] = {}
     for score in scores:
         key = (score.data, score.model, score.measure, score.source)
-        lines.setdefault(key, {})[score.training] = score.value
-    for (dataset, model, measure, source), values in lines.items():
+        values_by_row.setdefault(key, {})[score.training] = score.value
+    for (dataset, model, measure, source), values in values_by_row.items():
         format_value = format_percent if measure == NDCG else format_psi
         reduction = MISSING
         if measure == data.PSI:
-            reduction = f"{format_percent(by_model[f'computed from {source}', dataset, model])}%"
-        title = MEASURES.get(measure, measure.replace("_", ", "))
+            value = reduction_values[f"computed from {source}", dataset, model]
+            reduction = f"{format_percent(value)}%"
+        title = MEASURE_TITLES.get(measure, measure.replace("_", ", "))
         cells = [dataset, model, title, *map(format_value, values.values()), reduction, source]
-        by_conditions[tuple(values)].append(cells)
+        rows_by_conditions[tuple(values)].append(cells)
     tables = [
         _build_table(["Data", "Model", "Measure", *conditions, "PSI reduction", "Source"], rows)
-        for conditions, rows in by_conditions.items()
+        for conditions, rows in rows_by_conditions.items()
     ]
-    title = "Published results of trained models"
-    rows = [*scores, *reductions]
     return Result(
-        title=title, rows=rows, tables=tables, notes=[TRAINING_BRIEF], details=[TRAINING_NOTE]
+        title="Published results of trained models",
+        rows=[*scores, *reductions],
+        tables=tables,
+        notes=[TRAINING_BRIEF],
+        details=[TRAINING_NOTE],
     )
 
 
@@ -214,12 +220,12 @@ def _tabulate_check(file: Path) -> Result:
         rows=values,
         tables=[_build_table(headings, cells)] if cells else [],
         sentences=[describe_check(counts)],
-        exit_status=int(len(cells) > 0),
+        exit_status=int(bool(cells)),
     )
 
 
 def tabulate_mmteb() -> Result:
-    """Show the rank correlation of PosIR and MMTEB as printed in Table 2, and corrected."""
+    """Tabulate the rank correlation of PosIR and MMTEB as printed in Table 2 and as computed."""
     rows = data.correlate_with_mmteb()
     _, *by_length = rows
     significant = [row.length for row in by_length if row.p_corrected < SIGNIFICANT]
@@ -248,7 +254,7 @@ def tabulate_mmteb() -> Result:
 
 
 def _tabulate_scores(tasks: Sequence[str], *, lengths: bool) -> Result:
-    rows = [row for name in tasks for row in data.published_rows(name)]
+    rows = [row for name in tasks for row in data.list_published_rows(name)]
     if not lengths:
         rows = [row for row in rows if row.length == ALL]
     details = [ROWS_NOTE]
@@ -260,7 +266,7 @@ def _tabulate_scores(tasks: Sequence[str], *, lengths: bool) -> Result:
             p95 = format_psi(row.psi_chance_p95_at_most)
             chance = f"{format_psi(row.psi_chance_mean_at_most)} to {p95}"
         scores = (format_percent(row.ndcg_at_10), format_psi(row.psi_as_published))
-        notable = data.describe_notable(row.notable_bias) or MISSING
+        notable = data.format_notable(row.notable_bias) or MISSING
         counts = (row.length, _format_queries(row))
         cells.append([row.task, row.model, *counts, *scores, chance, notable, row.source])
     psi = ("PSI", "PSI by chance at most", data.NOTABLE_BIAS.title)
@@ -269,15 +275,15 @@ def _tabulate_scores(tasks: Sequence[str], *, lengths: bool) -> Result:
 
 
 def _tabulate_bins(tasks: Sequence[str]) -> Result:
-    rows = [row for name in tasks for row in data.published_bins(name)]
+    rows = [row for name in tasks for row in data.list_published_bins(name)]
     if not rows:
         raise PosirError(
-            f"There are no published position bins on {', '.join(tasks)}. There are some on PosIR, "
-            "SQuAD-PosQ, FineWeb-PosQ and, for rerankers, their Tiny samples."
+            f"There are no published position bins for {', '.join(tasks)}. Choose PosIR, "
+            "SQuAD-PosQ, FineWeb-PosQ or, for rerankers, their Tiny samples."
         )
     curves = []
     for name in tasks:
-        for curve in data.published_curves(name):
+        for curve in data.list_published_curves(name):
             task_count = str(curve.tasks) if curve.tasks > 1 else MISSING
             sparkline = draw_sparkline(curve.ndcg_at_10)
             difference = format_points(curve.start_to_end_unweighted)
@@ -295,7 +301,15 @@ def _tabulate_bins(tasks: Sequence[str]) -> Result:
     if curves:
         notes = [CURVES_BRIEF]
         details = [CURVES_NOTE, BINS_NOTE]
-        headings = ["Task", "Model", "Length", "Tasks", "Over position", "Start to end", "Source"]
+        headings = [
+            "Task",
+            "Model",
+            "Length",
+            "Tasks",
+            "Over position",
+            "Start minus end",
+            "Source",
+        ]
         tables.append(_build_table(headings, curves))
     if buckets:
         headings = ["Task", "Model", "Position", "Queries", "nDCG@10", "Source"]
@@ -309,7 +323,9 @@ def _build_result(
     notes: Sequence[str],
     details: Sequence[str],
 ) -> Result:
-    """Build the result for published models, with a note on settings that differ from mteb's."""
+    """Build the result for published models, with a note if mteb's settings differ from the
+    authors' settings.
+    """
     differences = list_differences((row.task, row.model) for row in rows)
     models = {row.model for row in rows}
     return Result(
@@ -328,7 +344,7 @@ def _format_queries(row: data.PublishedRow | data.PublishedBin) -> str:
 
 
 def _build_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Build a table that terminals split by first column and source; drop empty columns."""
+    """Build a table without empty columns, which terminals split by first column and source."""
     roles = {"Model": Role.NAME, "Task": Role.NAME, "State": Role.STATE}
     columns = build_columns(headings, set(headings) - set(TEXT_COLUMNS), roles=roles)
     title = f"{{{headings[0]}}} · {{Source}}"

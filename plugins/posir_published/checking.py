@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from posir_published.rows import SCORE_COLUMNS, published_rows
+from posir_published.rows import SCORE_COLUMNS, list_published_rows
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.untrusted import read_csv_rows
 
@@ -15,20 +15,20 @@ CHECKED_COLUMNS = ("task", "model", "length", *SCORE_COLUMNS)
 
 
 class CheckState(StrEnum):
-    """Outcome of comparing a value with the published one."""
+    """Outcome of comparing a value with the published value."""
 
     EQUAL = "equal"
-    """Equal when rounded to the decimals of the user's value."""
+    """Equal after rounding to the decimals of the user's value."""
     DIFFERENT = "different"
     MISSING = "missing"
-    """The user's table lacks the value."""
+    """Missing from the user's table."""
     NEW = "new"
-    """There is no published value."""
+    """Not published."""
 
 
 @dataclass(frozen=True)
 class CheckedValue:
-    """A value in a user's table and the published value; a missing value is None."""
+    """A value in a user's table and the published value; missing values are None."""
 
     task: str
     model: str
@@ -39,14 +39,15 @@ class CheckedValue:
     published: float | None
     state: CheckState
     source: str
-    """Source of the published value, or empty."""
+    """Source of the published value; empty if there is none."""
 
 
 def check_published(file: Path) -> list[CheckedValue]:
     """Compare the scores of a CSV file with the published rows of its tasks.
 
     Raises:
-        DataError: The file cannot be read, or lacks one of `CHECKED_COLUMNS`.
+        DataError: The file cannot be read, one of `CHECKED_COLUMNS` is missing, or a score is
+            invalid.
     """
     expected = f"a file with the columns {','.join(CHECKED_COLUMNS)}"
     cells: dict[tuple[str, str, str, str], str] = {}
@@ -57,7 +58,7 @@ def check_published(file: Path) -> list[CheckedValue]:
                 cells[row["task"], row["model"], row["length"], score] = row[score]
     published = {}
     for task in dict.fromkeys(key[0] for key in cells):
-        for published_row in published_rows(task):
+        for published_row in list_published_rows(task):
             for score in SCORE_COLUMNS:
                 key = (task, published_row.model, published_row.length, score)
                 published[key] = (getattr(published_row, score), published_row.source)
@@ -73,7 +74,7 @@ def check_published(file: Path) -> list[CheckedValue]:
 
 
 def _compare(text: str | None, published: float | None) -> CheckState:
-    """Compare a cell with the published value, rounded to the cell's decimals."""
+    """Compare a cell with the published value after rounding to the cell's decimals."""
     if text is None:
         return CheckState.MISSING
     if published is None:

@@ -1,4 +1,4 @@
-"""`posir published`."""
+"""The command `posir published`."""
 
 from posir_tasks.plugin_api import PROBE, Command, declare
 

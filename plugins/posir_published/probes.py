@@ -1,6 +1,4 @@
-"""Published curves of diagnostic probes, by the probe's name in `posir probe`, and model
-architectures.
-"""
+"""Read published curves of diagnostic probes, and model architectures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +12,10 @@ from posir_published.rows import read_rows
 from posir_tasks.base.untrusted import read_csv_rows
 from posir_tasks.base.wording import drop_organization
 
-#: Columns of a user's file of architectures.
-COLUMNS = ("model", "positional_encoding", "attention", "pooling")
-POSITIONAL_BIAS = "Bias Learning, OpenReview 4GD7a9Bo9A, arXiv 2412.15241v3"
+#: Columns of a user's file with architectures.
+ARCHITECTURE_COLUMNS = ("model", "positional_encoding", "attention", "pooling")
+BIAS_LEARNING = "Bias Learning, OpenReview 4GD7a9Bo9A, arXiv 2412.15241v3"
+#: Source of the published curves, by the probe's name in `posir probe`.
 SOURCES = {
     "segment_similarity_3": "arXiv 2505.13950v5, Table 4",
     "segment_similarity_10": "arXiv 2605.26578v1, Fig. 7",
@@ -26,29 +25,29 @@ SOURCES = {
     "mirror_reversal": "arXiv 2605.26578v1, Table 12",
     "gradient_saliency": "arXiv 2601.08363v1, Fig. 5",
     "query_types": "arXiv 2601.08363v1, Table 6",
-    "needle_insertion": f"{POSITIONAL_BIAS}, Table 2",
-    "text_removal": f"{POSITIONAL_BIAS}, Table 2",
-    "sentence_regression": f"{POSITIONAL_BIAS}, Tables 3, 5 to 7",
+    "needle_insertion": f"{BIAS_LEARNING}, Table 2",
+    "text_removal": f"{BIAS_LEARNING}, Table 2",
+    "sentence_regression": f"{BIAS_LEARNING}, Tables 3, 5 to 7",
 }
 
 
 @dataclass(frozen=True)
 class PublishedCurve:
-    """One model's published values of a probe."""
+    """Published values of a probe for one model or model group."""
 
     probe: str
     model: str
-    """Printed name with the training or test data; or a model group, or a dataset."""
+    """Printed name with the training or test data; or the name of a model group or dataset."""
     positions: Sequence[str]
     values: Sequence[float]
     deviations: Sequence[float] = ()
-    """Standard deviations behind the mean values; empty if not published."""
+    """Standard deviations of the averaged values; empty if not published."""
     encoding: str = ""
-    """Positional encoding of a group of models; empty for one model."""
+    """Positional encoding of a model group; empty for one model."""
 
     @property
     def source(self) -> str:
-        """Paper and table or figure."""
+        """Paper, and its table or figure."""
         return f"published, {SOURCES[self.probe]}"
 
 
@@ -66,8 +65,8 @@ def read_published_curves(probe: str) -> Sequence[PublishedCurve]:
     return curves
 
 
-class Kind(StrEnum):
-    """A property to group models by."""
+class ArchitectureProperty(StrEnum):
+    """An architectural property to group models by."""
 
     POSITIONAL_ENCODING = "positional_encoding"
     ATTENTION = "attention"
@@ -76,7 +75,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Architecture:
-    """The architecture of a model; unknown properties are empty."""
+    """Architecture of a model; unknown properties are empty."""
 
     positional_encoding: str
     """`APE`, `RoPE`, `ALiBi` or `none`."""
@@ -87,25 +86,28 @@ class Architecture:
     source: str = ""
 
 
-def short_name(model: str) -> str:
-    """Shorten a model's name to lower case without organization and settings."""
+def normalize_model_name(model: str) -> str:
+    """Remove the organization and settings from a model's name, and convert it to lower case."""
     return drop_organization(model.split(" (")[0]).casefold()
 
 
 def read_architectures(file: Path | None = None) -> Mapping[str, Architecture]:
-    """Read model architectures, keyed by `short_name`.
+    """Read model architectures, keyed by `normalize_model_name`.
 
     Args:
-        file: A CSV file with `COLUMNS`, whose rows override this package's `architectures.csv`.
+        file: CSV file with `ARCHITECTURE_COLUMNS`, which takes precedence over this package's
+            `architectures.csv`.
 
     Raises:
-        DataError: The file cannot be read, or lacks a column.
+        DataError: The file cannot be read, or a column is missing.
     """
     rows = list(read_rows("architectures.csv"))
     if file:
-        rows += read_csv_rows(file, COLUMNS, f"a file with the columns {','.join(COLUMNS)}")
+        rows += read_csv_rows(
+            file, ARCHITECTURE_COLUMNS, f"a file with the columns {','.join(ARCHITECTURE_COLUMNS)}"
+        )
     return {
-        short_name(row["model"]): Architecture(
+        normalize_model_name(row["model"]): Architecture(
             row["positional_encoding"], row["attention"], row["pooling"], row.get("source", "")
         )
         for row in rows

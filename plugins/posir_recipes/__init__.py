@@ -1,1 +1,1 @@
-"""Recipes: commands and settings that reproduce the tables and figures of papers."""
+"""Recipes: commands and settings that reproduce tables and figures of papers."""

@@ -1,5 +1,6 @@
-"""`posir.recipe`: the commands that reproduce a paper. A recipe is the file `recipe.yaml` in the
-paper's folder, next to the settings files of its commands.
+"""The public function of this package: `posir.recipe`.
+
+A recipe is the file `recipe.yaml` in a paper's folder, next to the settings files for its commands.
 """
 
 from __future__ import annotations
@@ -33,38 +34,38 @@ from posir_tasks.display.tables import (
 from posir_tasks.models.protocols import PAPERS, list_differences, list_protocols
 
 RECIPE_FILE = "recipe.yaml"
-#: A variable in a command.
+#: Shell variable in a command.
 VARIABLE = re.compile(r"\$([A-Z][A-Z_]*)")
-#: Line length of the introduction in a terminal.
+#: Line length of the introduction in comments.
 WIDTH = 98
 
 
 class RecipeVariable(Section):
-    """A shell variable in commands."""
+    """Values of a shell variable in the commands."""
 
     default: str
     scaled: str
-    """Value for a short trial on a CPU, in minutes."""
+    """Value for a trial that takes minutes on a CPU."""
 
 
 class RecipeItem(Section):
     """A table or figure of a paper."""
 
     item: str
-    """Number as printed, such as `Table 1`; tables that one command reproduces form one item, such
-    as `Table 13 to 43`.
+    """Printed number, such as `Table 1`. Tables with a common command form one item, such as `Table
+    13 to 43`.
     """
     shows: str
     commands: tuple[str, ...] = ()
-    """Shell lines; empty if the item cannot be reproduced. A comment marks lines that need another
-    environment.
+    """Shell lines; empty if the item cannot be reproduced. Lines for another environment are marked
+    with a comment.
     """
     runs: Literal["here", "with a GPU", "with unreleased material"] | None = None
-    """Minimum requirement for the commands at the paper's size; null without commands."""
+    """Requirement for running the commands at the paper's size; null without commands."""
     needs: str | None = None
     published: str | None = None
     ours: str | None = None
-    """Our results with these commands, with the data and models they were measured on."""
+    """Our results with these commands, and the data and models they were measured with."""
     missing: str | None = None
 
 
@@ -75,9 +76,9 @@ class Recipe(Section):
     reference: str
     """Name and arXiv id."""
     summary: str
-    """Main result of the paper, in one sentence."""
+    """Main result of the paper in one sentence."""
     introduction: str
-    """How to use the recipe, one paragraph of Markdown."""
+    """Instructions for the recipe, one paragraph of Markdown."""
     variables: Mapping[str, RecipeVariable]
     items: tuple[RecipeItem, ...]
 
@@ -91,47 +92,45 @@ class Recipe(Section):
             yield from expand_line(line, variables)
 
 
-def _recipes_folder() -> Path:
-    """Return the folder of the recipes: inside an installed package, or at the root of a clone."""
+def _find_recipes_folder() -> Path:
+    """Return the recipes folder: in the installed package, or at the root of a clone."""
     package = Path(str(files("posir_recipes")))
     folder = package / "recipes"
     return folder if folder.is_dir() else package.parents[1] / "recipes"
 
 
 def list_papers() -> list[str]:
-    """List the papers with recipes."""
-    return sorted(file.parent.name for file in _recipes_folder().glob(f"*/{RECIPE_FILE}"))
+    """List the names of all recipes."""
+    return sorted(file.parent.name for file in _find_recipes_folder().glob(f"*/{RECIPE_FILE}"))
 
 
 def read_recipe(paper: str) -> Recipe:
-    """Read the recipe of a paper; raise PosirError if it does not exist."""
+    """Read the recipe of a paper. Raise PosirError if there is none."""
     papers = list_papers()
     if paper not in papers:
         raise PosirError(f"There is no recipe '{paper}'. Recipes: {', '.join(papers)}.")
-    return load_settings(Recipe, _recipes_folder() / paper / RECIPE_FILE)
+    return load_settings(Recipe, _find_recipes_folder() / paper / RECIPE_FILE)
 
 
 def select_item(recipe: Recipe, name: str) -> Recipe:
-    """Reduce a recipe to one item and its variables; raise PosirError if the item does not
-    exist.
-    """
+    """Select one item of a recipe, with its variables. Raise PosirError if it does not exist."""
     items = tuple(item for item in recipe.items if item.item.casefold() == name.casefold())
     if not items:
         names = ", ".join(item.item for item in recipe.items)
         raise PosirError(f"{recipe.title} has no '{name}'. Items: {names}.")
-    names_used = VARIABLE.findall(" ".join(line for item in items for line in item.commands))
-    variables = {key: value for key, value in recipe.variables.items() if key in names_used}
+    used_names = VARIABLE.findall(" ".join(line for item in items for line in item.commands))
+    variables = {key: value for key, value in recipe.variables.items() if key in used_names}
     return recipe.model_copy(update={"items": items, "variables": variables})
 
 
 def list_settings_files(paper: str) -> list[Path]:
-    """List the settings files of a paper's commands."""
-    folder = _recipes_folder() / paper
+    """List the settings files for a paper's commands."""
+    folder = _find_recipes_folder() / paper
     return sorted(file for file in folder.iterdir() if file.is_file() and file.name != RECIPE_FILE)
 
 
-def _to_text(paper: str, recipe: Recipe) -> str:
-    """Write a recipe as shell lines with notes as comments."""
+def format_shell_script(paper: str, recipe: Recipe) -> str:
+    """Format a recipe as shell lines, with notes as comments."""
     lines = [f"# {recipe.title} ({recipe.reference})", "#"]
     introduction = wrap(f"{recipe.summary} {recipe.introduction}", WIDTH, break_on_hyphens=False)
     lines += [f"# {line}" for line in introduction]
@@ -154,8 +153,8 @@ def _to_text(paper: str, recipe: Recipe) -> str:
     return "\n".join(lines)
 
 
-def to_page(paper: str, recipe: Recipe) -> str:
-    """Write a recipe as a documentation page with a table of its items and their requirements."""
+def build_page(paper: str, recipe: Recipe) -> str:
+    """Build a recipe's documentation page, in Markdown, with a table of its items."""
     rows = [(item.item, item.shows, item.runs or "", item.missing or "") for item in recipe.items]
     headings = ("", "shows", "runs", "missing")
     first = next(item.item for item in recipe.items if item.commands)
@@ -175,7 +174,7 @@ def to_page(paper: str, recipe: Recipe) -> str:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class PaperRecipe(Result):
-    """The commands that reproduce a paper or one of its items; printed as shell lines."""
+    """The commands that reproduce a paper or one of its items, printed as shell lines."""
 
     paper: str
     recipe: Recipe
@@ -188,34 +187,34 @@ class PaperRecipe(Result):
         printed: int = 0,  # noqa: ARG002
     ) -> None:
         """Print the shell lines."""
-        console.out(_to_text(self.paper, self.recipe), highlight=False)
+        console.out(format_shell_script(self.paper, self.recipe), highlight=False)
 
     def to_markdown(self, *, explain: bool = False) -> str:  # noqa: ARG002
         """Return the documentation page."""
-        return to_page(self.paper, self.recipe)
+        return build_page(self.paper, self.recipe)
 
 
-def show_recipe(paper: str, recipe: Recipe) -> PaperRecipe:
+def build_recipe_result(paper: str, recipe: Recipe) -> PaperRecipe:
     """Build the result for a recipe."""
-    parts = []
+    sections = []
     for item in recipe.items:
         commands = (f"`{command}`" for command in item.commands)
-        parts.append(DisplaySection(item.item, (item.shows, *commands)))
+        sections.append(DisplaySection(item.item, (item.shows, *commands)))
     return PaperRecipe(
         title=recipe.title,
         rows=[item.model_dump() for item in recipe.items],
         values=recipe.model_dump(),
-        extra_sections=parts,
+        extra_sections=sections,
         paper=paper,
         recipe=recipe,
     )
 
 
 def check_recipes(recipes: Mapping[str, Recipe]) -> Result:
-    """Check the calls of recipes against the installed programs without running them, at the
+    """Check the calls of recipes against the installed programs without running them, both at the
     paper's size and scaled down.
 
-    The result has a row for each invalid call: recipe, item, call and problem.
+    The result has a row per invalid call, with recipe, item, call and problem.
     """
     rows = []
     call_count = 0
@@ -253,15 +252,15 @@ def recipe(
         posir recipe posir
 
     Args:
-        paper: A recipe; by default all recipes are listed.
-        item: A table or figure of the paper, such as 'Table 1'.
-        check: Check that the installed programs accept the options of all commands; print invalid
-            lines and exit with status 1.
-        output: Folder to copy the settings files of the commands to.
+        paper: Name of the recipe; by default all recipes are listed.
+        item: Table or figure of the paper, such as 'Table 1'.
+        check: Check that the installed programs accept all commands and options. Invalid calls are
+            printed, and the exit status is 1.
+        output: Folder to copy the settings files for the commands to.
 
     Returns:
         The recipe; without `paper`, a table of all recipes; with `output`, the copied files; with
-        `check`, the invalid commands.
+        `check`, the invalid calls.
 
     Raises:
         PosirError: The recipe or item does not exist, or the folder contains a file with other
@@ -285,14 +284,14 @@ def recipe(
     if check:
         return check_recipes({paper: content})
     if output is None:
-        return show_recipe(paper, content)
+        return build_recipe_result(paper, content)
     copies = [str(copy) for copy in copy_settings(paper, Path(output))]
     return Result(title=content.title, rows=[{"file": name} for name in copies], footer=copies)
 
 
 def copy_settings(paper: str, folder: Path) -> list[Path]:
-    """Copy the settings files of a recipe; raise PosirError, before copying anything, if a file
-    exists with other content.
+    """Copy the settings files of a recipe. If a file with other content exists, raise PosirError
+    before copying any file.
     """
     check_writable(folder)
     copies = {folder / source.name: source for source in list_settings_files(paper)}

@@ -1,4 +1,4 @@
-"""`posir recipe`."""
+"""The command `posir recipe`."""
 
 from posir_tasks.plugin_api import PROBE, Command, declare
 

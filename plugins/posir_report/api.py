@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 from posir_compare.gate import Gate, parse_limits, run_gate
-from posir_report.columns import choose_columns, known_columns, list_default_columns
+from posir_report.columns import choose_columns, list_default_columns, list_score_columns
 from posir_report.results import Results, build_results
 from posir_significance.decision import Margins
-from posir_tasks import results as find_result_files
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import Names, Option, public, to_list
 from posir_tasks.display.presentation import Result
-from posir_tasks.results import StoredResult
+from posir_tasks.results import StoredResult, read_all_results
 
 
 def read_results(
@@ -53,9 +52,9 @@ def read_results(
     """
     # Reject unknown keys before reading.
     choose_columns(tuple(columns))
-    smallest = Margins.parse(margins)
-    results = find_result_files.read_all_results(Path(path), StoredResult)
-    return build_results(results, columns, full=full, margins=smallest)
+    parsed_margins = Margins.parse(margins)
+    results = read_all_results(Path(path), StoredResult)
+    return build_results(results, columns, full=full, margins=parsed_margins)
 
 
 @public(
@@ -142,7 +141,7 @@ def _tabulate_scores() -> Result:
     defaults = list_default_columns()
     rows = []
     lines = []
-    for score in known_columns():
+    for score in list_score_columns():
         source = f" [{score.citation}]" if score.citation else ""
         lines.append(f"{score.key}: {score.description}{source}")
         row = {

@@ -17,30 +17,30 @@ from posir_tasks.values.profile import PositionProfile
 #: Colors of the minimum and maximum score in the heat map; black text is legible on both.
 PALE = "#f7fbff"
 BLUE = "#6baed6"
-#: Relative size of a cell in the heat map; True is for cells with few queries.
-BANDS = {False: 0.97, True: 0.74}
-CURVE_MARKS = (
+#: Relative cell size in the heat map; the key is True for cells with few queries.
+CELL_SIZES = {False: 0.97, True: 0.74}
+CURVE_EXPLANATION = (
     f"Points: mean nDCG@10 with its 95% interval; hollow: fewer than {MIN_CELL_QUERIES} queries. "
     "Gray: 95% of the means if position has no effect."
 )
-MERGED = " Bins with few queries are merged into fifths of a document."
-HEAT_MAP_MARKS = (
+MERGED_NOTE = " Bins with few queries are merged into fifths of a document."
+HEAT_MAP_EXPLANATION = (
     "In each cell nDCG@10 x 100, and below it the number of queries. Small cells: fewer than "
     f"{MIN_CELL_QUERIES} queries; dash: none."
 )
 
 
 def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:
-    """Draw nDCG@10 over position, a panel per length bucket, with intervals, null bands and the
-    model's window.
+    """Draw nDCG@10 over position with intervals, null bands and the model's window, in a panel per
+    length bucket.
     """
     titles = build_length_titles(summary.profile)
     panels = defaultdict[str, list[float | None]](list)
     rows = []
     for cell in cells:
         panel = titles[cell.length]
-        beyond = compute_truncated_share(summary.values, cell)
-        rows.append({**cell.columns(), "panel": panel, "beyond_share": beyond})
+        truncated_share = compute_truncated_share(summary.values, cell)
+        rows.append({**cell.to_record(), "panel": panel, "beyond_share": truncated_share})
         panels[panel].append(cell.ndcg_at_10.value if cell.ndcg_at_10 else None)
     window = summary.values.read.tokens
     values = charts.label_window_end(rows, window)
@@ -56,8 +56,10 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     ]
     size = (370, 190) if len(panels) > 1 else (720, 300)
     chart = charts.build_panels(layers, panels, *size)
-    merged = "" if {cell.position for cell in cells} <= {*summary.profile.positions} else MERGED
-    explanation = f"{CURVE_MARKS}{merged}{charts.explain_window(values, window)}"
+    merged = (
+        "" if {cell.position for cell in cells} <= {*summary.profile.positions} else MERGED_NOTE
+    )
+    explanation = f"{CURVE_EXPLANATION}{merged}{charts.explain_window(values, window)}"
     alt_texts = [
         charts.describe_scores(f"{panel}: nDCG@10", scores) for panel, scores in panels.items()
     ]
@@ -71,9 +73,9 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     positions = charts.build_positions(axes)
     values = []
     for cell in cells:
-        margin = (cell.end - cell.start) * (1 - BANDS[cell.few]) / 2
+        margin = (cell.end - cell.start) * (1 - CELL_SIZES[cell.few]) / 2
         ends = {"start": cell.start + margin, "end": cell.end - margin}
-        values.append({**cell.columns(), **ends, "row": titles[cell.length]})
+        values.append({**cell.to_record(), **ends, "row": titles[cell.length]})
     row_axis = alt.Axis(
         labelExpr="split(datum.label, ' · ')", labelLimit=240, labelOffset=-6, grid=False
     )
@@ -89,7 +91,7 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
             height={"band": band}, width=alt.Undefined if axes.equal_bins else {"band": band}
         )
         .encode(**positions.extent, color=color, tooltip=tooltip)
-        for few, band in BANDS.items()
+        for few, band in CELL_SIZES.items()
     ]
     ink = alt.value("black")
     layers = [
@@ -105,7 +107,7 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     chart = alt.layer(*layers, width=700 if axes.equal_bins else alt.Step(100), height=alt.Step(48))
     lengths = len({cell.length for cell in cells})
     alt_text = f"A table of {lengths} lengths by position of the evidence."
-    return _add_frame(chart, summary, HEAT_MAP_MARKS, alt_text)
+    return _add_frame(chart, summary, HEAT_MAP_EXPLANATION, alt_text)
 
 
 #: Functions that draw a model's figures on a task.
@@ -115,7 +117,6 @@ DRAW = {"curves": draw_curves, "heat-map": draw_heat_map}
 def _add_frame(
     chart: charts.LayeredChart, summary: TaskSummary, explanation: str, alt_text: str
 ) -> alt.VConcatChart:
-    """Add the state as title, a subtitle with model and task, and the source."""
     model = shorten_middle(summary.model)
     partial = format_partial_suffix(len(summary.subsets), len(summary.missing))
     source = (

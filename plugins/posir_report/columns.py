@@ -36,12 +36,12 @@ FULL_KEYS = (
     "psi_by_chance",
 )
 #: Keys of `--recall`.
-RECALL = ("queries", *(f"recall_at_{depth}" for depth in RECALL_COLUMNS))
+RECALL_KEYS = ("queries", *(f"recall_at_{depth}" for depth in RECALL_COLUMNS))
 #: Keys that `--published` adds.
-PUBLISHED = ("ndcg_at_10_as_published", "start_to_end_unweighted")
+PUBLISHED_KEYS = ("ndcg_at_10_as_published", "start_to_end_unweighted")
 
 
-def known_columns() -> list[ScoreInfo]:
+def list_score_columns() -> list[ScoreInfo]:
     """List every column of reports: main scores, other declared scores, `REPORT_COLUMNS`."""
     declared = {key: score for key, (_, score) in list_plugin_scores().items()}
     keys = dict.fromkeys((*MAIN_KEYS, *FULL_KEYS, *declared))
@@ -52,13 +52,15 @@ def list_default_columns(*, full: bool = False) -> list[ScoreInfo]:
     """List the default columns, including those of other packages."""
     keys = (*MAIN_KEYS, *(FULL_KEYS if full else ()))
     added = list_added_columns()
-    return [column for column in known_columns() if column.key in keys or column in added]
+    return [column for column in list_score_columns() if column.key in keys or column in added]
 
 
 def list_added_columns() -> list[ScoreInfo]:
     """List the columns that other packages declare."""
     builtin = {*MAIN_KEYS, *FULL_KEYS, *(column.key for column in REPORT_COLUMNS)}
-    return [column for column in known_columns() if column.column and column.key not in builtin]
+    return [
+        column for column in list_score_columns() if column.column and column.key not in builtin
+    ]
 
 
 def choose_columns(keys: Sequence[str], *, full: bool = False) -> list[ScoreInfo]:
@@ -67,7 +69,7 @@ def choose_columns(keys: Sequence[str], *, full: bool = False) -> list[ScoreInfo
     Raises:
         PosirError: A key is unknown.
     """
-    known = {column.key: column for column in known_columns()}
+    known = {column.key: column for column in list_score_columns()}
     for key in keys:
         if key not in known:
             defaults = ", ".join(column.key for column in list_default_columns())
@@ -89,14 +91,16 @@ def list_bin_columns() -> list[ScoreInfo]:
 def add_published_columns(
     columns: Sequence[ScoreInfo], rows: Sequence[ReportRow]
 ) -> list[ScoreInfo]:
-    """Add the `PUBLISHED` columns that have a value."""
+    """Add the `PUBLISHED_KEYS` columns that have a value."""
     missing = [
-        column for column in known_columns() if column.key in PUBLISHED and column not in columns
+        column
+        for column in list_score_columns()
+        if column.key in PUBLISHED_KEYS and column not in columns
     ]
     has_value = [any(row.scores.get(column.key) is not None for row in rows) for column in missing]
     return [*columns, *compress(missing, has_value)]
 
 
 def select_columns(row: ReportRow, columns: Iterable[ScoreInfo]) -> Record:
-    """Return the identity of a row and its unformatted scores in the given columns."""
-    return row.identity() | row.score_columns({column.key for column in columns})
+    """Return a row's identity and its unformatted scores in the given columns."""
+    return row.identity | row.flatten_scores({column.key for column in columns})

@@ -16,17 +16,17 @@ from posir_report.summary import (
     ReportRow,
     Run,
     TaskSummary,
+    build_labels,
     build_rows,
-    full_labels,
+    build_short_labels,
     list_overall,
-    short_labels,
 )
 from posir_significance.advice import build_commands
 from posir_significance.findings import Quantity, Reason
 from posir_significance.messages.reports import (
     BY_LENGTH,
     describe_answer,
-    describe_folded_lengths,
+    describe_unestimated_lengths,
 )
 from posir_significance.messages.verdicts import (
     count_states,
@@ -39,7 +39,7 @@ from posir_significance.messages.verdicts import (
     iterate_answer,
     label_state,
 )
-from posir_significance.strips import build_overlay
+from posir_significance.position_charts import build_overlay_section
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.labels import Label
@@ -63,64 +63,74 @@ JUDGED_NOTE = (
 def build_answer_sections(
     rows: Sequence[ReportRow],
     summaries: Sequence[TaskSummary] = (),
-    chosen: Sequence[ScoreInfo] = (),
+    extra_columns: Sequence[ScoreInfo] = (),
 ) -> Iterator[DisplaySection]:
     """Yield a table of models for each task, or of tasks if there is only one model, with answers.
 
-    Pages also show each result by length and its figures; text shows a task by length if it has a
-    single model. With many results, counts of states replace answers and tables by length.
+    Pages also show figures and a table by length for each result. Text shows a table by length for
+    a task with a single model. With many results, counts of states replace answers and tables by
+    length.
 
     Args:
-        rows: Rows; only rows over all lengths are shown.
+        rows: Rows of the report; rows of single lengths are ignored.
         summaries: The summaries behind the rows, for tables by length and figures.
-        chosen: Additional columns of the tables.
+        extra_columns: Additional columns of the tables.
     """
     overall = [row for row in list_overall(rows) if row.queries != 0] or list_overall(rows)
-    by_run = {_identify(summary): summary for summary in summaries}
-    is_many = len(overall) > MAX_SENTENCES
-    if is_many:
+    summary_by_run = {_get_run(summary): summary for summary in summaries}
+    has_many_results = len(overall) > MAX_SENTENCES
+    if has_many_results:
         yield from to_paragraphs(describe_findings(rows))
     tasks = len({row.task for row in overall})
-    full = full_labels(overall)
-    labels = dict(zip(map(_identify, overall), full, strict=True))
-    by_task = len(set(full)) > 1 or tasks == 1
-    groups = groupby(overall, key=lambda row: tables.name_task(row) if by_task else "")
+    labels = build_labels(overall)
+    label_by_run = dict(zip(map(_get_run, overall), labels, strict=True))
+    lists_models = len(set(labels)) > 1 or tasks == 1
+    groups = groupby(overall, key=lambda row: tables.name_task(row) if lists_models else "")
     for number, (task, grouped) in enumerate(groups, 1):
-        group = {_identify(row): row for row in grouped}
-        names = {run: labels[run] if by_task else tables.name_task(group[run]) for run in group}
-        links = {run: f"result-{number}-{index}" for index, run in enumerate(group)}
-        title = _describe_size(task, list(group.values())) if by_task else full[0]
+        row_by_run = {_get_run(row): row for row in grouped}
+        names = {
+            run: label_by_run[run] if lists_models else tables.name_task(row)
+            for run, row in row_by_run.items()
+        }
+        links = {run: f"result-{number}-{index}" for index, run in enumerate(row_by_run)}
+        title = _describe_size(task, list(row_by_run.values())) if lists_models else labels[0]
         table = tables.build_answer_table(
-            "Model" if by_task else "Task",
-            [Label(names[run], None, links[run]) for run in group],
-            list(group.values()),
+            "Model" if lists_models else "Task",
+            [Label(names[run], None, links[run]) for run in row_by_run],
+            list(row_by_run.values()),
             title,
-            chosen,
-            has_sketch=is_many,
+            extra_columns,
+            has_sketch=has_many_results,
         )
         table = replace(table, is_narrow=True)
         yield DisplaySection(tables=(table,), anchor=f"task-{number}", entry=task)
-        if by_task:
-            short = zip(short_labels(group.values()), group, strict=True)
-            values = {name: by_run[run].values for name, run in short if run in by_run}
-            yield from build_overlay(task, values)
+        if lists_models:
+            short_names = zip(build_short_labels(row_by_run.values()), row_by_run, strict=True)
+            results = {
+                name: summary_by_run[run].values
+                for name, run in short_names
+                if run in summary_by_run
+            }
+            yield from build_overlay_section(task, results)
         width = max(map(len, names.values()))
-        for run, row in group.items():
-            if not is_many:
+        for run, row in row_by_run.items():
+            if not has_many_results:
                 yield _show_answer(f"{names[run]:{width}}  {row.sketch}", row)
-            summary = by_run.get(run)
+            summary = summary_by_run.get(run)
             if summary is None:
                 continue
-            if not is_many and (len(group) == 1 or not by_task):
-                name = names[run] if len(group) > 1 else ""
-                by_length = _tabulate_lengths(summary, chosen, has_sketch=True)
+            if not has_many_results and (len(row_by_run) == 1 or not lists_models):
+                name = names[run] if len(row_by_run) > 1 else ""
+                by_length = _tabulate_lengths(summary, extra_columns, has_sketch=True)
                 yield DisplaySection(name, tables=by_length, only=Medium.TEXT)
-            deferred = Deferred(partial(_tabulate_lengths, summary, chosen, has_sketch=False))
+            deferred = Deferred(
+                partial(_tabulate_lengths, summary, extra_columns, has_sketch=False)
+            )
             yield DisplaySection(names[run], tables=deferred, anchor=links[run], only=Medium.PAGE)
             yield from build_figure_sections(summary, names[run])
 
 
-def _identify(row: ReportRow | TaskSummary) -> Run:
+def _get_run(row: ReportRow | TaskSummary) -> Run:
     return row.model, row.revision, row.task
 
 
@@ -131,7 +141,6 @@ def _show_answer(title: str, row: ReportRow) -> DisplaySection:
 
 
 def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
-    """Describe the size of a task's data and of the largest test on the data."""
     findings = [row.findings for row in rows if row.findings]
     if not findings:
         return task
@@ -139,30 +148,30 @@ def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
 
 
 def _tabulate_lengths(
-    summary: TaskSummary, chosen: Sequence[ScoreInfo], *, has_sketch: bool
+    summary: TaskSummary, extra_columns: Sequence[ScoreInfo], *, has_sketch: bool
 ) -> tuple[Table, ...]:
-    """Tabulate the lengths with a position effect, if any; a note lists the other lengths."""
+    """Tabulate the lengths with a position effect, if any. A note lists the other lengths."""
     tested = []
-    folded: dict[str, int] = {}
+    unestimated: dict[str, int] = {}
     for row in build_rows(summary)[1:]:
         if row.findings and row.findings[Quantity.POSITION_EFFECT].estimate:
             tested.append(row)
         else:
-            folded[row.length] = row.queries or 0
+            unestimated[row.length] = row.queries or 0
     if not tested:
         return ()
     sizes = {format_queries(row.queries) for row in tested}
     title = f"{BY_LENGTH} · {sizes.pop()} each" if len(sizes) == 1 else BY_LENGTH
     names = [row.length_title or row.length for row in tested]
     table = tables.build_answer_table(
-        tables.LENGTH, names, tested, title, chosen, has_sketch=has_sketch
+        tables.LENGTH, names, tested, title, extra_columns, has_sketch=has_sketch
     )
-    notes = (*tables.write_level_notes(tested), describe_folded_lengths(folded))
+    notes = (*tables.write_level_notes(tested), describe_unestimated_lengths(unestimated))
     return (replace(table, notes=tuple(filter(None, notes))),)
 
 
 def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
-    """Yield the answer for each model and task, or counts of states if there are many."""
+    """Yield the answer for each model and task or, if there are many, counts of states."""
     overall = list_overall(rows)
     if len(overall) > MAX_SENTENCES:
         findings = [row.findings for row in overall if row.findings]
@@ -174,22 +183,21 @@ def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
             yield describe_false_alarms(tests)
         return
     is_one_task = len({row.task for row in overall}) == 1
-    for label, row in zip(full_labels(overall), overall, strict=True):
+    for label, row in zip(build_labels(overall), overall, strict=True):
         name = label if is_one_task else f"{label}, {row.task}"
         yield f"{name}: {describe_answer(row.findings, row.task)}"
 
 
 def _list_shares(rows: Iterable[ReportRow]) -> list[float]:
-    """List the positive shares of truncated evidence, sorted."""
-    shares = [row.findings.value(Quantity.UNREAD_SHARE) for row in rows if row.findings]
+    shares = [row.findings.get_value(Quantity.UNREAD_SHARE) for row in rows if row.findings]
     return sorted(share for share in shares if share)
 
 
 def title_findings(overall: Sequence[ReportRow]) -> str:
-    """Write the title: the findings on up to three models of a task, else counts."""
+    """Write the title: the findings on up to three models of a single task, else counts."""
     tasks = list(dict.fromkeys(row.task for row in overall))
     models = len({row.model for row in overall})
-    rows = zip(short_labels(overall), overall, strict=True)
+    rows = zip(build_short_labels(overall), overall, strict=True)
     findings = [(label, row.findings) for label, row in rows if row.findings]
     if len(tasks) > 1 or len(findings) < len(overall) or not findings:
         subject = pluralize(len(tasks), "task") if len(tasks) > 1 else tasks[0]
@@ -199,21 +207,21 @@ def title_findings(overall: Sequence[ReportRow]) -> str:
     return "".join(describe_models(findings))
 
 
-def build_strips(overall: Iterable[ReportRow]) -> list[PositionChart]:
+def build_position_charts(overall: Iterable[ReportRow]) -> list[PositionChart]:
     """Build the position chart of each row with findings."""
     tested = [row for row in overall if row.findings]
     is_one_task = len({row.task for row in tested}) == 1
-    strips = list[PositionChart]()
-    for label, row in zip(short_labels(tested), tested, strict=True):
-        if row.strip and row.findings:
+    position_charts = list[PositionChart]()
+    for label, row in zip(build_short_labels(tested), tested, strict=True):
+        if row.position_chart and row.findings:
             name = label if is_one_task else f"{label}, {row.task}"
             commands = build_commands(row.findings, row.reference)
-            strips.append(replace(row.strip, name=name, code="\n".join(commands)))
-    return strips
+            position_charts.append(replace(row.position_chart, name=name, code="\n".join(commands)))
+    return position_charts
 
 
 def collect_pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> Record:
-    """Collect a model's scores on a task for JSON, unrounded."""
+    """Collect a model's unrounded scores on a task for JSON."""
     declarations = summary.scores.declarations
     groups = {}
     for row in rows:

@@ -12,7 +12,7 @@ from functools import cached_property
 from posir_report.summary import (
     Run,
     RunSummary,
-    full_labels,
+    build_labels,
     identify_run,
     list_subsets,
     name_tasks_by_data,
@@ -30,7 +30,7 @@ from posir_tasks.values.profile import pool
 from posir_tasks.values.read_part import CountedWith, ReadKind
 from posir_tasks.values.scores import ALL
 
-#: Explains the rows of results without posir.
+#: Note on results that mteb wrote without posir.
 PLAIN_NOTE = (
     "Results of mteb without posir have a row for each split and subset. They cannot be pooled and "
     "have no intervals, since mteb does not store scores of queries."
@@ -44,11 +44,11 @@ class JudgedSummary(RunSummary):
     results: tuple[StoredResult, ...]
     """The results of the subsets."""
     subset: str = ""
-    """The only subset, with its split if needed; empty if all subsets are pooled."""
+    """The subset, with its split if needed; empty if all subsets are pooled."""
 
     @property
     def full_task(self) -> str:
-        """The task with the only subset."""
+        """The task, with the subset unless all subsets are pooled."""
         return f"{self.task} ({self.subset})" if self.subset else self.task
 
     @cached_property
@@ -61,8 +61,9 @@ class JudgedSummary(RunSummary):
 
     @cached_property
     def estimates(self) -> dict[str, MeanEstimate | None]:
-        """The mean of each metric over queries, in [0, 1], with its interval for new clusters;
-        mteb's score without an interval for results without posir.
+        """The mean of each metric over queries, in [0, 1], with its interval for new clusters.
+
+        For results without posir, this is mteb's score without an interval.
         """
         if self.scores is None:
             (result,) = self.results
@@ -89,8 +90,8 @@ class JudgedSummary(RunSummary):
         note = f" ({method.value.replace('_', ' ')})" if is_noted else ""
         return estimate, format_estimate(estimate, format_percent, note)
 
-    def columns(self) -> Record:
-        """Return the columns for CSV and JSON. Columns of reports have the same names."""
+    def to_record(self) -> Record:
+        """Return the columns for CSV and JSON, named as in reports."""
         scores = self.scores
         return {
             "model": self.model,
@@ -151,7 +152,7 @@ def _summarize(run: Run, results: Sequence[StoredResult], subset: str = "") -> J
 
 
 def describe_subsets(summaries: Iterable[JudgedSummary]) -> Iterator[str]:
-    """Explain the rows of single subsets, and list the subsets that all models share on a task."""
+    """Explain the rows of single subsets, and list the subsets that all models of a task share."""
     by_task = defaultdict[str, list[JudgedSummary]](list)
     for summary in summaries:
         if summary.subset:
@@ -177,7 +178,7 @@ def build_judged_table(summaries: Sequence[JudgedSummary]) -> Table:
     """Build a table with a row for each model, task and single subset."""
     headings = ("Model", "Task", "Judged queries", "Clusters", "Corpus unread", *METRICS.values())
     rows = []
-    for label, summary in zip(full_labels(summaries), summaries, strict=True):
+    for label, summary in zip(build_labels(summaries), summaries, strict=True):
         scores = summary.scores
         clusters = f"{len(scores.sizes):,} by {scores.clusters}" if scores else MISSING
         queries = format_count(scores.queries if scores else None)

@@ -1,4 +1,4 @@
-"""A page's figures, the LaTeX tables, and the answer that `mteb run` prints."""
+"""The figures of pages, the LaTeX tables, and the answer that `mteb run` prints."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from posir_report.summary import (
     ReportRow,
     TaskSummary,
     build_length_row,
+    build_short_labels,
     list_overall,
-    short_labels,
     summarize,
 )
 from posir_report.tables import build_legend, format_cell
@@ -52,7 +52,7 @@ def build_figure_sections(summary: TaskSummary, name: str) -> Iterator[DisplaySe
 
 
 def _draw(figure: str, summary: TaskSummary, label: str) -> Sequence[Figure]:
-    # Altair takes a second to import.
+    # Importing Altair takes a second.
     from posir_report.charts import DRAW
     from posir_tasks.display.figures import Figure
 
@@ -60,9 +60,9 @@ def _draw(figure: str, summary: TaskSummary, label: str) -> Sequence[Figure]:
     return [Figure(figure, summary.task, label, chart)]
 
 
-def describe_saved(file: Path) -> Iterator[str]:
-    """Yield the answer for each model in a result file: model, chart, task and nDCG@10, then the
-    finding.
+def describe_result_file(file: Path) -> Iterator[str]:
+    """Yield the answer for each model in a result file: model, text chart, task and nDCG@10, then
+    the findings.
     """
     results = [result for result in read_results(file.parent) if result.task == file.stem]
     for row in list_overall(build_length_row(summary, 0) for summary in summarize(results)):
@@ -94,14 +94,14 @@ def _tabulate_models(rows: Sequence[ReportRow]) -> Table:
     models = list_overall(rows)
     by_length = {(row.model, row.revision, row.length): row for row in rows}
     columns = [Column("Model")]
-    cells: list[Sequence[str]] = [short_labels(models)]
+    cells: list[Sequence[str]] = [build_short_labels(models)]
     for length in dict.fromkeys(row.length for row in rows):
         columns.append(Column(length, group="nDCG@10"))
         buckets = [by_length.get((row.model, row.revision, length)) for row in models]
         scores = [bucket.ndcg_at_10 if bucket else None for bucket in buckets]
         cells.append(mark_best(scores, stack_estimates(scores, format_percent)))
     for heading, key, format_value in LATEX_SCORES:
-        estimates = [row.estimate(key) for row in models]
+        estimates = [row.get_estimate(key) for row in models]
         if any(estimates):
             columns.append(Column(heading))
             cells.append(stack_estimates(estimates, format_value))

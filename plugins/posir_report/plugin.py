@@ -9,9 +9,9 @@ from posir_tasks.plugin_api import BIAS, Command, declare, hookimpl
 @hookimpl
 def posir_answers(file: Path) -> Iterable[str]:
     """Return the short answer for each model of a result."""
-    from posir_report.page import describe_saved
+    from posir_report.page import describe_result_file
 
-    return describe_saved(file)
+    return describe_result_file(file)
 
 
 posir_commands = declare(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from posir_published import rows as data
-from posir_report.summary import ReportRow, Run, order_value
+from posir_report.summary import ReportRow, Run, get_ndcg
 from posir_tasks.base.errors import PosirError
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import ALL, ScoreValue
@@ -24,7 +24,7 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
     published = []
     for task in tasks:
         lengths = {row.length for row in rows if row.task == task}
-        for published_row in data.published_rows(task):
+        for published_row in data.list_published_rows(task):
             if published_row.length in lengths:
                 row = convert_published(published_row)
                 published.append(replace(row, model=f"{row.model} (published)"))
@@ -36,9 +36,7 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
     runs = defaultdict[Run, list[ReportRow]](list)
     for row in (*rows, *published):
         runs[row.model, row.revision, row.task].append(row)
-    ordered = sorted(
-        runs.values(), key=lambda run: (tasks.index(run[0].task), -order_value(run[0]))
-    )
+    ordered = sorted(runs.values(), key=lambda run: (tasks.index(run[0].task), -get_ndcg(run[0])))
     return [row for run in ordered for row in run]
 
 
@@ -57,7 +55,7 @@ def convert_published(published: data.PublishedRow) -> ReportRow:
         "psi_as_published": published.psi_as_published,
         "psi_by_chance": None if mean is None or p95 is None else Estimate(mean, (0.0, p95)),
         data.START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted if curve else None,
-        data.NOTABLE_BIAS.key: data.describe_notable(published.notable_bias),
+        data.NOTABLE_BIAS.key: data.format_notable(published.notable_bias),
     }
     return ReportRow(
         model=published.model,

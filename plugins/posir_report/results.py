@@ -12,7 +12,7 @@ from typing import Any, overload
 from posir_compare.gate import Gate, Limit, check_limits, list_judged_scores, list_scores
 from posir_report import tables
 from posir_report.columns import (
-    RECALL,
+    RECALL_KEYS,
     add_published_columns,
     choose_columns,
     list_bin_columns,
@@ -23,7 +23,7 @@ from posir_report.content import (
     JUDGED_NOTE,
     NOTE,
     build_answer_sections,
-    build_strips,
+    build_position_charts,
     collect_pooled_scores,
     describe_findings,
     title_findings,
@@ -42,17 +42,17 @@ from posir_report.summary import (
     TaskSummary,
     average_languages,
     build_bin_rows,
+    build_labels,
     build_length_row,
     build_rows,
+    build_short_labels,
     build_span_row,
-    full_labels,
     identify_run,
     list_overall,
     mark_notable_bias,
-    short_labels,
     summarize,
 )
-from posir_significance.analysis import analyze, analyze_places
+from posir_significance.analysis import analyze, analyze_spans
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_significance.findings import ChangeRow
 from posir_significance.messages.reports import describe_training_overlap
@@ -86,8 +86,8 @@ class Results(Result, Sequence[SubsetResult]):
     margins: Margins = DEFAULT_MARGINS
 
     def __post_init__(self) -> None:
-        """Derive what is displayed from the results."""
-        displayed = {
+        """Fill the fields of `Result` from the results."""
+        fields = {
             "title": self._describe_size(),
             "data": self._describe_data(),
             "rows": Deferred(lambda: self.length_rows),
@@ -95,7 +95,7 @@ class Results(Result, Sequence[SubsetResult]):
             "notes": Deferred(self._write_notes),
             "details": Deferred(self._write_details),
         }
-        for name, value in displayed.items():
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     @overload
@@ -135,7 +135,7 @@ class Results(Result, Sequence[SubsetResult]):
         return mark_notable_bias(build_length_row(summary, 0) for summary in summaries)
 
     @cached_property
-    def place_rows(self) -> list[ReportRow]:
+    def span_rows(self) -> list[ReportRow]:
         """A row for each model and task with queries that have several evidence spans."""
         rows = [build_span_row(summary) for summary in self.summaries]
         return [row for row in rows if row]
@@ -143,7 +143,7 @@ class Results(Result, Sequence[SubsetResult]):
     @cached_property
     def overall(self) -> list[ReportRow]:
         """The rows over all lengths, sorted by task and descending nDCG@10."""
-        return list_overall([*self.total_rows, *self.place_rows])
+        return list_overall([*self.total_rows, *self.span_rows])
 
     @property
     def columns(self) -> list[ScoreInfo]:
@@ -152,31 +152,28 @@ class Results(Result, Sequence[SubsetResult]):
 
     def records(self) -> list[dict[str, object]]:
         """List every row with all scores, or with the chosen ones."""
-        rows = progress([*self.length_rows, *self.place_rows], "Scoring results")
+        rows = progress([*self.length_rows, *self.span_rows], "Scoring results")
         records = [
-            select_columns(row, self.columns) if self.keys else row.columns() for row in rows
+            select_columns(row, self.columns) if self.keys else row.to_record() for row in rows
         ]
-        return records + [summary.columns() for summary in self.judged_summaries]
+        return records + [summary.to_record() for summary in self.judged_summaries]
 
     def document(self) -> list[dict[str, Any]]:
-        """List the pooled scores and the position profile of each model on each task."""
+        """List each model's pooled scores and position profile on each task."""
         rows = iter(self.length_rows)
         pooled = [
             collect_pooled_scores(summary, [next(rows) for _ in summary.scores.groups])
             | {"training_overlap": self._find_overlap(summary)}
             for summary in progress(self.summaries, "Scoring results")
         ]
-        return pooled + [summary.columns() for summary in self.judged_summaries]
+        return pooled + [summary.to_record() for summary in self.judged_summaries]
 
     def _find_overlap(self, summary: TaskSummary) -> dict[str, Any]:
-        """Return the sources of a task's documents, and their share in the model's training data,
-        None if unknown.
-        """
         sources = list_sources(summary.task, summary.subsets)
-        names = read_training_data(self._files[summary.model, summary.revision])
+        training_data = read_training_data(self._files[summary.model, summary.revision])
         share = None
-        if sources and names is not None:
-            share = measure_overlap(sources, names)
+        if sources and training_data is not None:
+            share = measure_overlap(sources, training_data)
         return {"sources": [*sources], "share": share}
 
     @cached_property
@@ -186,13 +183,13 @@ class Results(Result, Sequence[SubsetResult]):
     def _build_sections(self) -> Iterator[DisplaySection]:
         if self.summaries:
             yield DisplaySection(title_findings(self.overall))
-            rows = [*self.total_rows, *self.place_rows]
+            rows = [*self.total_rows, *self.span_rows]
             yield from build_answer_sections(
                 rows, self.summaries, self.columns if self.keys else ()
             )
-            yield from to_paragraphs(tables.write_place_notes(self.summaries))
+            yield from to_paragraphs(tables.write_span_notes(self.summaries))
             yield DisplaySection(
-                strips=Deferred(lambda: build_strips(self.overall)), only=Medium.PAGE
+                strips=Deferred(lambda: build_position_charts(self.overall)), only=Medium.PAGE
             )
             yield DisplaySection(tables=Deferred(self._build_latex_tables), only=Medium.LATEX)
         if self.full and self.summaries:
@@ -229,8 +226,8 @@ class Results(Result, Sequence[SubsetResult]):
 
     def _write_notes(self) -> Iterator[str]:
         if self.subset_results:
-            strips = [row.strip for row in self.overall if row.strip]
-            brief = f"{explain_sketches(strips)}\n{BRIEF}" if strips else BRIEF
+            charts = [row.position_chart for row in self.overall if row.position_chart]
+            brief = f"{explain_sketches(charts)}\n{BRIEF}" if charts else BRIEF
             yield NOTE if self.keys or self.full else brief
         if any(summary.scores for summary in self.judged_summaries):
             yield JUDGED_NOTE
@@ -239,15 +236,14 @@ class Results(Result, Sequence[SubsetResult]):
 
     def _describe_training(self) -> Iterator[str]:
         tasks = defaultdict[str, list[tuple[str, dict[str, Any]]]](list)
-        for summary, label in zip(self.summaries, short_labels(self.summaries), strict=True):
+        for summary, label in zip(self.summaries, build_short_labels(self.summaries), strict=True):
             tasks[summary.task].append((label, self._find_overlap(summary)))
         for task, overlaps in tasks.items():
             yield from describe_training_overlap(task, overlaps)
 
     def _write_details(self) -> Iterator[str]:
-        """Yield notes on truncation and documents, and a legend of the columns."""
         if self.subset_results:
-            labels = full_labels(self.summaries)
+            labels = build_labels(self.summaries)
             yield from tables.write_truncation_notes(labels, self.summaries)
             yield from tables.write_document_notes(labels, self.summaries)
             yield NOTE
@@ -271,11 +267,11 @@ class Results(Result, Sequence[SubsetResult]):
         rows: list[ChangeRow] = []
         gaps = {}
         summaries = self.summaries
-        for model, summary in zip(full_labels(summaries), summaries, strict=True):
+        for model, summary in zip(build_labels(summaries), summaries, strict=True):
             overall = analyze(summary.values).overall
             if overall.queries or not summary.span_findings:
                 rows += list_scores(overall, model, summary.task)
-            if places := analyze_places(summary.values):
+            if places := analyze_spans(summary.values):
                 rows += list_scores(places, model, f"{summary.task}{PLACES}")
             if summary.missing:
                 missing = ", ".join(summary.missing)
@@ -294,13 +290,13 @@ class Results(Result, Sequence[SubsetResult]):
 
     def recall(self) -> Result:
         """Show Recall@5, @10 and @100: a row for each model and task, then for its bins."""
-        columns = choose_columns(RECALL)
+        columns = choose_columns(RECALL_KEYS)
         rows = []
         summaries = self.summaries
         for summary in summaries:
             rows += [replace(build_length_row(summary, 0), position=ALL), *build_bin_rows(summary)]
         result = self._tabulate(rows, columns)
-        notes = [*result.notes, *tables.write_cut_ranking_notes(full_labels(summaries), summaries)]
+        notes = [*result.notes, *tables.write_cut_ranking_notes(build_labels(summaries), summaries)]
         return replace(result, rows=[select_columns(row, columns) for row in rows], notes=notes)
 
     def with_published(self) -> Result:
@@ -317,12 +313,9 @@ class Results(Result, Sequence[SubsetResult]):
     def _tabulate(
         self, rows: Sequence[ReportRow], columns: Sequence[ScoreInfo], table: Table | None = None
     ) -> Result:
-        """Show rows in a table, by default with a row per position bin, with findings and a
-        legend.
-        """
         return Result(
             title=self.title,
-            rows=[row.columns() for row in rows],
+            rows=[row.to_record() for row in rows],
             tables=[table or tables.build_bin_table(rows, columns)],
             sentences=tuple(describe_findings(self.length_rows)),
             notes=[NOTE],
@@ -330,15 +323,13 @@ class Results(Result, Sequence[SubsetResult]):
         )
 
     def plot(self, task: str | None = None) -> Picture:
-        """Draw nDCG@10 over position and the truncated share: a strip per model, best nDCG@10
-        first.
+        """Draw nDCG@10 over position and the truncated share, a chart per model, best first.
 
         Args:
             task: The task to draw; None for all.
 
         Returns:
-            A picture that a notebook shows without a network. `save("picture.png")` or `.svg`
-            writes it.
+            A picture that notebooks display offline. `save("picture.png")` or `.svg` writes it.
 
         Raises:
             PosirError: There are no results on this task.

@@ -15,20 +15,20 @@ from posir_published.rows import (
     CROSS_LINGUAL,
     MONOLINGUAL,
     NOTABLE_BIAS,
-    TWO_DATASETS,
-    describe_notable,
+    NOTABLE_BIAS_TASKS,
     find_notable_bias,
+    format_notable,
 )
-from posir_significance.analysis import GroupAnalysis, analyze_places, load_group
+from posir_significance.analysis import GroupAnalysis, analyze_spans, load_group
 from posir_significance.decision import (
     DEFAULT_MARGINS,
     Margins,
     decide_group,
-    decide_places,
+    decide_spans,
 )
 from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.messages.verdicts import describe_group
-from posir_significance.strips import build_position_chart
+from posir_significance.position_charts import build_position_chart
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import drop_organizations
@@ -60,7 +60,7 @@ def format_partial_suffix(subsets: int, missing: int) -> str:
     return f" (partial: {subsets} of {subsets + missing} subsets)" if missing else ""
 
 
-def full_labels(runs: Iterable[Any]) -> list[str]:
+def build_labels(runs: Iterable[Any]) -> list[str]:
     """Label each result or row with its model, and the revision if the model has several."""
     runs = list(runs)
     revisions = defaultdict(set)
@@ -72,15 +72,15 @@ def full_labels(runs: Iterable[Any]) -> list[str]:
     ]
 
 
-def short_labels(runs: Iterable[Any]) -> list[str]:
+def build_short_labels(runs: Iterable[Any]) -> list[str]:
     """Label each result or row without the model's organization, unless this is ambiguous."""
-    return drop_organizations(full_labels(runs))
+    return drop_organizations(build_labels(runs))
 
 
 Summary = TypeVar("Summary", bound="RunSummary")
 #: Model, revision and task.
 Run: TypeAlias = tuple[str, str, str]
-#: With more results, counts of states replace a sentence for each.
+#: Maximum number of results with a sentence each; if there are more, states are counted.
 MAX_SENTENCES = 6
 #: Columns of the verdict.
 VERDICT_COLUMNS = (
@@ -92,15 +92,15 @@ VERDICT_COLUMNS = (
     "documents_needed",
     "answer",
 )
-#: Columns with numbers of subsets.
-COUNTS = ("subsets", "missing_subsets")
+#: Columns with subset counts.
+COUNT_COLUMNS = ("subsets", "missing_subsets")
 #: Columns of the verdict that are not scores. (`state` is a score, at the default margin.)
-UNDECLARED = VERDICT_COLUMNS[1:]
+NON_SCORE_COLUMNS = VERDICT_COLUMNS[1:]
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """The results of one model on one task."""
+    """One model's results on one task."""
 
     model: str
     """Full name, with settings in parentheses if they are not the model's defaults."""
@@ -123,7 +123,7 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class TaskSummary(RunSummary):
-    """One model on one task, all its subsets pooled."""
+    """One model's results on one task, pooled over all subsets."""
 
     values: ResultValues
     """The sums of the subsets' values."""
@@ -131,7 +131,7 @@ class TaskSummary(RunSummary):
     margins: Margins = DEFAULT_MARGINS
     """The smallest differences that matter."""
     reference: CommandReference = NO_REFERENCE
-    """The model and the task as commands name them."""
+    """Names of the model and the task for commands."""
 
     @property
     def findings(self) -> GroupFindings:
@@ -141,7 +141,7 @@ class TaskSummary(RunSummary):
     @cached_property
     def span_findings(self) -> GroupFindings | None:
         """The findings on queries with several evidence spans, or None."""
-        return decide_places(self.values, self.margins.position_effect)
+        return decide_spans(self.values, self.margins.position_effect)
 
     @property
     def profile(self) -> PositionProfile:
@@ -156,9 +156,9 @@ class TaskSummary(RunSummary):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportRow:
-    """A model on a task, at all lengths, in a length bucket, or in a position bin.
+    """A model's scores on a task over all lengths, in a length bucket, or in a position bin.
 
-    Properties give typed access to common scores; None if undefined or unknown.
+    Properties give typed access to common scores, which are None if undefined or unknown.
     """
 
     model: str
@@ -176,9 +176,9 @@ class ReportRow:
     findings: GroupFindings | None = None
     """None for a position bin and for published results."""
     load_group: Callable[[], GroupAnalysis] | None = field(default=None, repr=False, compare=False)
-    """A function that loads the analysis behind the findings."""
+    """Loads the analysis behind the findings."""
     reference: CommandReference = NO_REFERENCE
-    """The model and the task as commands name them."""
+    """Names of the model and the task for commands."""
     subsets: int = 0
     missing_subsets: int = 0
     published_curve: tuple[float, ...] = ()
@@ -186,20 +186,21 @@ class ReportRow:
 
     @property
     def sketch(self) -> str:
-        """The findings, or the published position bins, charted as a line of text."""
-        if self.strip:
-            return sketch_chart(self.strip)
+        """A one-line text chart of the findings or the published position bins."""
+        if self.position_chart:
+            return sketch_chart(self.position_chart)
         return draw_sparkline(self.published_curve) or MISSING
 
     @cached_property
-    def strip(self) -> PositionChart | None:
-        """The position chart of the findings, or None without findings."""
+    def position_chart(self) -> PositionChart | None:
+        """The position chart of the findings, or None if there are none."""
         if self.findings is None or self.load_group is None:
             return None
         return build_position_chart(self.findings, self.load_group(), self.model)
 
+    @property
     def identity(self) -> Record:
-        """Return the columns that identify the row."""
+        """The columns that identify the row."""
         position = {} if self.position is None else {"position": self.position}
         return {
             "model": self.model,
@@ -209,10 +210,10 @@ class ReportRow:
             **position,
         }
 
-    def score_columns(self, keys: Container[str] | None = None) -> Record:
-        """Return the scores as columns; an estimate has three.
+    def flatten_scores(self, keys: Container[str] | None = None) -> Record:
+        """Return the scores as columns. An estimate has three columns.
 
-        A score with the key of another column becomes `scores.KEY`.
+        A score whose key is the name of another column becomes `scores.KEY`.
 
         Args:
             keys: Keys of the scores; by default all.
@@ -221,20 +222,21 @@ class ReportRow:
         for key, value in self.scores.items():
             if keys is None or key in keys:
                 cells |= flatten(key, value)
-        return prefix_scores(cells, (*self.identity(), *COUNTS, *UNDECLARED))
+        return prefix_scores(cells, (*self.identity, *COUNT_COLUMNS, *NON_SCORE_COLUMNS))
 
+    @property
     def verdict_columns(self) -> Record:
-        """Return the `VERDICT_COLUMNS`; all are None without findings."""
+        """The `VERDICT_COLUMNS`; all None without findings."""
         if self.findings is None:
             return dict.fromkeys(VERDICT_COLUMNS)
         values = self.findings.to_json() | {"answer": describe_group(self.findings)}
         return {name: values[name] for name in VERDICT_COLUMNS}
 
-    def columns(self) -> Record:
-        """Return the columns for CSV and charts; an estimate has three."""
-        columns = self.identity() | self.score_columns()
+    def to_record(self) -> Record:
+        """Return the columns for CSV and charts. An estimate has three columns."""
+        columns = self.identity | self.flatten_scores()
         if self.position is None:
-            columns |= self.verdict_columns()
+            columns |= self.verdict_columns
             columns |= {"subsets": self.subsets, "missing_subsets": self.missing_subsets}
         return columns
 
@@ -242,7 +244,7 @@ class ReportRow:
         """Replace or add scores."""
         return replace(self, scores=ChainMap(scores, self.scores))  # type: ignore[arg-type]
 
-    def estimate(self, key: str) -> Estimate | None:
+    def get_estimate(self, key: str) -> Estimate | None:
         """Return a numeric score as an estimate, or None."""
         value = self.scores.get(key)
         if isinstance(value, int | float):
@@ -258,22 +260,22 @@ class ReportRow:
     @property
     def ndcg_at_10(self) -> Estimate | None:
         """Mean over queries, in [0, 1]."""
-        return self.estimate("ndcg_at_10")
+        return self.get_estimate("ndcg_at_10")
 
     @property
     def ndcg_at_10_as_published(self) -> Estimate | None:
         """Unweighted mean of the position bins, as in the papers' length buckets."""
-        return self.estimate("ndcg_at_10_as_published")
+        return self.get_estimate("ndcg_at_10_as_published")
 
     @property
     def position_effect(self) -> Estimate | None:
         """Position effect, in nDCG@10."""
-        return self.estimate("position_effect")
+        return self.get_estimate("position_effect")
 
     @property
     def start_minus_end(self) -> Estimate | None:
         """Difference between early and late evidence in the data, in nDCG@10."""
-        return self.estimate("start_minus_end")
+        return self.get_estimate("start_minus_end")
 
 
 def summarize(
@@ -331,10 +333,10 @@ def list_subsets(model: str, task: str, results: Sequence[StoredResult]) -> tupl
 def name_tasks_by_data(summaries: Sequence[Summary]) -> list[Summary]:
     """Add the data to a task's name if its results are on different data.
 
-    Tables, charts and rankings go by task, so they never mix data. If only one version of the data
-    is on the Hub, it keeps the task's name.
+    Tables, charts and rankings group results by task name, so they never mix data. If only one
+    version of the data is on the Hub, it keeps the task's name.
     """
-    # The first summary with some data is the one with the most subsets.
+    # Sorted, so that the summary with the most subsets represents its data.
     firsts = defaultdict[str, list[Summary]](list)
     for summary in sorted(summaries, key=lambda summary: -len(summary.data)):
         others = firsts[summary.full_task]
@@ -343,15 +345,15 @@ def name_tasks_by_data(summaries: Sequence[Summary]) -> list[Summary]:
     renamed = []
     for summary in summaries:
         others = firsts[summary.full_task]
-        number = [_have_same_data(summary, other) for other in others].index(True)
+        index = [_have_same_data(summary, other) for other in others].index(True)
         revisions = [other.data_revision for other in others]
-        revision = revisions[number]
+        revision = revisions[index]
         from_hub = [revision for revision in revisions if not revision.startswith(LOCAL)]
         if len(others) == 1 or from_hub == [revision]:
             renamed.append(summary)
             continue
         if revisions.count(revision) > 1:
-            revision += f", content {number + 1}"
+            revision += f", content {index + 1}"
         renamed.append(replace(summary, task=f"{summary.task} (data {revision})"))
     return renamed
 
@@ -401,24 +403,25 @@ def build_length_row(summary: TaskSummary, index: int) -> ReportRow:
         findings=findings if profile.queries else None,
         load_group=partial(load_group, summary.values, index),
     )
-    # The declared score has the state at the default margin.
+    # The declared score is the state at the default margin.
     if row.findings is None or summary.margins == DEFAULT_MARGINS:
         return row
     return row.with_scores(state=findings.state.value)
 
 
 def build_span_row(summary: TaskSummary) -> ReportRow | None:
-    """Build the row, named as a separate task, for queries with several evidence spans, or return
-    None if there are none.
+    """Build a row for queries with several evidence spans, named like a separate task.
+
+    Return None if there are no such queries.
     """
     findings = summary.span_findings
-    places = analyze_places(summary.values)
+    places = analyze_spans(summary.values)
     if findings is None or places is None:
         return None
     quantities = (Quantity.NDCG_AT_10, Quantity.START_MINUS_END)
     scores: GroupScores = {
         "queries": findings.questions,
-        "unread_share": findings.value(Quantity.UNREAD_SHARE),
+        "unread_share": findings.get_value(Quantity.UNREAD_SHARE),
         "state": findings.state.value,
         **{quantity.value: findings[quantity].estimate for quantity in quantities},
     }
@@ -436,13 +439,13 @@ def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:
     rows = list(rows)
     psi: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for row in rows:
-        estimate = row.estimate("psi_as_published")
-        if row.length == ALL and row.task in TWO_DATASETS and estimate:
+        estimate = row.get_estimate("psi_as_published")
+        if row.length == ALL and row.task in NOTABLE_BIAS_TASKS and estimate:
             psi[row.model, row.revision][row.task] = estimate.value
     marked_rows = []
     for row in rows:
-        mark = find_notable_bias(psi[row.model, row.revision]).get(row.task)
-        marked_rows.append(row.with_scores(**{NOTABLE_BIAS.key: describe_notable(mark)}))
+        bias = find_notable_bias(psi[row.model, row.revision]).get(row.task)
+        marked_rows.append(row.with_scores(**{NOTABLE_BIAS.key: format_notable(bias)}))
     return marked_rows
 
 
@@ -460,7 +463,7 @@ AVERAGED_TASKS = {
 def average_languages(rows: Iterable[ReportRow]) -> list[ReportRow]:
     """Compute unweighted means over PosIR's languages, as in its Tables 2 and 3 (arXiv 2601.08363).
 
-    A model and length has a mean only if it has a result in every language of the paper.
+    The mean of a model at a length needs a result in every language of the paper.
     """
     groups: defaultdict[tuple[str, str, str, str], dict[str, ReportRow]] = defaultdict(dict)
     for row in rows:
@@ -471,7 +474,7 @@ def average_languages(rows: Iterable[ReportRow]) -> list[ReportRow]:
     for (model, revision, name, length), by_task in groups.items():
         means: dict[str, ScoreValue] = {}
         for key in ("ndcg_at_10", "ndcg_at_10_as_published", "psi_as_published"):
-            estimates = [row.estimate(key) for row in by_task.values()]
+            estimates = [row.get_estimate(key) for row in by_task.values()]
             values = [estimate.value for estimate in estimates if estimate]
             if len(values) == len(AVERAGED_TASKS[name]):
                 means[key] = Estimate(float(np.mean(values)))
@@ -490,7 +493,7 @@ def build_bin_rows(summary: TaskSummary) -> list[ReportRow]:
     ]
 
 
-def order_value(row: ReportRow) -> float:
+def get_ndcg(row: ReportRow) -> float:
     """Return nDCG@10, or 0 if undefined."""
     return row.ndcg_at_10.value if row.ndcg_at_10 else 0.0
 
@@ -498,4 +501,4 @@ def order_value(row: ReportRow) -> float:
 def list_overall(rows: Iterable[ReportRow]) -> list[ReportRow]:
     """Return the rows over all lengths, sorted by task and descending nDCG@10."""
     overall = (row for row in rows if row.length == ALL)
-    return sorted(overall, key=lambda row: (row.task, -order_value(row)))
+    return sorted(overall, key=lambda row: (row.task, -get_ndcg(row)))

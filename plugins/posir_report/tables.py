@@ -7,22 +7,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from posir_report.columns import known_columns, list_added_columns
+from posir_report.columns import list_added_columns, list_score_columns
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
+    build_labels,
     format_partial_suffix,
-    full_labels,
 )
 from posir_significance.findings import Quantity
 from posir_significance.messages.reports import (
     CUT_RANKINGS,
     DESIGN_EFFECT,
-    EXPLAINED_SKETCH,
+    SKETCH_EXPLANATION,
     UNKNOWN_WINDOWS,
     describe_counting,
     describe_levels,
-    describe_place_counts,
+    describe_span_counts,
 )
 from posir_significance.messages.verdicts import format_finding, label_state
 from posir_tasks.base.records import Record
@@ -36,8 +36,8 @@ from posir_tasks.values.profile import RECALL_COLUMNS, build_recall_gains
 from posir_tasks.values.read_part import ReadKind
 from posir_tasks.values.scores import ALL, ScoreInfo, Unit
 
-#: The column with the chart as a line of text, on an axis from 0 to 100.
-SKETCH = ScoreInfo("sketch", "Over position", EXPLAINED_SKETCH, unit=Unit.TEXT)
+#: The column with the text chart, on an axis from 0 to 100.
+SKETCH = ScoreInfo("sketch", "Over position", SKETCH_EXPLANATION, unit=Unit.TEXT)
 #: Headings that differ from the score's title.
 HEADINGS = {"state": "Bias within\nthe window"}
 #: Roles of columns on pages.
@@ -47,8 +47,8 @@ ROLES: dict[str, Role] = {
 }
 #: Heading of the column of document lengths.
 LENGTH = "Length in tokens"
-#: Larger design effects get a note.
-LARGE_DESIGN_EFFECT = 1.2
+#: Design effects above this limit get a note.
+MAX_DESIGN_EFFECT = 1.2
 
 
 def format_cell(row: ReportRow, column: ScoreInfo, *, brief: bool = False) -> str:
@@ -106,11 +106,11 @@ def build_answer_table(
     names: Sequence[str],
     rows: Sequence[ReportRow],
     title: str,
-    chosen: Sequence[ScoreInfo] = (),
+    extra_columns: Sequence[ScoreInfo] = (),
     *,
     has_sketch: bool,
 ) -> Table:
-    """Build a table of the main scores of models, tasks or lengths, then the chosen columns.
+    """Build a table of the main scores of models, tasks or lengths, then the extra columns.
 
     A table by length has a column of query counts if they differ.
     """
@@ -119,9 +119,9 @@ def build_answer_table(
         keys.remove(SKETCH.key)
     if heading == LENGTH and len({row.queries for row in rows}) > 1:
         keys.insert(0, "queries")
-    known = {column.key: column for column in (*known_columns(), SKETCH)}
-    main = [known[key] for key in keys if key in known]
-    columns = list(dict.fromkeys((*main, *list_added_columns(), *chosen)))
+    column_by_key = {column.key: column for column in (*list_score_columns(), SKETCH)}
+    main_columns = [column_by_key[key] for key in keys if key in column_by_key]
+    columns = list(dict.fromkeys((*main_columns, *list_added_columns(), *extra_columns)))
     return build_score_table(rows, columns, {heading: names}, title, brief=True)
 
 
@@ -131,7 +131,7 @@ def build_length_table(
     """Build a table with a row over all lengths and a row per length bucket."""
     rows = list(rows)
     names = {
-        "Model": full_labels(rows),
+        "Model": build_labels(rows),
         "Task": [name_task(row) for row in rows],
         "Length": [row.length for row in rows],
     }
@@ -143,7 +143,7 @@ def build_bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> 
     """Build a table with a row for each position bin."""
     rows = list(rows)
     names = {
-        "Model": full_labels(rows),
+        "Model": build_labels(rows),
         "Task": [row.task for row in rows],
         "Length": [row.length for row in rows],
         "Position": [row.position or "" for row in rows],
@@ -171,7 +171,7 @@ def build_legend(columns: Iterable[ScoreInfo]) -> str:
 
 
 def describe_spans(summary: TaskSummary) -> Record | None:
-    """Summarize the queries with several evidence spans, or return None if there are none.
+    """Summarize the queries with several evidence spans; None if there are none.
 
     Each of a query's n spans has weight 1/n.
     """
@@ -201,11 +201,11 @@ def describe_spans(summary: TaskSummary) -> Record | None:
     }
 
 
-def write_place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
+def write_span_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
     """Describe the queries with several evidence spans of each model and task."""
-    for label, summary in zip(full_labels(summaries), summaries, strict=True):
+    for label, summary in zip(build_labels(summaries), summaries, strict=True):
         if places := describe_spans(summary):
-            yield describe_place_counts(label, summary.task, places)
+            yield describe_span_counts(label, summary.task, places)
 
 
 def write_truncation_notes(
@@ -234,7 +234,7 @@ def write_document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]
     for label, summary in zip(labels, summaries, strict=True):
         scores = summary.scores[ALL]
         effect = scores.get("design_effect")
-        if isinstance(effect, float) and effect > LARGE_DESIGN_EFFECT:
+        if isinstance(effect, float) and effect > MAX_DESIGN_EFFECT:
             yield DESIGN_EFFECT.format(
                 task=summary.task,
                 model=label,

@@ -1,8 +1,8 @@
-"""Columnar storage of a run's hits, which avoids an object for each of millions of lines."""
+"""Columnar storage for a run's hits, which avoids millions of objects."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -12,7 +12,7 @@ from posir_score.orders import OrderCheck
 from posir_tasks.base.table_files import parse_columns
 
 #: Columns of a regular TREC run.
-TYPES: dict[str, type[pl.DataType]] = {
+COLUMN_TYPES: dict[str, type[pl.DataType]] = {
     "query": pl.Categorical,
     "Q0": pl.Categorical,
     "document": pl.Categorical,
@@ -20,20 +20,19 @@ TYPES: dict[str, type[pl.DataType]] = {
     "score": pl.Float64,
     "tag": pl.Categorical,
 }
-TEXTS = [name for name, kind in TYPES.items() if kind is pl.Categorical]
-#: Ids that every reader of run files parses in the same way.
-ID = r"^[^\s\x00-\x20]+$"
+#: Ids that all run file readers parse in the same way.
+ID_PATTERN = r"^[^\s\x00-\x20]+$"
 
 
 @dataclass(frozen=True, eq=False)
 class RankedHits(Collection[Hit]):
-    """The hits of a query, best first, in columns. `Hit` objects are built on access."""
+    """The hits of a query, best first, in columns. Iterating builds `Hit` objects."""
 
     documents: pl.Series
     scores: pl.Series
     ranks: pl.Series
     is_strict: bool
-    """True if scores strictly decrease in single precision."""
+    """True if the scores strictly decrease in float32."""
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -45,7 +44,7 @@ class RankedHits(Collection[Hit]):
         return hit in [*self]
 
     def rank_distinct(self, corpus: Collection[str], depth: int) -> dict[str, float] | None:
-        """Return the scores of the first `depth` documents, or None if there are ties, repeated
+        """Return the scores of the first `depth` documents. Return None if there are ties, repeated
         documents or unknown documents.
         """
         if not self.is_strict:
@@ -59,30 +58,49 @@ class RankedHits(Collection[Hit]):
 
 @dataclass(frozen=True)
 class RunColumns:
-    """The lines of a run in the columns `query`, `document`, `rank` and `score`."""
+    """The lines of a run, with columns `query`, `document`, `rank` and `score`."""
 
     lines: pl.DataFrame
 
     @classmethod
     def parse(cls, content: bytes) -> RunColumns | None:
-        """Parse a TREC run; None unless every line has six columns with single separators, an
-        integer rank and a finite score.
+        """Parse a TREC run. Return None unless every line has six columns with single separators,
+        an integer rank and a finite score.
         """
         separator = "\t" if b"\t" in content else " "
-        # Stripping copies the content, so it is avoided if possible.
+        # Strip only if necessary, since it copies the content.
         if content[:1].isspace() or content[-2:].isspace():
             content = content.strip().replace(b"\r\n", b"\n")
-        lines = parse_columns(content, TYPES, separator)
-        if lines is None or not lines["score"].is_finite().all() or lines["rank"].min() < 0:  # type: ignore[operator]
+        return cls._parse(content, COLUMN_TYPES, separator)
+
+    @classmethod
+    def parse_table(cls, content: bytes, names: Sequence[str], separator: str) -> RunColumns | None:
+        """Parse the lines below the headings of a table without quotation marks; other names than
+        those of `lines` are ignored. Return None unless every cell has a value, every rank is an
+        integer and every score is finite.
+        """
+        types = {name: COLUMN_TYPES.get(name, pl.String) for name in names}
+        return cls._parse(content, types, separator)
+
+    @classmethod
+    def _parse(
+        cls, content: bytes, types: Mapping[str, type[pl.DataType]], separator: str
+    ) -> RunColumns | None:
+        lines = parse_columns(content, types, separator)
+        if lines is None or not lines["score"].is_finite().all():
             return None
-        for name in TEXTS:
+        if "rank" not in types:
+            lines = lines.with_columns(rank=pl.lit(None, pl.Int64))
+        if lines.select((pl.col("rank") < 0).any()).item():
+            return None
+        for name in [name for name, kind in types.items() if kind is pl.Categorical]:
             ids = lines[name].unique(maintain_order=True).cast(pl.String)
-            if not ids.str.contains(ID).all():
+            if not ids.str.contains(ID_PATTERN).all():
                 return None
             if name == "query":
-                # An Enum is sorted in the order of its values.
+                # An Enum sorts queries in the order of the file.
                 lines = lines.with_columns(pl.col(name).cast(pl.Enum(ids)))
-        return cls(lines.drop("Q0", "tag"))
+        return cls(lines.select("query", "document", "rank", "score"))
 
     def count_duplicates(self) -> int:
         """Count lines that repeat a query and a document."""
@@ -90,17 +108,24 @@ class RunColumns:
         return int(self.lines.group_by("query").agg(repeated=repeated)["repeated"].sum())
 
     def check_order(self, check: OrderCheck) -> None:
-        """Add the number of hits, and the queries whose scores contradict the ranks, to `check`."""
+        """Add the hits, and the queries whose scores contradict the ranks, to `check`."""
         check.scored_hits += len(self.lines)
         if check.order is not None:
             return
         score = pl.col("score")
         queries = self.lines.group_by("query", maintain_order=True).agg(
+            distinct=score.n_unique(),
             is_varied=score.min() < score.max(),
             is_contradictory=(score.sort_by("rank", -score).diff() > 0).any(),
+            is_rising=(score.diff() >= 0).all(),
         )
-        check.queries += int(queries["is_varied"].sum())
-        check.contradictions += queries.filter("is_contradictory")["query"].to_list()
+        queries = queries.filter("is_varied")
+        check.queries += len(queries)
+        if self.lines["rank"].null_count():
+            rising = queries.filter("is_rising")["distinct"].to_list()
+            check.add_unranked(len(queries), rising)
+        else:
+            check.contradictions += queries.filter("is_contradictory")["query"].to_list()
 
     def sort(self, order: OrderChoice) -> dict[str, RankedHits]:
         """Sort the hits of each query, as `sort_hits` does."""
@@ -113,11 +138,11 @@ class RunColumns:
             lines = lines.with_columns(
                 score=pl.int_range(pl.len(), 0, -1).over("query").cast(float)
             )
-        single = score.cast(pl.Float32)
+        float32 = score.cast(pl.Float32)
         ranked = lines.group_by("query", maintain_order=True).agg(
             "document",
             "score",
             "rank",
-            is_strict=single.is_finite().all() & (single.diff() < 0).all(),
+            is_strict=float32.is_finite().all() & (float32.diff() < 0).all(),
         )
         return {query: RankedHits(*columns) for query, *columns in zip(*ranked, strict=True)}

@@ -1,11 +1,11 @@
-"""Next steps that follow from findings, and their commands."""
+"""Next steps after a verdict, and their shell commands."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from posir_significance.findings import GroupFindings, NeededUnit, Quantity, Reason, State
+from posir_significance.findings import DataUnit, GroupFindings, Quantity, Reason, State
 from posir_tasks.data.declared import BUILTIN
 from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.tasks.catalog import name_larger_task
@@ -13,7 +13,7 @@ from posir_tasks.values.read_part import KnownBy
 
 
 class NextStep(StrEnum):
-    """A next step."""
+    """What to do after a verdict."""
 
     CHUNK = "chunk"
     """Search in chunks that fit into the window."""
@@ -29,19 +29,19 @@ class NextStep(StrEnum):
     GIVE_EMBEDDER = "give_embedder"
     """Name the model behind a run to score rotated versions."""
     OTHER_DATA = "other_data"
-    """Test on data that allow a verdict; more of the same data do not."""
+    """Test on other data; more of the same data would not lead to a verdict."""
     NONE = "none"
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A next step, with the required number of questions or documents."""
+    """A next step, with the required number of questions or documents, if any."""
 
     step: NextStep
     number: int | None = None
 
 
-#: Next step for reasons that more of the same data do not remove.
+#: Next steps for reasons that more of the same data would not remove.
 REMEDIES = {
     Reason.WINDOW_UNKNOWN: NextStep.MEASURE_WINDOW,
     Reason.NOT_STORED: NextStep.RUN_AGAIN,
@@ -60,14 +60,14 @@ def advise(findings: GroupFindings) -> tuple[Advice, ...]:
     is_biased = verdict.state in (State.FAVORS_START, State.FAVORS_END)
     has_chunks = findings.read.known_by is KnownBy.CHUNKS
     steps = []
-    if (is_biased and not has_chunks) or _loses_to_truncation(findings):
+    if (is_biased and not has_chunks) or _has_truncation_loss(findings):
         steps.append(Advice(NextStep.CHUNK))
     if is_biased:
         steps.append(Advice(NextStep.TRAIN))
     elif verdict.reason in REMEDIES:
         steps.append(Advice(REMEDIES[verdict.reason]))
     elif verdict.needed is not None:
-        is_documents = verdict.needed.unit is NeededUnit.DOCUMENTS
+        is_documents = verdict.needed.unit is DataUnit.DOCUMENTS
         step = NextStep.MORE_DOCUMENTS if is_documents else NextStep.MORE_QUESTIONS
         steps.append(Advice(step, verdict.needed.number))
     elif verdict.state is State.INCONCLUSIVE:
@@ -75,12 +75,12 @@ def advise(findings: GroupFindings) -> tuple[Advice, ...]:
     return tuple(steps) or (Advice(NextStep.NONE),)
 
 
-def _loses_to_truncation(findings: GroupFindings) -> bool:
+def _has_truncation_loss(findings: GroupFindings) -> bool:
     """Return True if truncation lowers scores, or if most evidence is truncated and the loss may
     exceed the margin.
     """
     loss = findings[Quantity.TRUNCATION_LOSS].estimate
-    share = findings.value(Quantity.UNREAD_SHARE) or 0.0
+    share = findings.get_value(Quantity.UNREAD_SHARE) or 0.0
     if loss is None or loss.interval is None or not share:
         return False
     low, high = loss.interval
@@ -105,34 +105,34 @@ def write_command(advice: Advice, reference: CommandReference) -> str:
     task = reference.data
     if not model:
         return ""
-    # A slow import, unused by most reports.
+    # Slow to import, and most reports do not need it.
     from posir_tasks.models.registry import split_hybrid, split_reference
 
     is_plain = split_reference(model) == [model]
     match advice.step:
         case NextStep.CHUNK if task and is_plain:
-            return reference.write("posir", "mitigate", model, task)
+            return reference.format("posir", "mitigate", model, task)
         case NextStep.MEASURE_WINDOW if is_plain:
-            return reference.write("posir", "window", model)
+            return reference.format("posir", "window", model)
         case NextStep.MEASURE_WINDOW if task and split_hybrid(model):
-            return reference.write("posir", "run", "-t", task, "-m", *split_hybrid(model))
+            return reference.format("posir", "run", "-t", task, "-m", *split_hybrid(model))
         case NextStep.RUN_AGAIN if task:
-            return reference.write("posir", "run", "-t", task, "-m", model)
+            return reference.format("posir", "run", "-t", task, "-m", model)
         case NextStep.MORE_QUESTIONS | NextStep.MORE_DOCUMENTS:
             larger = find_larger_task(task, advice.number or 0)
-            return reference.write("posir", "run", "-t", larger, "-m", model) if larger else ""
+            return reference.format("posir", "run", "-t", larger, "-m", model) if larger else ""
     return ""
 
 
-def find_larger_task(task: str, number: int) -> str:
-    """Find the smallest larger task on the same data, in the same language, with enough questions;
-    empty if there is none.
+def find_larger_task(task: str, min_questions: int) -> str:
+    """Find the smallest larger task on the same data and in the same language; empty if none has
+    `min_questions`.
     """
     sizes = {builtin.name: builtin.question_estimate or builtin.questions for builtin in BUILTIN}
     larger = name_larger_task(task)
     while larger:
         size = sizes.get(larger)
-        if isinstance(size, int) and size >= number:
+        if isinstance(size, int) and size >= min_questions:
             break
         larger = name_larger_task(larger)
     return larger

@@ -22,12 +22,12 @@ from posir_tasks.values.rotation_ranks import Window
 from posir_tasks.values.scores import ResultValues
 
 #: Maximum number of cached analyses.
-CACHED_RESULTS = 256
+MAX_CACHED_ANALYSES = 256
 #: Number of null samples of the published PSI.
-NULL_DRAWS = 999
+NULL_SAMPLES = 999
 #: Quantiles of the central 90% of the null samples.
 CHANCE_QUANTILES = (0.05, 0.95)
-#: Minimum number of queries per bin in a chart; the 95% interval of the mean is up to 0.36 wide.
+#: Minimum number of queries per bin in a chart; at 30, a mean's 95% interval is up to 0.36 wide.
 MIN_QUERIES = 30
 #: Seed for all random samples.
 SEED = 20260108
@@ -39,16 +39,16 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class GroupAnalysis:
-    """Lazy statistics over all queries of a result or a length bucket; None if undefined."""
+    """Lazy statistics over the queries of a result or a length bucket; None if undefined."""
 
     observations: Observations
     """The queries."""
     untested_reason: Reason | None = None
-    """Why there are no rotated versions; None if there are."""
+    """Why there are no rotated versions, or None if there are."""
     whole: ControlledTest | None = None
-    """Test W; None without rotated versions."""
+    """Test W, or None if there are no rotated versions."""
     within: ControlledTest | None = None
-    """Test R; None without rotated versions, or if the window is unknown or differs by subset."""
+    """Test R, or None if there are no rotated versions or no window that all subsets share."""
     versions: tuple[object, ...] = ()
     """Digests of questions and versions in test W. Models with equal digests are paired by row."""
     window_versions: tuple[object, ...] = ()
@@ -60,8 +60,8 @@ class GroupAnalysis:
         return round(float(self.observations.row_weights.sum()))
 
     @property
-    def has_places(self) -> bool:
-        """True if each query has several places of evidence, which makes PSI undefined."""
+    def has_several_spans(self) -> bool:
+        """True if each query has several evidence spans, so that PSI is undefined."""
         return bool(len(self.observations.weights))
 
     @property
@@ -69,7 +69,7 @@ class GroupAnalysis:
         """Name of the independent units: documents, or clusters of documents that share a query
         with several evidence spans.
         """
-        return CLUSTER if self.has_places else DOCUMENT
+        return CLUSTER if self.has_several_spans else DOCUMENT
 
     @cached_property
     def documents(self) -> int:
@@ -84,7 +84,7 @@ class GroupAnalysis:
 
     @cached_property
     def ndcg_as_published(self) -> MeanEstimate | None:
-        """Unweighted mean of the non-empty bins, as in papers for length buckets."""
+        """Unweighted mean of the non-empty bins, which papers report for length buckets."""
         observations = self.observations
         query = observations.query
         position = observations.position
@@ -101,7 +101,7 @@ class GroupAnalysis:
     @cached_property
     def published_psi(self) -> tuple[Estimate | None, Estimate | None]:
         """PSI as published, and PSI by chance for these queries."""
-        return (None, None) if self.has_places else estimate_psi(self.observations)
+        return (None, None) if self.has_several_spans else estimate_psi(self.observations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +133,7 @@ class Analysis:
         return (self.overall, *self.lengths)
 
 
-@lru_cache(maxsize=CACHED_RESULTS)
+@lru_cache(maxsize=MAX_CACHED_ANALYSES)
 def analyze(values: ResultValues) -> Analysis:
     """Analyze a result lazily; cached."""
     return Analysis(values)
@@ -145,9 +145,10 @@ def load_group(values: ResultValues, index: int) -> GroupAnalysis:
     return analysis.lengths[index - 1] if index else analysis.overall
 
 
-def analyze_places(values: ResultValues) -> GroupAnalysis | None:
-    """Analyze the queries with several places of evidence, each with weight 1/n; None without such
-    queries.
+def analyze_spans(values: ResultValues) -> GroupAnalysis | None:
+    """Analyze the queries with several evidence spans, or return None if there are none.
+
+    Each of a query's n spans has weight 1/n.
     """
     places = values.places
     if places is None or not len(places.columns.ranks):
@@ -184,7 +185,7 @@ def estimate_start_minus_end(observations: Observations) -> Estimate | None:
     that third, with a negative sign in the last third. A query in several thirds counts partly in
     each.
     """
-    shares = _weight_thirds(observations)
+    shares = _compute_third_weights(observations)
     totals = shares.sum(axis=0)
     if not totals[0] or not totals[-1]:
         return None
@@ -204,15 +205,15 @@ def estimate_start_minus_end(observations: Observations) -> Estimate | None:
 
 def average_thirds(observations: Observations) -> Floats:
     """Average the gains in each third of documents, shape (3,); NaN without queries."""
-    shares = _weight_thirds(observations)
+    shares = _compute_third_weights(observations)
     totals = shares.sum(axis=0)
     sums = shares.T @ observations.gains
     means: Floats = np.divide(sums, totals, out=np.full(THIRDS, np.nan), where=totals > 0)
     return means
 
 
-def _weight_thirds(observations: Observations) -> Floats:
-    """Weight each query in each third of its document, shape (n, 3)."""
+def _compute_third_weights(observations: Observations) -> Floats:
+    """Compute the weight of each query in each third of its document, shape (n, 3)."""
     query = observations.query
     shares = np.zeros((len(observations.gains), THIRDS))
     if observations.bins == THIRDS:
@@ -242,8 +243,8 @@ class BinScores:
     """
 
     def sample_null(self) -> Floats:
-        """Sample scores without a position effect, shape (NULL_DRAWS, B), by flipping the signs of
-        the clusters' contributions at random.
+        """Sample scores without a position effect by randomly flipping the signs of the clusters'
+        contributions, shape (NULL_SAMPLES, B).
 
         This is the wild cluster bootstrap with the effect restricted to 0 (Cameron, Gelbach &
         Miller 2008, Review of Economics and Statistics 90, 414-427).
@@ -277,15 +278,15 @@ def score_bins(observations: Observations) -> BinScores | None:
 
 @cache
 def _sample_signs() -> NDArray[np.float32]:
-    """Sample signs of clusters, shape (NULL_DRAWS, 2 * MAX_CLUSTERS)."""
-    signs = np.random.default_rng(SEED).integers(0, 2, (NULL_DRAWS, 2 * MAX_CLUSTERS), np.int8)
+    """Sample signs of clusters, shape (NULL_SAMPLES, 2 * MAX_CLUSTERS)."""
+    signs = np.random.default_rng(SEED).integers(0, 2, (NULL_SAMPLES, 2 * MAX_CLUSTERS), np.int8)
     return signs.astype(np.float32) * 2 - 1
 
 
 @cache
 def _sample_normals(bins: int) -> Floats:
-    """Sample standard normal values, shape (NULL_DRAWS, bins)."""
-    return np.random.default_rng(SEED).standard_normal((NULL_DRAWS, bins))
+    """Sample standard normal values, shape (NULL_SAMPLES, bins)."""
+    return np.random.default_rng(SEED).standard_normal((NULL_SAMPLES, bins))
 
 
 def estimate_psi(observations: Observations) -> tuple[Estimate | None, Estimate | None]:

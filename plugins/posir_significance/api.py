@@ -42,7 +42,7 @@ SINGLE_QUESTION_VARIANCE = 0.089
 MIN_QUESTIONS = 2.0
 #: Variance of the difference between two models on the same versions, relative to the sum of the
 #: variances of their effects.
-PAIRED_SHARE = 0.5
+PAIRED_VARIANCE_RATIO = 0.5
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,11 @@ class Design:
     lengths: int = 1
     """Number of lengths with simultaneous intervals, at least 1."""
     variance: float | None = None
-    """Variance of the position effect times the number of questions, in nDCG@10 squared; None for
-    the value measured with MiniLM.
-    """
+    """As `effect_variance`; defaults to the value measured with MiniLM."""
 
     @property
     def effect_variance(self) -> float:
-        """Variance of the position effect times the number of questions."""
+        """Variance of the position effect times the number of questions, in nDCG@10 squared."""
         if self.variance is not None:
             return self.variance
         if self.questions_per_document >= MIN_QUESTIONS:
@@ -74,7 +72,7 @@ class Design:
 
 @dataclass(frozen=True)
 class SampleSize:
-    """The sample size needed to reach a state; None if no sample is large enough."""
+    """The sample size needed to reach a state; its counts are None if no sample is large enough."""
 
     models: int
     """1 for the state of a model, 2 for a change between models."""
@@ -97,7 +95,9 @@ def compute_sample(
     margin: float = DEFAULT_MARGINS.position_effect,
     models: int = 1,
 ) -> SampleSize:
-    """Compute how many questions and documents a state needs; at least `MIN_DOCUMENTS` documents.
+    """Compute how many questions and documents are needed to reach a state.
+
+    At least `MIN_DOCUMENTS` documents are needed.
 
     An effect D is detected if its interval excludes 0: D must be at least z(level) + z(power)
     standard errors. Equivalence needs an interval within the margin on both sides: z(level) + z((1
@@ -116,9 +116,9 @@ def compute_sample(
     if models > 1:
         state = ChangeState.WORSE if effect else ChangeState.EQUIVALENT
         level = CHANGE_LEVEL
-        variance *= 2 * PAIRED_SHARE
+        variance *= 2 * PAIRED_VARIANCE_RATIO
     if effect and effect < margin:
-        # With more questions, the interval only shrinks into the margin.
+        # More questions would only shrink the interval into the margin.
         return SampleSize(models, state, effect, None, None, margin)
     probability = power if effect else (1 + power) / 2
     errors = float(ndtri((1 + level) / 2)) + float(ndtri(probability))
@@ -140,7 +140,7 @@ def compute_mean_sample(
     power: float = POWER,
     margin: float = DEFAULT_MARGINS.ndcg_at_10,
 ) -> SampleSize:
-    """Compute how many questions and documents a change in mean nDCG@10 between two models needs.
+    """Compute the sample size needed for a verdict on two models' difference in mean nDCG@10.
 
     Arguments are as in `compute_sample`; a difference of 0 means equivalence. Gains of two models
     are assumed to have a correlation of 0.5. With k questions per document, the variance of a mean

@@ -22,7 +22,7 @@ from posir_tasks.values.estimates import Estimate, Interval
 from posir_tasks.values.schemes import ALL_LENGTHS, Axes
 from posir_tasks.values.scores import ResultValues, flatten
 
-#: Cells with fewer queries are marked; the 95% interval is wider than 0.16 at nDCG@10 of 0.5.
+#: Charts mark cells with fewer queries; their 95% interval is wider than 0.16 at nDCG@10 = 0.5.
 MIN_CELL_QUERIES = 100
 #: Number of bins before and after merging.
 EQUAL_BINS, MERGED_BINS = 20, 5
@@ -38,7 +38,7 @@ def is_sparse(axes: Axes, queries: Integers) -> bool:
 
 @dataclass(frozen=True)
 class ProfileCell:
-    """The queries of a position bin and a length bucket; None if undefined."""
+    """nDCG@10 in a position bin and a length bucket; None if undefined."""
 
     length: str
     """Title of the length bucket."""
@@ -56,8 +56,8 @@ class ProfileCell:
     null_band: Interval | None
     """Central 95% of the mean over samples of documents, without a position effect."""
 
-    def columns(self) -> dict[str, Any]:
-        """Return a chart row, with columns for the ends of the interval and the null band."""
+    def to_record(self) -> dict[str, Any]:
+        """Return a chart row, with a column for each end of the interval and the null band."""
         low, high = self.null_band or (None, None)
         row = vars(self) | flatten("ndcg_at_10", self.ndcg_at_10)
         del row["null_band"]
@@ -66,18 +66,18 @@ class ProfileCell:
 
 def build_cells(values: ResultValues) -> list[ProfileCell]:
     """Build the cells of a profile by length bucket, with intervals and null bands."""
-    return list(chain.from_iterable(_iterate_buckets(values, merged=False)))
+    return list(chain.from_iterable(_build_buckets(values, merged=False)))
 
 
 def build_curve_cells(values: ResultValues) -> list[ProfileCell]:
     """Build the cells of curves by length bucket, without empty buckets and with merged sparse
     bins.
     """
-    buckets = _iterate_buckets(values, merged=True)
+    buckets = _build_buckets(values, merged=True)
     return [cell for cells in buckets if any(cell.queries for cell in cells) for cell in cells]
 
 
-def _iterate_buckets(values: ResultValues, *, merged: bool) -> Iterator[list[ProfileCell]]:
+def _build_buckets(values: ResultValues, *, merged: bool) -> Iterator[list[ProfileCell]]:
     axes = values.profile.axes
     analysis = analyze(values)
     groups = [group.observations for group in analysis.lengths or [analysis.overall]]
@@ -122,7 +122,6 @@ def compute_truncated_share(values: ResultValues, cell: ProfileCell) -> float | 
 def _build_bucket(
     length: str, names: Sequence[str], observations: Observations, *, merged: bool
 ) -> list[ProfileCell]:
-    """Build the cells of one length bucket, or of all lengths."""
     if merged:
         size = EQUAL_BINS // MERGED_BINS
         observations = observations.merge_bins(size)

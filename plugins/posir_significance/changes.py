@@ -28,10 +28,10 @@ from posir_significance.findings import (
     ChangeRow,
     Changes,
     ChangeState,
+    DataUnit,
     Metric,
-    Needed,
-    NeededUnit,
     Reason,
+    RequiredData,
 )
 from posir_significance.intervals import estimate_difference, subtract_means
 from posir_significance.observations import Floats, Integers
@@ -46,10 +46,10 @@ def decide_change(
     metric: Metric,
     difference: Difference | None,
     margin: float,
-    number: int,
+    sample_size: int,
     sign: int = 1,
     level: float = CHANGE_LEVEL,
-    unit: NeededUnit = NeededUnit.DOCUMENTS,
+    unit: DataUnit = DataUnit.DOCUMENTS,
 ) -> ChangeRow:
     """Decide whether a metric is better, worse or equivalent.
 
@@ -57,25 +57,25 @@ def decide_change(
         metric: The metric.
         difference: b - a; None if undefined.
         margin: Minimum relevant difference.
-        number: Number of documents or questions.
+        sample_size: Number of documents or questions.
         sign: 1 if a positive difference is better, -1 if a negative difference is, 0 if unknown.
         level: Level of the interval.
-        unit: The unit of `number`; at least `MIN_DOCUMENTS` documents are needed.
+        unit: The unit of `sample_size`; at least `MIN_DOCUMENTS` documents are needed.
     """
     row = ChangeRow(metric, ChangeState.INCONCLUSIVE, margin, difference, level=level)
-    min_documents = Needed(MIN_DOCUMENTS, NeededUnit.DOCUMENTS)
+    min_documents = RequiredData(MIN_DOCUMENTS, DataUnit.DOCUMENTS)
     if difference is None or difference.interval_at is None:
         return replace(row, reason=Reason.FEW_DOCUMENTS, needed=min_documents)
     low, high = difference.interval_at(level)
     row = replace(row, estimate=replace(difference, interval=(low, high)))
-    if unit is NeededUnit.DOCUMENTS and number < MIN_DOCUMENTS:
+    if unit is DataUnit.DOCUMENTS and sample_size < MIN_DOCUMENTS:
         return replace(row, reason=Reason.FEW_DOCUMENTS, needed=min_documents)
     if -margin < low and high < margin:
         return replace(row, state=ChangeState.EQUIVALENT)
     if low <= 0 <= high:
         error = (high - low) / 2 / float(ndtri((1 + level) / 2))
-        required = estimate_needed_number(error, margin, level, number)
-        needed = Needed(required, unit) if required else None
+        required = estimate_needed_number(error, margin, level, sample_size)
+        needed = RequiredData(required, unit) if required else None
         return replace(row, reason=Reason.WIDE_INTERVAL, needed=needed)
     if not sign:
         return replace(row, reason=Reason.DIRECTION_UNKNOWN)
@@ -147,7 +147,7 @@ def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_
 
 
 def _compare_effects(row: ChangeRow, a: GroupAnalysis, b: GroupAnalysis) -> ChangeRow:
-    """Decide on a position effect, where nearer to 0 is better; `row` is the row to fill in."""
+    """Fill in a row for a position effect. An effect nearer to 0 is better."""
     first = a.whole
     second = b.whole
     has_same_versions = a.versions == b.versions
@@ -163,9 +163,9 @@ def _compare_effects(row: ChangeRow, a: GroupAnalysis, b: GroupAnalysis) -> Chan
         return replace(row, state=ChangeState.EQUIVALENT, estimate=NO_EFFECT)
     # A model that ignores word order gives all versions the same rank.
     if blind_a and second:
-        first = second.without_effect()
+        first = second.remove_effect()
     elif blind_b and first:
-        second = first.without_effect()
+        second = first.remove_effect()
     elif first is None or second is None:
         return replace(row, reason=explain_untested(b if blind_a or first else a))
     elif not has_same_versions or not first.has_same_rows(second):
@@ -177,11 +177,16 @@ def _compare_effects(row: ChangeRow, a: GroupAnalysis, b: GroupAnalysis) -> Chan
     low, high = mean.interval if mean and mean.interval else (0.0, 0.0)
     # System b is nearer to 0 if the difference b - a and the mean have opposite signs.
     sign = int(high < 0) - int(low > 0)
-    number = difference.question_count
-    unit = NeededUnit.QUESTIONS
-    change = decide_change(row.metric, difference.effect, row.margin, number, sign, row.level, unit)
+    sample_size = difference.question_count
+    unit = DataUnit.QUESTIONS
+    change = decide_change(
+        row.metric, difference.effect, row.margin, sample_size, sign, row.level, unit
+    )
     if difference.documents_at_ends >= MIN_DOCUMENTS:
         return change
-    needed = estimate_needed_documents(difference)
-    min_documents = Reason.FEW_DOCUMENTS
-    return replace(change, state=ChangeState.INCONCLUSIVE, reason=min_documents, needed=needed)
+    return replace(
+        change,
+        state=ChangeState.INCONCLUSIVE,
+        reason=Reason.FEW_DOCUMENTS,
+        needed=estimate_needed_documents(difference),
+    )

@@ -27,7 +27,7 @@ from posir_tasks.values.rotation_ranks import RotationRanks
 THIRDS = 3
 #: Coefficients of the regression's columns (first third, rotated, last third) for each third minus
 #: the middle third.
-LEVELS = np.diag([1.0, 0.0, 1.0])
+THIRD_COEFFICIENTS = np.diag([1.0, 0.0, 1.0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +47,8 @@ class ControlledTest:
     clusters: Integers
     """Document number; equal for documents that share a text or a title. Shape (n,)."""
     weights: Floats
-    """Ratio of all questions to tested questions by subset and length, scaled to mean 1; shape
-    (n,).
+    """Ratio of all questions to tested questions in the same subset and length bucket, scaled to
+    mean 1; shape (n,).
     """
     limit: float = 1.0
     """Maximum effect: 1 for gains, 2 for differences."""
@@ -83,7 +83,7 @@ class ControlledTest:
             unread=rows.unread > 0,
             questions=rows.query,
             clusters=columns.clusters[rows.query],
-            weights=_weight_rows(rows.query, cells),
+            weights=_compute_row_weights(rows.query, cells),
         )
 
     def subtract(self, other: ControlledTest) -> ControlledTest:
@@ -94,8 +94,8 @@ class ControlledTest:
         """Average the gains of two models on the same rows."""
         return replace(self, gains=(self.gains + other.gains) / 2)
 
-    def without_effect(self) -> ControlledTest:
-        """Return the test of a model with the same score for all versions."""
+    def remove_effect(self) -> ControlledTest:
+        """Set all gains to 0, as for a model that gives all versions the same score."""
         return replace(self, gains=np.zeros(len(self.gains)))
 
     def has_same_rows(self, other: ControlledTest) -> bool:
@@ -137,12 +137,14 @@ class ControlledTest:
     @cached_property
     def effect(self) -> Contrast | None:
         """First third minus last third."""
-        return self._contrast(LEVELS[0] - LEVELS[-1])
+        return self._contrast(THIRD_COEFFICIENTS[0] - THIRD_COEFFICIENTS[-1])
 
     @cached_property
     def middle_minus_ends(self) -> Contrast | None:
         """Middle third minus the mean of first and last third."""
-        return self._contrast(LEVELS[1] - (LEVELS[0] + LEVELS[-1]) / 2)
+        return self._contrast(
+            THIRD_COEFFICIENTS[1] - (THIRD_COEFFICIENTS[0] + THIRD_COEFFICIENTS[-1]) / 2
+        )
 
     @cached_property
     def truncation_loss(self) -> Contrast | None:
@@ -155,7 +157,7 @@ class ControlledTest:
         return regression.contrast(np.array((1.0, 0.0)), self.limit) if regression else None
 
     @property
-    def room_for_effect(self) -> float:
+    def max_effect(self) -> float:
         """Maximum possible difference between thirds, given the mean gain of the original texts."""
         originals = self.gains[self.versions == 0]
         level = float(originals.mean()) if len(originals) else 0.0
@@ -166,7 +168,7 @@ class ControlledTest:
         """Mean gain with the evidence in each third, shape (3,); None without a regression."""
         if self.regression is None:
             return None
-        effects = LEVELS @ self.regression.coefficients
+        effects = THIRD_COEFFICIENTS @ self.regression.coefficients
         shares = np.bincount(self.thirds, self.weights, minlength=THIRDS) / self.weights.sum()
         levels: Floats = np.average(self.gains, weights=self.weights) + effects - shares @ effects
         return levels
@@ -183,7 +185,7 @@ class ControlledTest:
         low = 0.0
         high = value
         for first, second in combinations(range(THIRDS), 2):
-            contrast = self._contrast(LEVELS[first] - LEVELS[second])
+            contrast = self._contrast(THIRD_COEFFICIENTS[first] - THIRD_COEFFICIENTS[second])
             higher = float(max(levels[first], levels[second]))
             if contrast is None or contrast.interval_at is None or higher <= 0:
                 return None
@@ -194,9 +196,8 @@ class ControlledTest:
         return Estimate(value, (min(low, value), min(high, 1.0)))
 
 
-def _weight_rows(questions: Integers, cells: Integers) -> Floats:
-    """Weight each row by the ratio of all questions to tested questions in its cell, scaled to mean
-    1.
+def _compute_row_weights(questions: Integers, cells: Integers) -> Floats:
+    """Compute each row's ratio of all questions to tested questions in its cell, scaled to mean 1.
 
     `cells` contains the cell of every question, tested or not.
     """

@@ -11,8 +11,9 @@ import numpy as np
 def correct_p_values(
     p_values: Sequence[float | None], families: Sequence[Hashable]
 ) -> list[float | None]:
-    """Correct p-values by Holm's method within families; None stays None and does not count as a
-    test.
+    """Correct p-values by Holm's method within families.
+
+    A p-value of None stays None and does not count as a test.
     """
     corrected = list(p_values)
     members = defaultdict[Hashable, dict[int, float]](dict)

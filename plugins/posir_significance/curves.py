@@ -12,10 +12,10 @@ from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
 from posir_tasks.values.scores import ResultValues
 
-#: Maximum length of a name in the legend, which is one paper column wide.
-LEGEND_WIDTH = 32
-OVERLAY = "nDCG@10 by position of the evidence"
-OVERLAY_MARKS = (
+#: Maximum length of a model name in the legend.
+MAX_LEGEND_NAME = 32
+OVERLAY_TITLE = "nDCG@10 by position of the evidence"
+OVERLAY_EXPLANATION = (
     "All lengths together; shaded: 95% intervals. Positions have different questions, so this "
     "describes the data and does not test the models."
 )
@@ -26,21 +26,21 @@ def draw_models(task: str, results: Mapping[str, ResultValues]) -> Sequence[Figu
     names = ", ".join(results)
     queries = max(values.profile.queries for values in results.values())
     chart = charts.add_frame(
-        overlay_curves(results),
-        OVERLAY,
+        draw_overlay(results),
+        OVERLAY_TITLE,
         f"{names} on {task}",
-        OVERLAY_MARKS,
+        OVERLAY_EXPLANATION,
         f"Source: {queries:,} queries of {task}.",
     )
     return [Figure("models", task, None, chart)]
 
 
-def overlay_curves(results: Mapping[str, ResultValues]) -> charts.LayeredChart:
+def draw_overlay(results: Mapping[str, ResultValues]) -> charts.LayeredChart:
     """Draw nDCG@10 by position with 95% intervals, a line for each result by name."""
-    names = shorten_names(list(results), LEGEND_WIDTH)
+    names = shorten_names(list(results), MAX_LEGEND_NAME)
     values = list(results.values())
     rows = [
-        {**cell.columns(), "series": name}
+        {**cell.to_record(), "series": name}
         for name, cells in zip(names, pool_curve_cells(values), strict=True)
         for cell in cells
     ]

@@ -18,19 +18,19 @@ from posir_significance.analysis import (
     Analysis,
     GroupAnalysis,
     analyze,
-    analyze_places,
+    analyze_spans,
     load_group,
 )
 from posir_significance.controlled import ControlledTest
 from posir_significance.findings import (
     MIN_DOCUMENTS,
-    ComputedFindings,
+    DataUnit,
     Finding,
     GroupFindings,
-    Needed,
-    NeededUnit,
+    LazyFindings,
     Quantity,
     Reason,
+    RequiredData,
     State,
 )
 from posir_tasks.base.errors import UsageError
@@ -39,12 +39,12 @@ from posir_tasks.values.means import LEVEL
 from posir_tasks.values.read_part import ReadKind
 from posir_tasks.values.scores import ResultValues
 
-#: Normal quantile for a power of 0.9 to detect a bias as large as the margin, and 0.8 to show
-#: equivalence.
-POWER_ERRORS = 1.2816
-#: Level of the interval of the middle third minus the ends, which is reported next to the verdict.
+#: Normal quantile that gives a power of 0.9 to detect a bias as large as the margin, and of 0.8 to
+#: show equivalence.
+POWER_QUANTILE = 1.2816
+#: Interval level for the middle third minus the ends.
 MIDDLE_LEVEL = 0.99
-#: The effect of models without word order.
+#: The effect of a model that ignores word order.
 ZERO = Estimate(0.0, (0.0, 0.0))
 
 
@@ -54,7 +54,7 @@ class Margins:
 
     ndcg_at_10: float = 0.02
     position_effect: float = 0.05
-    """Also for the effect within the window."""
+    """Also applies to the effect within the window."""
     mrr_at_10: float = 0.02
     recall_at_10: float = 0.02
     recall_at_100: float = 0.02
@@ -67,7 +67,7 @@ class Margins:
         Raises:
             PosirError: A score is unknown, or a number is not between 0 and 100.
         """
-        values = asdict(cls())
+        margins = asdict(cls())
         for text in texts:
             key, _, number = text.rpartition("=")
             key = key or "position_effect"
@@ -75,13 +75,13 @@ class Margins:
                 points = float(number)
             except ValueError:
                 points = 0.0
-            if key not in values or not 0 < points < 100:
+            if key not in margins or not 0 < points < 100:
                 raise UsageError(
                     f"Invalid margin '{text}'. Write points between 0 and 100, such as 5 for the "
-                    f"position effect, or KEY=POINTS, where KEY is {', '.join(values)}."
+                    f"position effect, or KEY=POINTS, where KEY is {', '.join(margins)}."
                 )
-            values[key] = points / 100
-        return cls(**values)
+            margins[key] = points / 100
+        return cls(**margins)
 
 
 DEFAULT_MARGINS = Margins()
@@ -99,8 +99,8 @@ def decide(
         group: The analysis of the group.
         margin: Minimum relevant effect, in nDCG@10, in (0, 1).
         level: Level of the intervals of effects, above 0.95 for a family of rows.
-        load_group: Analyzes the group again for rarely used values, so that findings do not hold
-            the analysis in memory; by default they hold `group`.
+        load_group: Loads the analysis again when a lazy estimate is read, so that the findings do
+            not keep it in memory. By default, they keep `group`.
     """
     load = load_group or (lambda: group)
     whole = group.whole
@@ -128,13 +128,13 @@ def decide(
         Finding(Quantity.CONTROLLED_PSI, psi),
         decide_verdict(group, margin, level),
     )
-    # Both need a thousand samples.
+    # Slow: both draw a thousand samples.
     lazy_estimates = {
         Quantity.PSI_AS_PUBLISHED: lambda: load().published_psi[0],
         Quantity.PSI_BY_CHANCE: lambda: load().published_psi[1],
     }
     return GroupFindings(
-        findings=ComputedFindings(findings, lazy_estimates),
+        findings=LazyFindings(findings, lazy_estimates),
         read=group.observations.read,
         questions=group.queries,
         documents=group.documents,
@@ -145,14 +145,14 @@ def decide(
 
 
 def estimate_at(contrast: Difference | None, level: float) -> Estimate | None:
-    """Return a contrast with its interval at a level; None if it is undefined."""
+    """Return a contrast with its interval at a level, or None if it is undefined."""
     if contrast is None or contrast.interval_at is None:
         return None
     return Estimate(contrast.value, contrast.interval_at(level))
 
 
 def decide_verdict(group: GroupAnalysis, margin: float, level: float = LEVEL) -> Finding:
-    """Decide on the position effect within the window."""
+    """Decide the verdict on the position effect within the window."""
     finding = Finding(
         Quantity.POSITION_EFFECT_IN_WINDOW, None, level, State.NOT_TESTED, margin=margin
     )
@@ -167,13 +167,13 @@ def decide_verdict(group: GroupAnalysis, margin: float, level: float = LEVEL) ->
         # If no document has evidence at both ends, more documents do not help.
         needed = estimate_needed_documents(test) if test.documents_at_ends else None
         return replace(finding, reason=Reason.FEW_DOCUMENTS, needed=needed)
-    if test.room_for_effect <= margin:
+    if test.max_effect <= margin:
         return replace(finding, reason=Reason.NO_ROOM)
     state = decide_state(estimate, margin)
     if state is not State.INCONCLUSIVE:
         return replace(finding, state=state)
     number = estimate_needed_number(test.effect.standard_error, margin, level, test.question_count)
-    needed = Needed(number, NeededUnit.QUESTIONS) if number else None
+    needed = RequiredData(number, DataUnit.QUESTIONS) if number else None
     return replace(finding, reason=Reason.WIDE_INTERVAL, needed=needed)
 
 
@@ -191,7 +191,7 @@ def decide_state(estimate: Estimate, margin: float) -> State:
 
 def explain_untested(group: GroupAnalysis) -> Reason:
     """Explain why there is no test within the window."""
-    if group.has_places:
+    if group.has_several_spans:
         return Reason.SEVERAL_POSITIONS
     if group.untested_reason is not None:
         return group.untested_reason
@@ -199,15 +199,17 @@ def explain_untested(group: GroupAnalysis) -> Reason:
     return Reason.WINDOW_UNKNOWN if is_unknown else Reason.WINDOW_DIFFERS
 
 
-def estimate_needed_documents(test: ControlledTest) -> Needed:
-    """Estimate how many documents give `MIN_DOCUMENTS` with evidence at both ends."""
-    times = MIN_DOCUMENTS / max(test.documents_at_ends, 1)
-    return Needed(max(ceil(times * test.document_count), MIN_DOCUMENTS), NeededUnit.DOCUMENTS)
+def estimate_needed_documents(test: ControlledTest) -> RequiredData:
+    """Estimate the number of documents of which `MIN_DOCUMENTS` have evidence at both ends."""
+    factor = MIN_DOCUMENTS / max(test.documents_at_ends, 1)
+    return RequiredData(max(ceil(factor * test.document_count), MIN_DOCUMENTS), DataUnit.DOCUMENTS)
 
 
-def estimate_needed_number(error: float, margin: float, level: float, number: int) -> int | None:
-    """Estimate the number of questions or documents for a decision, to two digits; None if there
-    are enough.
+def estimate_needed_number(
+    error: float, margin: float, level: float, sample_size: int
+) -> int | None:
+    """Estimate the number of questions or documents needed for a verdict, rounded to two digits, or
+    None if there are enough.
 
     The estimate gives a power of 0.80 to show equivalence if there is no effect, and of 0.90 to
     detect an effect as large as the margin.
@@ -216,11 +218,11 @@ def estimate_needed_number(error: float, margin: float, level: float, number: in
         error: Standard error.
         margin: Minimum relevant effect.
         level: Level of the interval.
-        number: Current number of questions or documents.
+        sample_size: Current number of questions or documents.
     """
-    errors = float(ndtri((1 + level) / 2)) + POWER_ERRORS
-    times = (errors * error / margin) ** 2
-    return int(float(f"{times * number:.2g}")) if times > 1 else None
+    quantile = float(ndtri((1 + level) / 2)) + POWER_QUANTILE
+    factor = (quantile * error / margin) ** 2
+    return int(float(f"{factor * sample_size:.2g}")) if factor > 1 else None
 
 
 def decide_result(
@@ -228,8 +230,8 @@ def decide_result(
 ) -> tuple[GroupFindings, ...]:
     """Compute the findings on all questions of a result, then on each of several length buckets.
 
-    Findings on all questions are at 95%. The k lengths with an estimate form a family with
-    simultaneous intervals, each at 1 - 0.05 / k.
+    Over all questions, intervals are at 95%. The intervals of the k lengths with an estimate are
+    simultaneous, each at 1 - 0.05 / k.
     """
     lengths = len(values.ranks.axes.lengths)
     indices = range(1 + lengths if lengths > 1 else 1)
@@ -239,9 +241,7 @@ def decide_result(
 def decide_group(
     values: ResultValues, index: int, margin: float = DEFAULT_MARGINS.position_effect
 ) -> GroupFindings:
-    """Compute the findings on all questions of a result (index 0) or a length bucket (from 1);
-    cached.
-    """
+    """Compute the findings on all questions (index 0) or on a length bucket (from 1); cached."""
     cache = values.cache.setdefault("findings", {})
     if (margin, index) not in cache:
         level = compute_length_level(analyze(values)) if index else LEVEL
@@ -251,18 +251,19 @@ def decide_group(
     return findings
 
 
-def decide_places(
+def decide_spans(
     values: ResultValues, margin: float = DEFAULT_MARGINS.position_effect
 ) -> GroupFindings | None:
-    """Compute the findings on queries with several places of evidence, each with weight 1/n; None
-    without such queries.
+    """Compute the findings on queries with several evidence spans; None if there are none.
+
+    Each of a query's n spans has weight 1/n.
     """
-    places = analyze_places(values)
+    places = analyze_spans(values)
     return decide(places, margin) if places else None
 
 
 def compute_length_level(analysis: Analysis) -> float:
-    """Return the level of each interval in the family of lengths."""
+    """Compute the level of each length's interval that makes all of them simultaneous at 95%."""
     tests = [group.whole for group in analysis.lengths]
     rows = sum(test is not None and test.effect is not None for test in tests)
     return 1 - (1 - LEVEL) / max(rows, 1)

@@ -14,7 +14,7 @@ from posir_tasks.values.scores import ALL
 
 #: Level of a single interval.
 LEVEL = 0.95
-#: Minimum number of documents with evidence at both ends, also required for a change.
+#: Minimum number of documents with evidence at both ends, also for the verdict on a change.
 MIN_DOCUMENTS = 10
 
 
@@ -27,7 +27,7 @@ class Quantity(StrEnum):
     TRUNCATION_LOSS = "truncation_loss"
     """nDCG@10 with evidence within the window minus nDCG@10 with the same evidence truncated."""
     START_MINUS_END = "start_minus_end"
-    """First minus last third of documents over different questions; a description."""
+    """First minus last third of documents over different questions; descriptive only."""
     POSITION_EFFECT = "position_effect"
     """First minus last third of the document with moved evidence, truncation included."""
     POSITION_EFFECT_IN_WINDOW = "position_effect_in_window"
@@ -87,7 +87,7 @@ class Reason(StrEnum):
     ONE_UNIT = "one_unit"
     """No document can be rotated, since none has two sentences."""
     SEVERAL_POSITIONS = "several_positions"
-    """Each question has several places of evidence."""
+    """Each question has several evidence spans."""
     OTHER_DATA = "other_data"
     """The systems were not tested on the same versions."""
 
@@ -115,19 +115,19 @@ class Prediction(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
-class NeededUnit(StrEnum):
-    """The unit of the required data."""
+class DataUnit(StrEnum):
+    """What `RequiredData.number` counts."""
 
     QUESTIONS = "questions"
     DOCUMENTS = "documents"
 
 
 @dataclass(frozen=True)
-class Needed:
-    """The number of questions or documents for a decision."""
+class RequiredData:
+    """The number of questions or documents needed for a verdict."""
 
     number: int
-    unit: NeededUnit
+    unit: DataUnit
 
 
 @dataclass(frozen=True)
@@ -141,14 +141,14 @@ class Finding:
     state: State | None = None
     """Only for the position effect within the window."""
     reason: Reason | None = None
-    needed: Needed | None = None
-    """Approximate amount of data needed for a decision, to two digits."""
+    needed: RequiredData | None = None
+    """Approximate amount of data needed for a verdict."""
     margin: float | None = None
     """Minimum relevant effect, in nDCG@10, in (0, 1)."""
 
     @property
     def excludes_zero(self) -> bool:
-        """True if the interval excludes 0."""
+        """True if there is an interval and it excludes 0."""
         interval = self.estimate.interval if self.estimate else None
         return interval is not None and not interval[0] <= 0 <= interval[1]
 
@@ -166,8 +166,8 @@ class Finding:
 WITHOUT_INTERVAL = frozenset({Quantity.UNREAD_SHARE, Quantity.PSI_AS_PUBLISHED})
 
 
-class ComputedFindings(Mapping[Quantity, Finding]):
-    """Findings by quantity, some with lazy estimates."""
+class LazyFindings(Mapping[Quantity, Finding]):
+    """Findings by quantity; some estimates are computed on first access."""
 
     def __init__(
         self,
@@ -237,8 +237,8 @@ class GroupFindings:
         assert self.verdict.margin is not None
         return self.verdict.margin
 
-    def value(self, quantity: Quantity) -> float | None:
-        """Return the value of a quantity, or None."""
+    def get_value(self, quantity: Quantity) -> float | None:
+        """Return the estimated value of a quantity, or None."""
         estimate = self.findings[quantity].estimate
         return estimate.value if estimate else None
 
@@ -256,7 +256,7 @@ class GroupFindings:
             "tested_documents": self.tested_documents,
             "read": self.read.to_json(),
         }
-        for unit in NeededUnit:
+        for unit in DataUnit:
             needed = verdict.needed if verdict.needed and verdict.needed.unit is unit else None
             values[f"{unit.value}_needed"] = needed and needed.number
         for finding in self.findings.values():
@@ -316,15 +316,15 @@ class ChangeSubject:
     """The length bucket with its bounds, without colon and unit: `Q2 513 to 1,024`."""
     queries: int = 0
     documents: int = 0
-    """Number of independent documents (articles, if known) or other units; the smaller number for
-    unpaired results.
+    """Number of independent documents (articles, if known) or other units; for unpaired results,
+    the smaller of the two numbers.
     """
     unit_name: str = DOCUMENT
     """Name of the unit that `documents` counts."""
     method: str = ""
-    """How the systems are paired, as text."""
-    has_places: bool = False
-    """True if each question has several places of evidence."""
+    """Description of the pairing of the systems."""
+    has_several_spans: bool = False
+    """True if each question has several evidence spans."""
     is_judged: bool = False
     """True for all judged queries, with and without positions."""
     reads: tuple[ReadPart, ReadPart] = (UNKNOWN, UNKNOWN)
@@ -344,8 +344,8 @@ class ChangeRow:
     """b - a with its interval at `level`; None if undefined."""
     reason: Reason | None = None
     """Only for the states inconclusive and not tested."""
-    needed: Needed | None = None
-    """Approximate amount of data needed for a decision."""
+    needed: RequiredData | None = None
+    """Approximate amount of data needed for a verdict."""
     level: float = CHANGE_LEVEL
     """Level of the interval, simultaneous over metrics and lengths."""
     a: Estimate | None = None

@@ -44,7 +44,9 @@ class Observations:
     twelfths: Integers = field(default_factory=empty_integers)
     """Twelfth of the window, 0 to 11, or an `Unread` code, shape (n,); shape (0,) if unknown."""
     weights: Floats = field(default_factory=lambda: np.zeros(0))
-    """Weight 1/n of each of a query's n places, shape (n,); shape (0,) if rows are queries."""
+    """Weight of each row, 1/k if its query has k evidence spans, shape (n,); shape (0,) if each row
+    is a query.
+    """
     read: ReadPart = UNKNOWN
     """The window."""
 

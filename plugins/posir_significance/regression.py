@@ -46,7 +46,7 @@ class Regression:
     """Sum of x x' per cluster, shape (C, p, p)."""
     scores: Floats
     """Sum of x times the residual per cluster, shape (C, p)."""
-    pseudo: float
+    pseudo_variance: float
     """Maximum variance of a row given the mean gain, divided by the residual degrees of freedom. It
     keeps errors positive if all gains are equal.
     """
@@ -84,9 +84,9 @@ class Regression:
         varies = (np.abs(x) > TOLERANCE).any(axis=1)
         if not varies.any():
             return None
-        # Half a success gives means of 0 and 1 a variance.
+        # Half a success keeps the variance positive if all gains are 0 or 1.
         level = (np.abs(gains).sum() + 0.5) / (len(gains) + 1)
-        pseudo = max(level * (1 - level), 0.0) / max(len(gains) - len(sizes), 1)
+        pseudo_variance = max(level * (1 - level), 0.0) / max(len(gains) - len(sizes), 1)
         x = x[varies]
         y = center(gains)[varies]
         inverse = np.linalg.pinv(x.T @ x, TOLERANCE, hermitian=True).astype(np.float64)
@@ -96,7 +96,7 @@ class Regression:
         pairs = np.array([[np.bincount(cluster, weights=a * b) for b in x.T] for a in x.T])
         sums = [np.bincount(cluster, weights=column * residuals) for column in x.T]
         scores = np.stack(sums, axis=1).astype(np.float64)
-        return cls(coefficients, inverse, np.moveaxis(pairs, 2, 0), scores, pseudo)
+        return cls(coefficients, inverse, np.moveaxis(pairs, 2, 0), scores, pseudo_variance)
 
     @cached_property
     def leverages(self) -> tuple[Floats, Floats, Floats]:
@@ -128,7 +128,7 @@ class Regression:
         trace = float(q.sum() - np.trace(gram))
         spread = float((q**2).sum() - 2 * q @ (h**2).sum(axis=1) + np.trace(gram @ gram))
         degrees = max(trace**2 / spread, 1.0) if spread > 0 else 1.0
-        error = float(np.sqrt(squares + self.pseudo * weights @ self.inverse @ weights))
+        error = float(np.sqrt(squares + self.pseudo_variance * weights @ self.inverse @ weights))
         difference = build_student_difference(
             float(weights @ self.coefficients), error, degrees, limit
         )

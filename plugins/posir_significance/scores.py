@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtr
 
-from posir_psi.scores import compute_psi, none_if_nan
+from posir_psi.scores import compute_psi, replace_nan
 from posir_significance.analysis import GroupAnalysis, average_thirds, load_group
 from posir_significance.decision import decide_group
 from posir_significance.findings import GroupFindings, Quantity
@@ -35,14 +35,14 @@ def _decide(group: QueryGroup) -> GroupFindings:
     return decide_group(group.values, 0 if group.length is None else group.length + 1)
 
 
-def _mean_ndcg(group: QueryGroup) -> Estimate | None:
+def _average_ndcg(group: QueryGroup) -> Estimate | None:
     if group.position is not None:
         return group.estimate(NDCG_AT_10)
     return _decide(group)[Quantity.NDCG_AT_10].estimate
 
 
-def _mean_ndcg_as_published(group: QueryGroup) -> Estimate | None:
-    # Papers report the mean over queries for all lengths.
+def _average_ndcg_as_published(group: QueryGroup) -> Estimate | None:
+    # Over all lengths, papers report the mean over queries.
     mean = None if group.length is None else _analyze(group).ndcg_as_published
     return Estimate(mean.value, mean.interval) if mean else None
 
@@ -54,7 +54,7 @@ def _compute_design_effect(group: QueryGroup) -> float | None:
 
 def _compute_psi_of_thirds(group: QueryGroup) -> float | None:
     means = average_thirds(_analyze(group).observations)
-    return none_if_nan(float(compute_psi(means)))
+    return replace_nan(float(compute_psi(means)))
 
 
 def _get_trend(key: str, group: QueryGroup) -> float | None:
@@ -69,8 +69,8 @@ def fit_trend(counts: Integers) -> dict[str, float]:
     """Compute slope and correlations of the scores of non-empty bins over midpoints in [0, 1].
 
     Reproduces the authors' analysis of PosIR (Zeng et al. 2026, arXiv 2601.08363). All bins have
-    the same weight. Two non-empty bins are needed, and five for p-values. If all bins have equal
-    scores, only the slope is defined.
+    the same weight. At least two non-empty bins are needed, for p-values five. If all bins have
+    equal scores, only the slope is defined.
 
     Args:
         counts: Queries per position bin and rank column, shape (P, 12).
@@ -78,35 +78,35 @@ def fit_trend(counts: Integers) -> dict[str, float]:
     Returns:
         Defined values by name in `TRENDS`.
     """
-    # A slow import, unused by the table of a report.
+    # Slow to import, and the table of a report does not need it.
     from scipy.stats import kendalltau, rankdata
 
-    # Rounding ties scores that differ only by the order of summation.
+    # Rounding makes scores equal that differ only in the order of summation.
     scores = average_gains(counts, NDCG_AT_10).round(12)
     is_defined = ~np.isnan(scores)
     scores = scores[is_defined]
-    middle = compute_bin_midpoints(len(counts))[is_defined]
+    midpoints = compute_bin_midpoints(len(counts))[is_defined]
     if len(scores) < 2 or np.ptp(scores) == 0:
         return {"slope": 0.0} if len(scores) > 1 else {}
-    slope, pearson, slope_p_value = fit_line(middle, scores)
+    slope, pearson, slope_p_value = fit_line(midpoints, scores)
     _, spearman, spearman_p_value = fit_line(np.arange(len(scores)), rankdata(scores))
-    pairs = kendalltau(middle, scores)
+    kendall = kendalltau(midpoints, scores)
     values = {"slope": slope, "r_squared": pearson**2, "pearson": pearson}
-    values |= {"spearman": spearman, "kendall": float(pairs.statistic)}
+    values |= {"spearman": spearman, "kendall": float(kendall.statistic)}
     if len(scores) >= MIN_BINS:
         values |= {
             "slope_p_value": slope_p_value,
             "spearman_p_value": spearman_p_value,
-            "kendall_p_value": float(pairs.pvalue),
+            "kendall_p_value": float(kendall.pvalue),
         }
     return values
 
 
 def fit_line(x: Floats | Integers, y: Floats) -> tuple[float, float, float]:
-    """Return slope, Pearson's correlation and its p-value by Student's t with n - 2 degrees of
-    freedom.
+    """Fit a line; return its slope, Pearson's correlation, and the correlation's p-value.
 
-    Equal to SciPy's functions, which take a hundred times as long for few values.
+    The p-value uses Student's t with n - 2 degrees of freedom. SciPy's functions give the same
+    values, but are a hundred times slower for few points.
     """
     x = x - x.mean()
     y = y - y.mean()
@@ -133,10 +133,10 @@ TRENDS = (
 RECALLS = {f"recall_at_{depth}": depth for depth in RECALL_COLUMNS}
 #: Functions for the scores that are not estimates of a `Quantity`.
 COMPUTE: dict[str, Callable[[QueryGroup], ScoreValue]] = {
-    "ndcg_at_10": _mean_ndcg,
-    "unread_share": lambda group: _decide(group).value(Quantity.UNREAD_SHARE),
+    "ndcg_at_10": _average_ndcg,
+    "unread_share": lambda group: _decide(group).get_value(Quantity.UNREAD_SHARE),
     "state": lambda group: _decide(group).state.value if group.queries else None,
-    "ndcg_at_10_as_published": _mean_ndcg_as_published,
+    "ndcg_at_10_as_published": _average_ndcg_as_published,
     "psi_of_thirds": _compute_psi_of_thirds,
     "documents": lambda group: _decide(group).documents,
     "tested_questions": lambda group: _decide(group).tested_questions,

@@ -1,1 +1,1 @@
-"""Train on evidence at chosen positions, and compose data for such training."""
+"""`posir train` and `posir compose`: train models on evidence at chosen positions."""

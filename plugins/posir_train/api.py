@@ -1,4 +1,4 @@
-"""Public functions of this package: `posir.train` and `posir.compose`."""
+"""The public functions of this package: `posir.train` and `posir.compose`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from posir_tasks.base.public import Positive, public, to_list
 from posir_tasks.base.settings_file import load_settings
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.presentation import Result
-from posir_train.settings import RECORD, ComposeSettings, TrainingSettings, open_dataset
+from posir_train.settings import RUN_FILE, ComposeSettings, TrainingSettings, open_dataset
 
 if TYPE_CHECKING:
     from posir_train.report import TrainingReport
@@ -41,7 +41,7 @@ def train(
         posir train all-MiniLM-L6-v2 --data questions.json --output tuned
 
     The output folder is an ordinary model, for `mteb run -m FOLDER` and all posir commands. Its
-    subfolder `training/` contains the report and the settings; repeat the run with `--config
+    subfolder `training/` contains the report and the settings. To repeat the run, use `--config
     FOLDER/training/settings.yaml`.
 
     Args:
@@ -49,7 +49,8 @@ def train(
             set in `config`.
         data: A task, or any file, folder or Hub dataset of questions with evidence. Optional if
             set in `config`.
-        output: Empty folder for the model; checkpoints, report and settings are in its `training/`.
+        output: Empty folder for the model. Checkpoints, report and settings are written to its
+            subfolder `training/`.
         positions: `begin`, `middle`, `end`, `uniform` (the default), or three weights such as
             `2,1,1`.
         pooling: `mean`, `cls`, `lasttoken` or `max`; by default the model's pooling.
@@ -58,20 +59,21 @@ def train(
         guard: Data for a forgetting check: an mteb task, or data as for `data`.
         seeds: Number of models to train with different seeds on the same articles, for intervals
             over seeds.
-        config: YAML file with settings; the other arguments take precedence.
-        resume: Continue an interrupted run with the same settings.
+        config: YAML file with settings. Other arguments take precedence.
+        resume: Resume an interrupted run with the same settings.
         settings: Other settings by name, such as `learning_rate` (default 2e-5), `epochs` (3),
-            `window` in tokens, and `held_out`, a share of the articles in [0, 1]; `posir train
+            `window` in tokens, and `held_out`, a share of the articles in [0, 1]. `posir train
             --settings-help` lists all settings.
 
     Returns:
-        nDCG@10 and position effects in [-1, 1], and the cosine of unrelated texts, before and after
-        training, with 95% intervals for the changes; `folder` of the model; `notes`, warnings
-        first. With several seeds, the change for each seed and the mean change.
+        Scores before and after training: nDCG@10 in [0, 1], position effects in [-1, 1] and the
+        cosine of unrelated texts, with 95% intervals for the changes. `folder` is the model,
+        `notes` starts with warnings. With several seeds, the change for each seed and the mean
+        change.
 
     Raises:
-        PosirError: accelerate is not installed; the model or data does not exist; a setting is
-            wrong; `output` is not empty; or training failed.
+        PosirError: accelerate is not installed, the model or data does not exist, a setting is
+            invalid, `output` is not empty, or training fails.
 
     Examples:
         >>> import posir
@@ -100,9 +102,10 @@ def train(
     if seeds == 1:
         return _train(train_settings, folder, resume=resume)
     reports = {}
+    article_seed = train_settings.article_seed
     for seed in range(train_settings.seed, train_settings.seed + seeds):
-        run = train_settings.model_copy(update={"seed": seed, "split_seed": train_settings.split})
-        reports[seed] = _train(run, folder / f"seed-{seed}", resume=resume)
+        seed_settings = train_settings.model_copy(update={"seed": seed, "split_seed": article_seed})
+        reports[seed] = _train(seed_settings, folder / f"seed-{seed}", resume=resume)
     from posir_train.report import compare_seeds
 
     return compare_seeds(reports)
@@ -110,9 +113,9 @@ def train(
 
 def _train(train_settings: TrainingSettings, folder: Path, *, resume: bool) -> TrainingReport:
     with track("Loading libraries"):
-        from posir_tasks.models.registry import refuse_unloadable
+        from posir_tasks.models.registry import raise_if_unloadable
 
-        refuse_unloadable(train_settings.model)
+        raise_if_unloadable(train_settings.model)
         from posir_train import training
         from posir_train.examples import read_examples
         from posir_train.report import build_report, open_forgetting_check, write_report
@@ -126,7 +129,7 @@ def _train(train_settings: TrainingSettings, folder: Path, *, resume: bool) -> T
             report = build_report(train_settings, folder, trained_model, forgetting_checks)
     except KeyboardInterrupt:
         advice = "again: nothing was saved yet"
-        if (folder / RECORD).exists():
+        if (folder / RUN_FILE).exists():
             advice = "with --resume to continue"
         print(f"Interrupted: run the same command {advice}.", file=sys.stderr)
         raise
@@ -152,9 +155,9 @@ def compose(
 
         posir compose questions.json --language eng-Latn --domain moved --output data
 
-    Questions whose evidence cannot be moved to the position are skipped and counted. Documents get
-    the title of their article, or of their group for mosaics; `posir train` never splits documents
-    with the same title between training and held-out data.
+    A question is skipped if its evidence cannot be moved to the position, and skipped questions are
+    counted. Documents get the title of their article or, for mosaics, of their group. `posir train`
+    never splits documents with the same title between training and held-out data.
 
     Args:
         data: A task, or any file, folder or Hub dataset of questions with evidence.
@@ -162,18 +165,18 @@ def compose(
         domain: Domain name: a-z, 0-9 and _.
         output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
         kind: `windows` (the default), `moved`, `mosaics` or `needles`.
-        tokens: Tokens per composed document; 126 by default. Needles use the setting `lengths`
-            instead.
+        tokens: Number of tokens per composed document; 126 by default. Needles use the setting
+            `lengths` instead.
         positions: `each` (the default), `begin`, `middle`, `end`, `uniform`, or three weights such
             as `2,1,1`.
-        config: YAML file with settings; the other arguments take precedence.
+        config: YAML file with settings. Other arguments take precedence.
         settings: Other settings by name: `tokenizer`, `groups`, `lengths`, `literal` and `seed`.
 
     Returns:
         The folder and the number of questions of each corpus.
 
     Raises:
-        PosirError: The data does not exist, a setting is wrong, a folder already exists, or no
+        PosirError: The data does not exist, a setting is invalid, a folder already exists, or no
             question can be composed.
 
     Examples:
@@ -187,8 +190,8 @@ def compose(
     from posir_tasks.text.tokenizer import load_tokenizer
     from posir_train.composing import compose_corpora
     from posir_train.examples import (
-        list_targets,
-        pool_corpora,
+        build_targets,
+        merge_corpora,
         read_examples,
         tokenize_examples,
         write_examples,
@@ -200,13 +203,13 @@ def compose(
     )
     if compose_settings.kind == "needles" and (tokens or positions):
         raise PosirError(
-            "kind needles: tokens and positions do not apply, since there are ten positions for "
+            "kind needles: tokens and positions do not apply, since needles have ten positions for "
             "each length. Omit both, and set lengths with --set lengths=[128,1024]."
         )
-    targets = list_targets(language, domain, Path(output), compose_settings.domain_numbers)
+    targets = build_targets(language, domain, Path(output), compose_settings.domain_numbers)
     tokenizer = load_tokenizer(compose_settings.tokenizer)
     dataset = open_data(data, language=language).select_questions("posir compose")
-    sources = tokenize_examples(pool_corpora(read_examples(dataset)), tokenizer)
+    sources = tokenize_examples(merge_corpora(read_examples(dataset)), tokenizer)
     corpora, skip_counts = compose_corpora(sources, compose_settings, language, tokenizer)
     reasons = "; ".join(f"{reason}: {count:,}" for reason, count in skip_counts.most_common())
     if not corpora[0]:

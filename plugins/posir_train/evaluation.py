@@ -1,7 +1,6 @@
-"""`PositionEvaluator` and its callback: retrieval by position in any trainer, exactly as `mteb run`
-measures it.
+"""An evaluator and a callback for any trainer: retrieval by position, as in `mteb run`.
 
-`import posir` exposes both classes, so their frameworks are only imported when an instance is
+`import posir` exposes both classes, so their frameworks are imported only when an instance is
 created.
 """
 
@@ -21,7 +20,7 @@ from posir_significance.decision import decide
 from posir_significance.findings import Quantity
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats, Integers, Observations, subtract_observations
-from posir_significance.strips import build_position_chart
+from posir_significance.position_charts import build_position_chart
 from posir_tasks.base.errors import PosirError
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
@@ -35,43 +34,43 @@ from posir_train.settings import Position
 
 
 @cache
-def _derive(cls: type, base: type) -> type:
+def _add_base(cls: type, base: type) -> type:
     return type(cls.__name__, (cls, base), {})
 
 
-def _defer_base(reference: str) -> type:
-    """Return a stand-in for a framework's class, which takes seconds to import.
+def _build_placeholder(reference: str) -> type:
+    """Build a placeholder for a base class that takes seconds to import.
 
-    An instance of a subclass of the stand-in is also an instance of the framework's class.
+    Instances of its subclasses are also instances of the referenced class.
     """
 
-    class StandIn:
+    class Placeholder:
         def __new__(cls, *_: Any, **__: Any) -> Any:
-            own_class: Any = cls
-            return object.__new__(_derive(own_class, resolve_name(reference)))
+            subclass: Any = cls
+            return object.__new__(_add_base(subclass, resolve_name(reference)))
 
-    return StandIn
+    return Placeholder
 
 
 if TYPE_CHECKING:
     from sentence_transformers.base.evaluation import BaseEvaluator
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 else:
-    BaseEvaluator = _defer_base("sentence_transformers.base.evaluation:BaseEvaluator")
-    TrainerCallback = _defer_base("transformers:TrainerCallback")
+    BaseEvaluator = _build_placeholder("sentence_transformers.base.evaluation:BaseEvaluator")
+    TrainerCallback = _build_placeholder("transformers:TrainerCallback")
 
 
 def select_third(observations: Observations, position: Position) -> tuple[Floats, Integers]:
-    """Return gains and clusters of the queries with evidence in a third of the document."""
+    """Select the queries with evidence in one third of the document. Return their gains and
+    clusters, shape (queries,).
+    """
     rows = observations.query[assign_thirds(observations.bins)[observations.position] == position]
     return observations.gains[rows], observations.clusters[rows]
 
 
-#: Name of the score by which `posir train` compares checkpoints; the trainer adds the prefix
-#: `eval_`.
+#: Score for selecting checkpoints in `posir train`. The trainer adds the prefix `eval_`.
 CRITERION = "position_criterion"
-#: Scores with intervals in two additional keys, such as `position_effect_low` and
-#: `position_effect_high`.
+#: Scores with an interval, which has two keys such as `ndcg_at_10_low` and `ndcg_at_10_high`.
 ESTIMATES = ("ndcg_at_10", "position_effect", "position_effect_in_window", "start_minus_end")
 THIRDS = tuple(f"ndcg_at_10_{position.title}" for position in Position)
 
@@ -79,15 +78,16 @@ THIRDS = tuple(f"ndcg_at_10_{position.title}" for position in Position)
 class PositionEvaluator(BaseEvaluator):
     """Evaluate retrieval and its dependence on the position of the evidence.
 
-    Use it as `SentenceTransformerTrainer(evaluator=...)`, or call it with a model. The scores equal
-    those of `mteb run` on the same data, in [0, 1]: every question is searched in the whole corpus,
-    and subsets are pooled as in `posir report`.
+    Use it as `SentenceTransformerTrainer(evaluator=...)`, or call it with a model. The scores are
+    the same as from `mteb run` on the same data: every question is searched in the whole corpus,
+    and subsets are pooled as in `posir report`. nDCG@10 is in [0, 1], differences are in [-1, 1].
 
-    Keys with a 95% interval (`_low`, `_high`) are `ndcg_at_10`, `position_effect` (the same
-    evidence in the first third of its document minus in the last), `position_effect_in_window`, and
-    `start_minus_end` (in the data as it is). Other keys: `ndcg_at_10_begin`, `_middle` and `_end`.
-    Undefined scores are NaN. Position effects are computed from rotated documents: by default only
-    outside training, with `rotated` at every call. Keys are prefixed with the evaluator's name.
+    Scores with a 95% interval (`_low`, `_high`) are `ndcg_at_10`, `position_effect` (same evidence,
+    first minus last third of the document), `position_effect_in_window`, and `start_minus_end`
+    (evidence at the start minus at the end, in the original data). Scores without an interval are
+    `ndcg_at_10_begin`, `ndcg_at_10_middle` and `ndcg_at_10_end`. Undefined scores are NaN. Position
+    effects need rotated documents. Documents are rotated only outside training, unless `rotated` is
+    set. The evaluator's name is the prefix of all keys.
     """
 
     def __init__(
@@ -105,15 +105,15 @@ class PositionEvaluator(BaseEvaluator):
 
         Args:
             data: A task, or any file, folder or Hub dataset of questions with evidence.
-            primary_metric: Key of the score for selecting checkpoints, without the name.
-            name: Prefix of the keys, also used in the name of the CSV file.
+            primary_metric: Key of the score for selecting checkpoints, without the prefix.
+            name: Prefix of the keys. The CSV file name also contains it.
             batch_size: Number of texts per encoding batch.
-            write_csv: If true, append a row per evaluation to a CSV file in the trainer's folder.
-            rotated: Number of rotated documents per length bucket at every call; None to rotate the
-                default sample, and only outside training.
-            baseline: Values of a reference model on the same data. The scores then include
-                `position_criterion`: 1 minus the absolute position effect. If the interval of
-                nDCG@10 minus the baseline's nDCG@10 is below 0, the (negative) difference minus 1.
+            write_csv: If true, append one row per evaluation to a CSV file in the trainer's folder.
+            rotated: Number of documents to rotate per length bucket at every call. By default, a
+                sample is rotated outside training only.
+            baseline: Values of a reference model on the same data. They add the score
+                `position_criterion`: 1 minus the absolute position effect, or the (negative) change
+                in nDCG@10 minus 1 if the interval of the change is below 0.
 
         Raises:
             PosirError: The data or the metric does not exist, or `rotated` is below 1.
@@ -144,20 +144,20 @@ class PositionEvaluator(BaseEvaluator):
         self.greater_is_better = not primary_metric.startswith(
             ("position_effect", "start_minus_end")
         )
-        #: Values of each evaluation by training step; the step is -1 outside training.
+        #: Values by training step. The step is -1 outside training.
         self.values: dict[int, ResultValues] = {}
         self._data = [(subset, subset.read()) for subset in self.dataset.subsets]
 
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
-        """Return the scores of a model by key.
+        """Evaluate a model and return its scores by key.
 
         Args:
             model: A `SentenceTransformer`.
-            output_path: Folder of the CSV file; None for no file.
-            epoch: Training epoch, for the CSV file.
-            steps: Training step, the key in `values`.
+            output_path: Folder for the CSV file; None to write no file.
+            epoch: Training epoch, for the CSV file; -1 outside training.
+            steps: Training step, for the CSV file and `values`; -1 outside training.
 
         Raises:
             ScoreError: The model returns NaN.
@@ -167,7 +167,6 @@ class PositionEvaluator(BaseEvaluator):
         from posir_train.measurement import build_request, rank_subset, wrap_model
 
         encoder = wrap_model(model)
-        # A step of -1 is outside training.
         sample_size = self.rotated or (read_sample_size() if steps < 0 else 0)
         values = []
         for subset, data in self._data:
@@ -188,13 +187,12 @@ class PositionEvaluator(BaseEvaluator):
 class PositionCurveCallback(TrainerCallback):
     """Plots nDCG@10 by position of the evidence after each evaluation.
 
-    The plot is saved as a PNG file in the subfolder `position` of the trainer's output folder, and
-    logged to TensorBoard, Weights & Biases and MLflow if the trainer reports to them. The scores
-    themselves are logged by the trainer.
+    The plot is saved as a PNG file in the subfolder `position` of the trainer's output folder. It
+    is also logged to TensorBoard, Weights & Biases and MLflow if the trainer reports to them.
     """
 
     def __init__(self, evaluator: PositionEvaluator) -> None:
-        """Store the trainer's evaluator."""
+        """Create a callback for the evaluator of the trainer."""
         self._evaluator = evaluator
 
     def on_evaluate(
@@ -204,18 +202,18 @@ class PositionCurveCallback(TrainerCallback):
         control: TrainerControl,  # noqa: ARG002
         **_: Any,
     ) -> None:
-        """Plot the curve after an evaluation by the evaluator, on the main process."""
+        """Plot the curve after an evaluation. Only the main process plots."""
         step = state.global_step
         values = self._evaluator.values.get(step)
         if values is None or not state.is_world_process_zero:
             return
         group = analyze(values).overall
-        strip = build_position_chart(decide(group), group, f"step {step}")
+        chart = build_position_chart(decide(group), group, f"step {step}")
         output_folder = Path(args.output_dir or "")
         tag = "/".join(filter(None, [self._evaluator.name, "ndcg_at_10_by_position"]))
         file = output_folder / "position" / f"{tag.replace('/', '_')}-{step}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(render_png(draw_position_charts([strip])))
+        file.write_bytes(render_png(draw_position_charts([chart])))
         trackers = args.report_to or ()
         if "tensorboard" in trackers:
             self._log_to_tensorboard(output_folder, tag, file, step)
@@ -230,15 +228,13 @@ class PositionCurveCallback(TrainerCallback):
         from torch.utils.tensorboard import SummaryWriter
 
         image = np.asarray(Image.open(file).convert("RGB"))
-        # Next to the trainer's own logs.
+        # The trainer's own logs are also in `runs`.
         with SummaryWriter(str(output_folder / "runs" / "position")) as writer:
             writer.add_image(tag, image, step, dataformats="HWC")
 
 
 def compute_scores(values: ResultValues, baseline: ResultValues | None = None) -> dict[str, float]:
-    """Compute the scores of `PositionEvaluator` by key, without prefix; undefined scores are
-    NaN.
-    """
+    """Compute the scores of `PositionEvaluator` by key. Undefined scores are NaN."""
     group = analyze(values).overall
     findings = decide(group)
     scores: dict[str, Any] = {}
@@ -253,7 +249,7 @@ def compute_scores(values: ResultValues, baseline: ResultValues | None = None) -
             analyze(baseline).overall.observations, group.observations
         )
         change = estimate_difference(differences.gains, differences.clusters)
-        effect = findings.value(Quantity.POSITION_EFFECT)
+        effect = findings.get_value(Quantity.POSITION_EFFECT)
         scores[CRITERION] = 0.0 if effect is None else 1 - abs(effect)
         if change and change.high is not None and change.high < 0:
             scores[CRITERION] = change.value - 1

@@ -29,8 +29,8 @@ from posir_tasks.values.document_keys import link_documents
 from posir_tasks.values.evidence import Evidence
 from posir_train.settings import Position, find_position
 
-#: Characters of context before and after the evidence that identify a copy of the passage.
-CONTEXT = 32
+#: Number of characters before and after the evidence that identify a copy of the passage.
+CONTEXT_CHARACTERS = 32
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class TrainingDocument:
     id: str
     text: str
     corpus: str
-    """Name of the corpus; documents of one corpus are ranked together."""
+    """Name of the corpus. All documents in a corpus are ranked together."""
     article: str
-    """Title of the article, or a generated name. Questions about one article are never split
-    between training and held-out data.
+    """Title of the article, or a generated name. All questions about an article are either in the
+    training data or in the held-out data.
     """
     tokens: int = 0
     """Length in tokens, as given in the data; 0 if unknown."""
@@ -57,9 +57,9 @@ class Example:
     question: str
     document: TrainingDocument
     start: int
-    """Start of the evidence, in Unicode code points from 0."""
+    """Start of the evidence in the text, in Unicode code points."""
     end: int
-    """End of the evidence, exclusive."""
+    """End of the evidence in the text, exclusive."""
 
     @cached_property
     def position(self) -> Position:
@@ -80,24 +80,23 @@ class Example:
         return self.is_answered_by(other.document.text) or other.is_answered_by(self.document.text)
 
     def is_answered_by(self, text: str) -> bool:
-        """Return True if a text contains the evidence with its context, or a fragment of it cut by
-        an end of the text.
+        """Return True if a text contains the evidence with its context.
+
+        Evidence that is cut off at the start or end of the text also counts.
         """
         document = self.document.text
         evidence = self.evidence
-        before = document[max(0, self.start - CONTEXT) : self.start]
-        after = document[self.end : self.end + CONTEXT]
+        before = document[max(0, self.start - CONTEXT_CHARACTERS) : self.start]
+        after = document[self.end : self.end + CONTEXT_CHARACTERS]
         if not (before + after).strip():
             return evidence in text
-        return _continues(text, before, evidence) or _continues(
+        return _has_continuation(text, before, evidence) or _has_continuation(
             text[::-1], after[::-1], evidence[::-1]
         )
 
 
-def _continues(text: str, context: str, evidence: str) -> bool:
-    """Return True if the context is followed by the evidence, or by its beginning at the end of the
-    text.
-    """
+def _has_continuation(text: str, context: str, evidence: str) -> bool:
+    """Return True if the evidence follows the context. It may be cut off by the end of the text."""
     offset = text.find(context) if context.strip() else -1
     while offset >= 0:
         after = offset + len(context)
@@ -116,25 +115,25 @@ class Examples:
     revision: str
     examples: tuple[Example, ...]
     distractors: tuple[TrainingDocument, ...] = ()
-    """Other documents of the corpus. They may include documents of `examples`."""
+    """Other documents of the corpus, possibly including documents of `examples`."""
 
     def select(self, examples: Iterable[Example]) -> Examples:
-        """Return a subset of the examples with the complete corpus."""
+        """Keep a subset of the examples, and the complete corpus."""
         return replace(self, examples=tuple(examples), distractors=self.corpus)
 
     @cached_property
     def corpus(self) -> tuple[TrainingDocument, ...]:
-        """All documents to search, those of the examples first."""
+        """All documents to search, starting with the documents of the examples."""
         return tuple(dict.fromkeys((*self.documents, *self.distractors)))
 
     @cached_property
     def documents(self) -> tuple[TrainingDocument, ...]:
-        """The distinct documents of the examples."""
+        """Distinct documents of the examples."""
         return tuple(dict.fromkeys(example.document for example in self.examples))
 
     @cached_property
     def articles(self) -> tuple[str, ...]:
-        """The distinct articles of the examples, sorted."""
+        """Sorted distinct articles of the examples."""
         return tuple(sorted({document.article for document in self.documents}))
 
 
@@ -149,8 +148,8 @@ def read_examples(dataset: Dataset) -> Examples:
     examples = merge_articles([example for subset in subsets for example in subset.examples])
     if not examples:
         raise PosirError(
-            f"{dataset.name}: the evidence of its questions is missing. Training needs the span "
-            "of each answer: give a task or folder in the PosIR layout, or SQuAD-format JSON."
+            f"{dataset.name}: the questions have no evidence spans. Give a task or folder in the "
+            "PosIR layout, or SQuAD-format JSON."
         )
     distractors = tuple(document for subset in subsets for document in subset.distractors)
     revision = combine_revisions([subset.revision for subset in subsets])
@@ -192,7 +191,7 @@ def _read_subset(subset: Subset) -> Examples:
 
 
 def name_articles(subset: Subset, evidence: Evidence) -> list[str]:
-    """Return the article of each question's document: its title, or a generated name."""
+    """Return the article of each question: the title of the document, or a generated name."""
     titles = evidence.clusters or [""] * len(evidence)
     return [
         title or f"{subset.language}/{subset.domain}/{name}"
@@ -201,7 +200,7 @@ def name_articles(subset: Subset, evidence: Evidence) -> list[str]:
 
 
 def merge_articles(examples: Sequence[Example]) -> list[Example]:
-    """Merge articles that share a text."""
+    """Merge articles that have a text in common."""
     documents = list(dict.fromkeys(example.document for example in examples))
     texts = [(row.article, row.text) for row in documents]
     rows = pl.DataFrame(texts, ["article", "text"], orient="row")
@@ -215,9 +214,9 @@ def merge_articles(examples: Sequence[Example]) -> list[Example]:
     return [replace(example, document=new_documents[example.document]) for example in examples]
 
 
-def pool_corpora(data: Examples) -> Examples:
-    """Merge all corpora into one; if there are several, prefix the ids of questions and documents
-    with the name of their corpus.
+def merge_corpora(data: Examples) -> Examples:
+    """Merge all corpora into one. If there are several, prefix the ids of questions and documents
+    with the corpus name.
     """
     if len({document.corpus for document in data.documents}) == 1:
         return data
@@ -237,25 +236,29 @@ def pool_corpora(data: Examples) -> Examples:
 
 
 def split_by_article(data: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
-    """Split examples by article into training and held-out examples; a hash selects the given share
-    of articles to hold out. Both parts keep the whole corpus.
+    """Split examples by article into training and held-out examples. Both keep the whole corpus.
+
+    Args:
+        data: The examples.
+        share: Share of the articles to hold out, in [0, 1].
+        seed: Seed of the hash that selects the held-out articles.
 
     Raises:
-        PosirError: Either part has fewer than two articles.
+        PosirError: There are fewer than two training articles or fewer than two held-out articles.
     """
-    articles = len(data.articles)
-    count = round(share * articles)
-    if min(count, articles - count) < 2:
+    article_count = len(data.articles)
+    held_out_count = round(share * article_count)
+    if min(held_out_count, article_count - held_out_count) < 2:
         raise PosirError(
-            f"{data.name}: {articles} separate documents or articles, of which held_out {share:g} "
-            f"takes {count}. Training and evaluation both need at least 2; give more data, or "
-            "another held_out."
+            f"{data.name}: with held_out {share:g}, {held_out_count} of {article_count} articles "
+            "(or distinct documents) are held out. Training and evaluation need at least 2 "
+            "articles each. Give more data, or another held_out."
         )
 
     def hash_article(article: str) -> bytes:
         return blake2b(f"{seed}\0{article}".encode("utf-8", "surrogatepass")).digest()
 
-    held_out_articles = set(sorted(data.articles, key=hash_article)[:count])
+    held_out_articles = set(sorted(data.articles, key=hash_article)[:held_out_count])
     held_out = [item for item in data.examples if item.document.article in held_out_articles]
     training = [item for item in data.examples if item.document.article not in held_out_articles]
     return data.select(training), data.select(held_out)
@@ -269,7 +272,7 @@ def write_examples(
 ) -> None:
     """Write the examples and distractors of one corpus as a domain, atomically.
 
-    The tokenizer counts the tokens of documents with unknown length.
+    The tokenizer measures documents of unknown length.
 
     Raises:
         PosirError: The data is invalid, or the domain cannot be written.
@@ -278,8 +281,8 @@ def write_examples(
     data = PositionData.from_questions(
         {document.id: document.text for document in (*documents, *distractors)},
         {
-            item.id: (item.question, item.document.id, Span(item.start, item.end))
-            for item in examples
+            example.id: (example.question, example.document.id, Span(example.start, example.end))
+            for example in examples
         },
         titles={document.id: document.article for document in documents},
         tokens={
@@ -290,8 +293,8 @@ def write_examples(
 
 
 def write_dataset(data: Examples, folder: Path) -> Dataset:
-    """Write examples of corpora named `<language>/<domain>` as a folder for `POSIR_DATA`; replace
-    an earlier dataset there.
+    """Write examples as a folder for `POSIR_DATA`, and replace any previous dataset. Corpora are
+    named `<language>/<domain>`.
 
     Raises:
         PosirError: The folder contains other files.
@@ -307,13 +310,13 @@ def write_dataset(data: Examples, folder: Path) -> Dataset:
 
 
 def _remove_dataset(folder: Path) -> None:
-    """Remove a dataset folder; raise PosirError if it contains other files."""
+    """Remove a dataset folder. Raise PosirError if it contains other files."""
     if not folder.exists():
         return
     for path in (folder, *folder.rglob("*")):
-        in_layout = path.is_dir() or any(map(path.match, (*FILES, PLACES_FILE)))
+        is_expected = path.is_dir() or any(map(path.match, (*FILES, PLACES_FILE)))
         is_temporary = any(map(is_unfinished, (path, *path.parents)))
-        if path.is_symlink() or not (in_layout or is_temporary):
+        if path.is_symlink() or not (is_expected or is_temporary):
             raise PosirError(
                 f"{path}: was not written by posir, so it is not removed. Move it elsewhere."
             )
@@ -321,17 +324,17 @@ def _remove_dataset(folder: Path) -> None:
 
 
 def list_tasks(dataset: Dataset) -> list[str]:
-    """Return the mteb tasks that read a folder in the PosIR layout, one per language."""
+    """List the mteb tasks that read a folder in the PosIR layout, one per language."""
     codes = dict.fromkeys(subset.query_language for subset in dataset.subsets)
     names = {language.code: language.name for language in (*LANGUAGES, *name_languages(codes))}
     return [f"{PREFIX}{names[code]}" for code in codes]
 
 
-def list_targets(
+def build_targets(
     language: str, domain: str, output: Path, numbers: Sequence[int] = ()
 ) -> list[Target]:
-    """Return the target for each corpus: the domain, or numbered domains; raise PosirError if a
-    target is invalid.
+    """Build a target for the domain, or one per numbered domain. Raise PosirError if a target is
+    invalid.
     """
     names = [f"{domain}_{number}" for number in numbers] or [domain]
     targets = [Target(language, name, output) for name in names]
@@ -353,7 +356,7 @@ class TokenizedExample:
 
 
 def tokenize_examples(data: Examples, tokenizer: Tokenizer) -> list[TokenizedExample]:
-    """Tokenize the documents of the examples, each text once."""
+    """Tokenize the documents of the examples. Each distinct text is tokenized once."""
     texts = list(dict.fromkeys(document.text for document in data.documents))
     tokens = dict(zip(texts, tokenizer.find_tokens(texts), strict=True))
     tokenized_examples = []

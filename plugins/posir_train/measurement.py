@@ -1,4 +1,4 @@
-"""Measure a model on a dataset with the search, ranks and rotations of `mteb run`."""
+"""Measure a model on a dataset, with the same search and rotations as in `mteb run`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from posir_tasks.data.task_metadata import build_metadata
 from posir_tasks.datasets.dataset import Dataset, Subset
 from posir_tasks.models.dispatch import search_and_rank
 from posir_tasks.models.embeddings.context import EncodingContext
-from posir_tasks.models.embeddings.encoding import unit_vectors
+from posir_tasks.models.embeddings.encoding import normalize_vectors
 from posir_tasks.models.references import to_file_name
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.input_window import find_read_evidence
@@ -43,14 +43,14 @@ COSINE_SAMPLE = 100
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """Values of a model on a dataset."""
+    """The measured values of a model on a dataset."""
 
     values: ResultValues
     unrelated_cosine: float
-    """Mean cosine similarity of documents from different articles; NaN with only one article."""
+    """Mean cosine similarity of documents from different articles; NaN if there is one article."""
 
     def to_json(self) -> dict[str, Any]:
-        """Convert the measurement to JSON values."""
+        """Convert to JSON values."""
         return {**self.values.to_json(), "unrelated_cosine": self.unrelated_cosine}
 
     @classmethod
@@ -59,12 +59,16 @@ class Measurement:
         return cls(ResultValues.from_json(data), data["unrelated_cosine"])
 
 
-def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) -> Measurement:
-    """Rank the whole corpus for the questions of every subset, like `mteb run`, and compute the
-    cosines of a sample of documents.
+def measure_model(
+    model: SentenceTransformer, dataset: Dataset, batch_size: int = 32
+) -> Measurement:
+    """Search every subset as in `mteb run`, and compute the cosines of sampled documents.
+
+    Raises:
+        ScoreError: The model returns NaN.
     """
     encoder = wrap_model(model)
-    size = math.ceil(COSINE_SAMPLE / len(dataset.subsets))
+    sample_size = math.ceil(COSINE_SAMPLE / len(dataset.subsets))
     values = []
     vectors = []
     articles = []
@@ -72,14 +76,15 @@ def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) 
         data = subset.read()
         request = build_request(dataset, subset, data, batch_size)
         values.append(rank_subset(encoder, dataset, subset, data, request, read_sample_size()))
-        rows = random.Random(0).sample(range(len(data.corpus)), min(size, len(data.corpus)))
+        corpus_size = len(data.corpus)
+        rows = random.Random(0).sample(range(corpus_size), min(sample_size, corpus_size))
         documents = data.corpus.select(rows)
         evidence = data.evidence
         titles = evidence.clusters or evidence.document_ids
-        by_document = dict(zip(evidence.document_ids, titles, strict=True))
-        articles += [by_document.get(name) or name for name in documents["id"]]
+        titles_by_document = dict(zip(evidence.document_ids, titles, strict=True))
+        articles += [titles_by_document.get(name) or name for name in documents["id"]]
         embeddings = request.context.encode(encoder, documents, PromptType.document)
-        vectors.append(unit_vectors(np.asarray(embeddings, np.float32)))
+        vectors.append(normalize_vectors(np.asarray(embeddings, np.float32)))
     matrix = np.concatenate(vectors)
     names = np.array(articles)
     cosines = (matrix @ matrix.T)[names[:, None] != names]
@@ -103,7 +108,7 @@ def rank_subset(
         results, ranking = search_and_rank(model, request)
     except ScoreError as error:
         raise ScoreError(
-            "The model returns NaN, so nothing can be ranked. Lower learning_rate."
+            "The model returns NaN, so documents cannot be ranked. Lower learning_rate."
         ) from error
     documents = select_documents(data.corpus, data.evidence.document_ids)
     find_read = partial(find_read_evidence, model, request)
@@ -119,8 +124,8 @@ def rank_subset(
 
 
 def wrap_model(model: SentenceTransformer) -> SentenceTransformerEncoderWrapper:
-    """Wrap a model for mteb, hiding mteb's warnings."""
-    # mteb warns about prompts and about its own arguments.
+    """Wrap a model for mteb without mteb's warnings."""
+    # Hide warnings about prompts and about mteb's own arguments.
     with warnings.catch_warnings(action="ignore"):
         return SentenceTransformerEncoderWrapper(model)
 
@@ -128,7 +133,7 @@ def wrap_model(model: SentenceTransformer) -> SentenceTransformerEncoderWrapper:
 def build_request(
     dataset: Dataset, subset: Subset, data: PositionData, batch_size: int
 ) -> SearchRequest:
-    """Build the request to search a subset's corpus for its questions, with mteb's metadata."""
+    """Build the request to search a subset's questions in its corpus."""
     metadata = build_metadata(
         to_file_name(dataset.name),
         dataset=dataset.location,

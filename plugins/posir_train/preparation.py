@@ -1,4 +1,4 @@
-"""Load the base model with its pooling and window, and build the training columns."""
+"""Load the base model, and build the training data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from posir_tasks.base.progress import track
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.formats.passages import Passage
 from posir_tasks.datasets.opening import open_data
-from posir_tasks.models.folder import is_model_folder, name_folder
+from posir_tasks.models.folder import is_model_folder, read_model_name
 from posir_tasks.models.prompts import DOCUMENT_PROMPTS
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
@@ -42,7 +42,7 @@ from posir_train.settings import (
     Objective,
     Position,
     TrainingSettings,
-    display_name,
+    strip_folders,
 )
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
 
 #: Minimum number of words in a negative.
 MIN_WORDS = 5
-#: Examples per reranker batch.
-BLOCK = 64
+#: Number of examples per reranker batch.
+RERANKER_BATCH_SIZE = 64
 
 
-def load_base(settings: TrainingSettings) -> SentenceTransformer:
+def load_base_model(settings: TrainingSettings) -> SentenceTransformer:
     """Load the model to train and apply the settings for window, pooling and prompt.
 
     Raises:
@@ -69,8 +69,8 @@ def load_base(settings: TrainingSettings) -> SentenceTransformer:
     model = getattr(wrapper, "model", None)
     if type(model) is not SentenceTransformer:
         raise PosirError(
-            f"{name}: not a dense sentence-transformers model. Choose such a model; others cannot "
-            "be trained."
+            f"{name}: not a dense sentence-transformers model. Only dense sentence-transformers "
+            "models can be trained. Choose another model."
         )
     window = settings.window
     if window is not None:
@@ -90,20 +90,20 @@ def load_base(settings: TrainingSettings) -> SentenceTransformer:
         model.prompts["query"] = settings.query_prompt
     folder = Path(name).expanduser()
     model.model_card_data.base_model = (
-        find_base(folder) if is_model_folder(folder) else wrapper.mteb_model_meta.name
+        find_base_name(folder) if is_model_folder(folder) else wrapper.mteb_model_meta.name
     )
     return model
 
 
-def find_base(folder: Path) -> str:
-    """Return the base model named in the folder's model card, or else the folder's own name."""
+def find_base_name(folder: Path) -> str:
+    """Return the base model named in the folder's model card. Default to the folder name."""
     try:
         base = ModelCard.load(folder / "README.md", ignore_metadata_errors=True).data.base_model
     except Exception:
-        # A missing or invalid card does not prevent training.
+        # Train even if the card is missing or invalid.
         base = None
-    first = base[0] if isinstance(base, list) and base else base
-    return first if isinstance(first, str) and first else name_folder(folder)
+    first_base = base[0] if isinstance(base, list) and base else base
+    return first_base if isinstance(first_base, str) and first_base else read_model_name(folder)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class ModelWindow:
 
     @classmethod
     def from_model(cls, model: SentenceTransformer, name: str) -> ModelWindow:
-        """Build the window of a model; raise PosirError if its tokenizer returns no offsets."""
+        """Read a model's window. Raise PosirError if its tokenizer does not return offsets."""
         tokenizer = ModelTokenizer(model.tokenizer)
         if not tokenizer.returns_offsets:
             raise PosirError(
@@ -135,15 +135,15 @@ class ModelWindow:
         """Return True if the whole evidence is within the window."""
         return self.size is None or source.last + self.added_tokens <= self.size
 
-    def reject_truncated(self, sources: Sequence[TokenizedExample], name: str) -> None:
+    def check_evidence(self, sources: Sequence[TokenizedExample], name: str) -> None:
         """Raise PosirError if the evidence of any question is truncated."""
-        truncated = [source.last for source in sources if not self.contains_evidence(source)]
-        if truncated:
+        truncated_ends = [source.last for source in sources if not self.contains_evidence(source)]
+        if truncated_ends:
             raise PosirError(
-                f"{name}: the evidence of {len(truncated):,} of "
-                f"{pluralize(len(sources), 'question')} is beyond the model's window of "
-                f"{self.size:,} tokens, where the model cannot learn to find it. Set a larger "
-                f"window with --set window={max(truncated) + self.added_tokens}, leave out these "
+                f"{name}: the evidence of {len(truncated_ends):,} of "
+                f"{pluralize(len(sources), 'question')} is truncated by the model's window of "
+                f"{self.size:,} tokens, so the model cannot learn to find it. Set a larger window "
+                f"with --set window={max(truncated_ends) + self.added_tokens}, leave out these "
                 "questions with --set drop_beyond=true, or cut windows with `posir compose`."
             )
 
@@ -153,7 +153,8 @@ def build_pairs(
 ) -> Dataset:
     """Build a positive and a negative pair per text, as columns `first`, `second` and `label`.
 
-    A negative is the second sample of the next text, as in the published code.
+    Both texts of a positive pair are samples of the same text. As in the published code, a negative
+    pair consists of the first sample of a text and the second sample of the next text.
 
     Raises:
         PosirError: There are fewer than two texts.
@@ -162,21 +163,23 @@ def build_pairs(
         raise PosirError(f"objective {objective}: needs at least two different texts.")
     rng = random.Random(seed)
 
-    def sample(text: str, tokens: TokenSpans) -> str:
-        """Cut half of the tokens of a text, from a random start."""
+    def sample_half(text: str, tokens: TokenSpans) -> str:
+        """Return half of the tokens of a text, from a random start."""
         count = len(tokens)
         if count < 2:
             return text
         start = int(count * rng.uniform(0, 0.5))
         return text[tokens[start, 0] : tokens[start + count // 2 - 1, 1]]
 
-    tokens = tokenizer.find_tokens(texts)
-    pairs = [(sample(*text), sample(*text)) for text in zip(texts, tokens, strict=True)]
-    firsts, seconds = zip(*pairs, strict=True)
-    negative = 0 if objective == "pads-published" else -1
-    labels = [1] * len(texts) + [negative] * len(texts)
+    first = []
+    second = []
+    for text, tokens in zip(texts, tokenizer.find_tokens(texts), strict=True):
+        first.append(sample_half(text, tokens))
+        second.append(sample_half(text, tokens))
+    negative_label = 0 if objective == "pads-published" else -1
+    labels = [1] * len(texts) + [negative_label] * len(texts)
     return Dataset.from_dict(
-        {"first": firsts * 2, "second": seconds + seconds[1:] + seconds[:1], "label": labels}
+        {"first": first * 2, "second": second + second[1:] + second[:1], "label": labels}
     )
 
 
@@ -189,7 +192,7 @@ class PadsLoss(torch.nn.Module):
         self.loss = torch.nn.CosineEmbeddingLoss()
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        """Return the mean loss of a batch of pairs with labels 1, -1 or 0."""
+        """Return the mean loss of a batch of pairs. Labels are 1, -1 or 0, shape (pairs,)."""
         first, second = (
             self.model(features)["sentence_embedding"] for features in sentence_features
         )
@@ -198,11 +201,12 @@ class PadsLoss(torch.nn.Module):
 
 
 def cut_negatives(example: Example) -> list[str]:
-    """Cut two passages without evidence out of a document; return none if the remaining text is
+    """Cut two passages without evidence out of a document. Return an empty list if the document is
     too short.
 
-    The passages are the other two thirds, by words. If the evidence spans several thirds, they are
-    the texts before and after it. If one of the two is too short, the longer one is halved.
+    The passages are the other two thirds, by words. If the evidence spans several thirds, the
+    passages are the text before and the text after the evidence. If one of these is too short, the
+    other is split in half.
     """
     text = example.document.text
     passages = [
@@ -212,26 +216,25 @@ def cut_negatives(example: Example) -> list[str]:
     ]
     if len(passages) != 2:
         passages = [text[: example.start].strip(), text[example.end :].strip()]
-    if not _are_long(passages):
-        longer = max(passages, key=len)
-        passages = [span.slice(longer) for span in find_parts(longer, 2)]
-    return passages if _are_long(passages) else []
+    if not _has_enough_words(passages):
+        longer_passage = max(passages, key=len)
+        passages = [span.slice(longer_passage) for span in find_parts(longer_passage, 2)]
+    return passages if _has_enough_words(passages) else []
 
 
-def _are_long(texts: Sequence[str]) -> bool:
+def _has_enough_words(texts: Sequence[str]) -> bool:
     return all(count_words(text) >= MIN_WORDS for text in texts)
 
 
 def filter_by_margin(
     examples: Sequence[Example], rerankers: Sequence[ModelReranker], margin: float
 ) -> list[Example]:
-    """Keep the examples where the third with the evidence answers the question better than both
-    other thirds, by a margin.
+    """Keep the examples with at least the given margin.
 
-    The margin follows 'Built-in or learned?' (arXiv 2605.26578, section 3.1): the minimum over
-    rerankers of the score of the third with the evidence minus the higher score of the other
-    thirds. Scores are in [0, 1]; the paper's threshold is 0.3. The filter prefers evidence at the
-    beginning, so positions are balanced afterward.
+    The margin follows 'Built-in or learned?' (arXiv 2605.26578, section 3.1): the score of the
+    third with the evidence minus the highest score of the other thirds, and the minimum of this
+    difference over rerankers. Scores are in [0, 1]; the paper's threshold is 0.3. The filter favors
+    evidence at the beginning, so positions are balanced later.
     """
     thirds = {example: find_parts(example.document.text, len(Position)) for example in examples}
     usable = [example for example in examples if len(thirds[example]) == len(Position)]
@@ -240,7 +243,7 @@ def filter_by_margin(
         for example in usable
         for span in thirds[example]
     ]
-    batches = split_batches(pairs, BLOCK * len(Position))
+    batches = split_batches(pairs, RERANKER_BATCH_SIZE * len(Position))
     scores = []
     with track("Filtering by margin (questions)", len(usable) * len(rerankers)) as advance:
         for reranker in rerankers:
@@ -250,40 +253,42 @@ def filter_by_margin(
     by_reranker = np.concatenate([*scores, []]).reshape(len(rerankers), -1, len(Position))
     return [
         example
-        for number, example in enumerate(usable)
-        if compute_margin(by_reranker[:, number], example.position) >= margin
+        for row, example in enumerate(usable)
+        if compute_margin(by_reranker[:, row], example.position) >= margin
     ]
 
 
 @dataclass(frozen=True)
 class PreparedData:
-    """Data for training and evaluation, with no articles in common."""
+    """Training data and held-out data, with no articles in common."""
 
     dataset: Dataset
+    """Training columns in the order that the loss expects."""
     plan: BatchPlan | None
     """Plan of the batches; None for objectives that ignore positions."""
     description: str
-    """Name and size, such as `PosIR-Mini: 120 questions about 12 articles (begin 40, middle 40, end
-    40)`.
+    """Name and size of the training data, such as `PosIR-Mini: 120 questions about 12 articles
+    (begin 40, middle 40, end 40)`.
     """
     articles: set[str]
     """Articles in the training data."""
     notes: Sequence[str]
+    """Notes about questions that were left out."""
     held_out: Examples
 
 
 def prepare_data(settings: TrainingSettings, data: Examples, window: ModelWindow) -> PreparedData:
-    """Split examples into training and held-out data, and build the columns for the loss."""
+    """Split examples into training and held-out data, and build the training columns."""
     if settings.objective != "retrieval":
         return _prepare_pads(settings, data, window)
     sources = tokenize_examples(data, window.tokenizer)
     if not settings.drop_beyond:
-        window.reject_truncated(sources, data.name)
-    training, held_out = split_by_article(data, settings.held_out, settings.split)
-    readable = {source.example for source in sources if window.contains_evidence(source)}
-    # Held-out data keeps truncated evidence: the report shows that the model does not find it.
-    examples = [example for example in training.examples if example in readable]
-    notes = _note_removal(training.examples, examples, "with evidence beyond the window")
+        window.check_evidence(sources, data.name)
+    training, held_out = split_by_article(data, settings.held_out, settings.article_seed)
+    within_window = {source.example for source in sources if window.contains_evidence(source)}
+    # Held-out data keeps truncated evidence, so that the report measures the loss.
+    examples = [example for example in training.examples if example in within_window]
+    notes = _describe_removal(training.examples, examples, "with evidence beyond the window")
     if settings.rerankers:
         rerankers = [ModelReranker(ModelReference(name), "eng-Latn") for name in settings.rerankers]
         total = len(examples)
@@ -292,17 +297,17 @@ def prepare_data(settings: TrainingSettings, data: Examples, window: ModelWindow
         notes.append(f"left out: {questions} with a margin below {settings.margin:g}")
     negatives = {}
     if settings.hard_negatives:
-        pairs = {example: cut_negatives(example) for example in examples}
-        negatives = {example: pair for example, pair in pairs.items() if pair}
-        notes += _note_removal(examples, negatives, "whose document has no other parts")
+        passages = {example: cut_negatives(example) for example in examples}
+        negatives = {example: pair for example, pair in passages.items() if pair}
+        notes += _describe_removal(examples, negatives, "with documents too short for negatives")
         examples = list(negatives)
-    # The loss takes the columns in this order.
+    # The loss expects the columns in this order.
     columns = {
         "anchor": [example.question for example in examples],
         "positive": [example.document.text for example in examples],
     }
-    for number, passages in enumerate(zip(*negatives.values(), strict=True), 1):
-        columns[f"negative_{number}"] = list(passages)
+    for number, column in enumerate(zip(*negatives.values(), strict=True), 1):
+        columns[f"negative_{number}"] = list(column)
     lengths = list(map(len, columns["positive"]))
     rows = sample_examples(examples, lengths, settings.weights, settings.budget, settings.seed)
     sample = [examples[row] for bin_rows in rows.values() for row in bin_rows]
@@ -314,18 +319,18 @@ def prepare_data(settings: TrainingSettings, data: Examples, window: ModelWindow
     articles = {example.document.article for example in sample}
     counts = Counter(example.position for example in sample)
     questions = pluralize(len(sample), "question")
-    about = pluralize(len(articles), "article")
+    about_articles = f"about {pluralize(len(articles), 'article')}"
     return PreparedData(
         Dataset.from_dict(columns),
         BatchPlan(tuple(examples), rows, settings.weights, settings.per_article),
-        f"{data.name}: {questions} about {about} ({format_counts(counts)})",
+        f"{data.name}: {questions} {about_articles} ({format_counts(counts)})",
         articles,
         notes,
         held_out,
     )
 
 
-def _note_removal(
+def _describe_removal(
     examples: Collection[Example], selection: Collection[Example], reason: str
 ) -> list[str]:
     count = len(examples) - len(selection)
@@ -333,10 +338,10 @@ def _note_removal(
 
 
 def _prepare_pads(settings: TrainingSettings, data: Examples, window: ModelWindow) -> PreparedData:
-    """Build PADS pairs from the given texts, or from the training documents."""
+    """Build PADS pairs from `settings.texts` or, by default, from documents not held out."""
     articles = set[str]()
     if settings.texts is None:
-        _, held_out = split_by_article(data, settings.held_out, settings.split)
+        _, held_out = split_by_article(data, settings.held_out, settings.article_seed)
         name = data.name
         documents = [
             document for document in data.corpus if document.article not in held_out.articles
@@ -345,7 +350,7 @@ def _prepare_pads(settings: TrainingSettings, data: Examples, window: ModelWindo
         articles = {document.article for document in documents}
     else:
         held_out = data
-        name = display_name(settings.texts)
+        name = strip_folders(settings.texts)
         passages = open_data(settings.texts).read_texts()
         texts = {passage.text for passage in passages if isinstance(passage, Passage)}
     usable_texts = sorted(text for text in texts if text.strip())

@@ -1,6 +1,4 @@
-"""The report of a training run: paired comparison of the base model and the trained model on
-held-out documents and forgetting checks.
-"""
+"""Compare the base model with the trained model on held-out articles and forgetting checks."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ import numpy as np
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from scipy.stats import sem, t
 
-from posir_compare.comparison import FORMATS, compare_pairs
+from posir_compare.comparison import SCORE_FORMATS, compare_pairs
 from posir_compare.pairing import Pair
 from posir_compare.runs import ModelRun
 from posir_significance.analysis import analyze
@@ -36,7 +34,7 @@ from posir_significance.messages.comparisons import (
     warn_of_loss,
 )
 from posir_significance.observations import Observations, subtract_observations
-from posir_significance.strips import build_position_chart
+from posir_significance.position_charts import build_position_chart
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import progress
@@ -67,15 +65,15 @@ from posir_tasks.values.ranks import score_each_query
 from posir_tasks.values.scores import ALL
 from posir_train.evaluation import select_third
 from posir_train.examples import list_tasks, name_articles
-from posir_train.measurement import Measurement, measure
-from posir_train.preparation import load_base
+from posir_train.measurement import Measurement, measure_model
+from posir_train.preparation import load_base_model
 from posir_train.settings import (
-    HELD_OUT,
-    WORK,
+    HELD_OUT_FOLDER,
+    WORK_FOLDER,
     Position,
     TrainingSettings,
-    display_name,
     open_dataset,
+    strip_folders,
 )
 from posir_train.training import TrainedModel
 
@@ -84,66 +82,71 @@ if TYPE_CHECKING:
 
 #: nDCG@10 by position of the evidence.
 THIRDS = (Metric.NDCG_AT_10_BEGIN, Metric.NDCG_AT_10_MIDDLE, Metric.NDCG_AT_10_END)
-#: Increase in the cosine of unrelated texts above which the report warns of a collapse.
-COLLAPSE = 0.2
-BRIEF = (
-    "On held-out articles. nDCG@10 and position effects (the same evidence in the first third "
-    "minus in the last) x 100. Intervals: 95% for new articles; 95% jointly for the three "
-    "differences with a verdict."
+#: Maximum increase in the cosine of unrelated texts before the report warns of a collapse.
+MAX_COSINE_RISE = 0.2
+SUMMARY_NOTE = (
+    "On held-out articles. nDCG@10 and position effects (same evidence, first minus last third of "
+    "the document) x 100. 95% intervals for new articles; the three differences with a verdict "
+    "have 95% simultaneous intervals."
 )
 LEGEND = (
-    "Questions are searched in the whole corpus; differences are paired by query, position effects "
-    "by rotated version. Better: a higher nDCG@10, a position effect nearer to 0; equivalent: "
-    "within a margin. nDCG@10 by position has no verdict, since the questions differ. Cosine of "
-    "unrelated texts: mean over documents of different articles; near 1, all texts look alike."
+    "Questions are searched in the whole corpus. Differences are paired by query; position effects "
+    "are paired by rotated version. Better: a higher nDCG@10, or a position effect closer to 0. "
+    "Equivalent: within a margin. nDCG@10 by position has no verdict, since the positions have "
+    "different questions. Cosine of unrelated texts: mean over documents of different articles; "
+    "near 1, all embeddings are alike."
 )
 SEEDS_NOTE = (
-    "After - before on the same held-out articles. Intervals for single seeds are for new "
-    "articles. The interval of the mean is for new seeds on these articles, by Student's t."
+    "After minus before training, on the same held-out articles. Intervals for a single seed are "
+    "for new articles. Intervals for the mean are for new seeds on these articles (Student's t)."
 )
-#: How to deploy a trained model.
+#: Note on deploying a trained model.
 DEPLOYMENT = (
     "Deployment: the folder is an ordinary sentence-transformers model, for "
-    "`SentenceTransformer(FOLDER)` and model servers. Encode all documents again: vectors of the "
-    "base model do not match the queries of the trained model."
+    "`SentenceTransformer(FOLDER)` and model servers. Encode all documents again: embeddings of "
+    "the base model do not match the queries of the trained model."
 )
 CARD_FILE = "README.md"
-HEADING = "## Position of the evidence"
+#: Heading of the report in the model card.
+CARD_HEADING = "## Position of the evidence"
 
 
 def compare_measurements(
     before: Measurement, after: Measurement, task: str = ""
 ) -> list[ChangeRow]:
-    """Compare the base model and the trained model on the same questions, as in `posir compare`;
-    nDCG@10 by position and the cosine get no verdict.
+    """Compare the base model and the trained model on the same questions, as in `posir compare`.
 
     Args:
         before: Measurement of the base model.
         after: Measurement of the trained model.
-        task: Name of the data of a forgetting check; empty for held-out articles.
+        task: Name of the data in a forgetting check; empty for held-out articles.
+
+    Returns:
+        The changes in nDCG@10 and position effects, with verdicts, and in nDCG@10 by position and
+        the cosine of unrelated texts, without verdicts.
     """
     runs = [
         ModelRun(name, (SubsetResult(name, "", task, "", measurement.values, {}, Path(name)),))
         for name, measurement in (("before", before), ("after", after))
     ]
     ndcg, *effects = compare_pairs([Pair(runs[0], runs[1], task)], [ALL]).rows
-    first = Observations.from_ranks(before.values.ranks)
-    second = Observations.from_ranks(after.values.ranks)
-    differences = subtract_observations(first, second)
+    observations_before = Observations.from_ranks(before.values.ranks)
+    observations_after = Observations.from_ranks(after.values.ranks)
+    differences = subtract_observations(observations_before, observations_after)
     thirds = [
         ChangeRow(
             metric,
             None,
             estimate=estimate_difference(*select_third(differences, position)),
-            a=estimate_mean(*select_third(first, position)),
-            b=estimate_mean(*select_third(second, position)),
+            a=estimate_mean(*select_third(observations_before, position)),
+            b=estimate_mean(*select_third(observations_after, position)),
             subject=ndcg.subject,
         )
         for position, metric in zip(Position, THIRDS, strict=True)
     ]
     cosine = ChangeRow(Metric.UNRELATED_COSINE, None, subject=ndcg.subject)
     rise = after.unrelated_cosine - before.unrelated_cosine
-    # NaN if the data has only one article.
+    # The cosines are NaN if all documents belong to one article.
     if np.isfinite(rise):
         cosine = replace(
             cosine,
@@ -169,18 +172,18 @@ def to_record(change: ChangeRow) -> dict[str, Any]:
     }
 
 
-def list_windows(before: Measurement, after: Measurement, labels: Sequence[str]) -> list[str]:
-    """Describe the window of each model and the truncated evidence."""
+def write_window_notes(before: Measurement, after: Measurement, labels: Sequence[str]) -> list[str]:
+    """Describe the window of each model and how much evidence it truncates."""
     findings = [decide(analyze(measurement.values).overall) for measurement in (before, after)]
     return [*filter(None, map(describe_model_window, labels, findings))]
 
 
 def list_warnings(changes: Sequence[ChangeRow]) -> list[str]:
-    """List warnings about collapsed embeddings and lower nDCG@10."""
+    """Write warnings about collapsed embeddings and about lower nDCG@10."""
     warnings = []
     for change in changes:
         if change.metric is Metric.UNRELATED_COSINE and change.a and change.b:
-            if change.b.value - change.a.value > COLLAPSE:
+            if change.b.value - change.a.value > MAX_COSINE_RISE:
                 warnings.append(warn_of_collapse(change.a, change.b))
         elif change.metric is Metric.NDCG_AT_10 and change.state is ChangeState.WORSE:
             warnings.append(warn_of_loss(change))
@@ -188,11 +191,11 @@ def list_warnings(changes: Sequence[ChangeRow]) -> list[str]:
 
 
 def describe_changes(changes: Sequence[ChangeRow]) -> list[str]:
-    """Describe the changes in nDCG@10 and in position effects, one paragraph for the held-out
-    articles and one for each forgetting check.
+    """Describe the changes that have a verdict, in one paragraph for the held-out articles and one
+    per forgetting check.
     """
-    judged = (change for change in changes if change.state and change.estimate)
-    by_task = groupby(judged, key=lambda change: change.subject.task)
+    with_verdict = (change for change in changes if change.state and change.estimate)
+    by_task = groupby(with_verdict, key=lambda change: change.subject.task)
     return [describe_trainings(task, list(rows)) for task, rows in by_task]
 
 
@@ -200,7 +203,7 @@ def build_table(changes: Sequence[ChangeRow], title: str) -> Table:
     """Build the table of scores before and after training."""
     rows = []
     for change in changes:
-        format_score = FORMATS[change.metric]
+        format_score = SCORE_FORMATS[change.metric]
         format_difference = format_points
         if change.metric is Metric.UNRELATED_COSINE:
             format_score = format_psi
@@ -222,17 +225,17 @@ def open_forgetting_check(name: str) -> Dataset | AbsTaskRetrieval:
     """Open the data of a forgetting check: an mteb retrieval task, or data for `open_data`.
 
     Raises:
-        PosirError: There is no such data or task.
+        PosirError: The data or the task does not exist.
     """
     path = Path(name).expanduser()
-    # Task names contain neither slashes nor suffixes.
+    # Task names have no slashes and no suffixes.
     if "/" in name or path.suffix or path.exists():
         return open_dataset(name)
     task = find_retrieval_task(name)
     if task is None:
         raise PosirError(
-            f"--guard {name}: not a file or folder, and mteb has no such retrieval task. Choose "
-            "another, such as SciFact; `posir tasks` lists some."
+            f"--guard {name}: not a file or folder, and mteb has no retrieval task of this name. "
+            "Choose another task, such as SciFact; `posir tasks` lists some."
         )
     return open_dataset(name) if isinstance(task, PositionTask) else task
 
@@ -245,35 +248,36 @@ def check_forgetting(
 ) -> tuple[list[ChangeRow], list[str]]:
     """Compare the base model and the trained model on the data of a forgetting check.
 
-    Data with evidence positions gets all scores of held-out questions, with intervals for new
-    articles. Other tasks only get nDCG@10, with queries as independent observations.
+    Data with evidence positions gets the same scores as the held-out questions, with intervals for
+    new articles. Other tasks get only nDCG@10, with queries as independent observations.
 
     Returns:
         The changes, and notes about training articles in the data and about truncated evidence.
     """
     if isinstance(data, AbsTaskRetrieval):
         name = data.metadata.name
-        before, after = (_measure_queries(data, model) for model in models)
-        note = f"Forgetting check {name}: an mteb task, whose queries count as independent."
-        return [compare_queries(name, before, after)], [note]
-    first, second = (measure(model, data) for model in models)
-    names = [
+        gains_before, gains_after = (_score_queries(data, model) for model in models)
+        note = f"Forgetting check {name}: an mteb task. Queries are treated as independent."
+        return [compare_queries(name, gains_before, gains_after)], [note]
+    before, after = (measure_model(model, data) for model in models)
+    question_articles = [
         name for subset in data.subsets for name in name_articles(subset, subset.read().evidence)
     ]
-    articles = set(names)
-    note = f"{pluralize(len(names), 'question')} about {pluralize(len(articles), 'article')}."
-    common = len(articles.intersection(training_articles))
-    if common:
-        note += f" {common} of these were trained on."
-    notes = [note, *list_windows(first, second, labels)]
+    articles = set(question_articles)
+    questions = pluralize(len(question_articles), "question")
+    note = f"{questions} about {pluralize(len(articles), 'article')}."
+    trained_articles = len(articles.intersection(training_articles))
+    if trained_articles:
+        note += f" {trained_articles} of these were trained on."
+    notes = [note, *write_window_notes(before, after, labels)]
     return (
-        compare_measurements(first, second, data.name),
+        compare_measurements(before, after, data.name),
         [f"Forgetting check {data.name}: {note}" for note in notes],
     )
 
 
-def _measure_queries(task: AbsTaskRetrieval, model: SentenceTransformer) -> dict[str, float]:
-    """Return nDCG@10 by query for an mteb task."""
+def _score_queries(task: AbsTaskRetrieval, model: SentenceTransformer) -> dict[str, float]:
+    """Evaluate a model on an mteb task. Return nDCG@10 by query."""
     # mteb uses deprecated names from sentence-transformers.
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -304,19 +308,19 @@ def compare_queries(
     name: str, before: Mapping[str, float], after: Mapping[str, float]
 ) -> ChangeRow:
     """Compare nDCG@10 on a task, paired by query, with queries as independent observations."""
-    first = np.array(list(before.values()))
-    second = np.array([after[query] for query in before])
+    gains_before = np.array(list(before.values()))
+    gains_after = np.array([after[query] for query in before])
     clusters = np.arange(len(before))
     return replace(
-        compare_gains(Metric.NDCG_AT_10, second - first, clusters),
-        a=estimate_mean(first, clusters),
-        b=estimate_mean(second, clusters),
+        compare_gains(Metric.NDCG_AT_10, gains_after - gains_before, clusters),
+        a=estimate_mean(gains_before, clusters),
+        b=estimate_mean(gains_after, clusters),
         subject=ChangeSubject(task=name),
     )
 
 
-def describe(settings: TrainingSettings, trained_model: TrainedModel) -> list[str]:
-    """Describe the training data, the settings and the evaluation data of a model."""
+def describe_training(settings: TrainingSettings, trained_model: TrainedModel) -> list[str]:
+    """Describe the training data, the settings and the evaluation data."""
     held_out = trained_model.data.held_out
     tasks = "-t " + " -t ".join(list_tasks(trained_model.held_out))
     objective = f"Objective: {settings.objective}; it ignores the position of the evidence."
@@ -334,19 +338,19 @@ def describe(settings: TrainingSettings, trained_model: TrainedModel) -> list[st
         f"{settings.batch_size}, learning rate {settings.learning_rate:g}, seed {settings.seed}, "
         f"weights from step {trained_model.steps:,}.",
         f"Evaluated on {questions} about {articles} that were not trained on, searched in the "
-        f"whole corpus of {documents}. The data is in `{HELD_OUT}` in this folder, where "
-        f"`POSIR_DATA={HELD_OUT} mteb run {tasks} -m .` reproduces the scores.",
+        f"whole corpus of {documents}. The data is in `{HELD_OUT_FOLDER}` in this folder, where "
+        f"`POSIR_DATA={HELD_OUT_FOLDER} mteb run {tasks} -m .` reproduces the scores.",
     ]
 
 
 def add_to_card(folder: Path, report: str, base: str | None) -> None:
-    """Add a Markdown report to the model card in a folder; replace an earlier report."""
+    """Add a Markdown report to the model card in a folder, or replace the report in the card."""
     card = folder / CARD_FILE
-    text = card.read_text(encoding="utf-8").partition(HEADING)[0] if card.exists() else ""
-    # sentence-transformers links the base model to the Hub; remove the link if it is a folder.
+    text = card.read_text(encoding="utf-8").partition(CARD_HEADING)[0] if card.exists() else ""
+    # sentence-transformers links the base model to the Hub, even if it is a local folder.
     if base and "/" not in base:
         text = text.replace(f"[{base}](https://huggingface.co/{base})", base)
-    write_text(card, f"{text.rstrip()}\n\n{HEADING}\n\n{report}\n")
+    write_text(card, f"{text.rstrip()}\n\n{CARD_HEADING}\n\n{report}\n")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -354,10 +358,10 @@ class TrainingReport(Result):
     """Scores before and after training, and the folder of the trained model."""
 
     folder: Path
-    """Folder of the trained model, with the report in `training/`."""
+    """Folder of the trained model. The report is in the subfolder `training`."""
     changes: Sequence[ChangeRow]
-    """Scores of the base model and the trained model: on held-out articles, then on the data of
-    `guard`.
+    """Changes from the base model to the trained model, on held-out articles and then on the
+    forgetting checks.
     """
 
 
@@ -368,19 +372,20 @@ def build_report(
     forgetting_checks: Sequence[Dataset | AbsTaskRetrieval],
 ) -> TrainingReport:
     """Compare the trained model with the base model on held-out articles and forgetting checks."""
-    labels = (display_name(settings.model), "The trained model")
+    labels = (strip_folders(settings.model), "The trained model")
     changes = compare_measurements(trained_model.before, trained_model.after)
     forgetting_notes = []
     if forgetting_checks:
-        models = load_base(settings), trained_model.model
+        models = load_base_model(settings), trained_model.model
         for data in progress(forgetting_checks, "Forgetting checks"):
             rows, notes = check_forgetting(data, models, labels, trained_model.data.articles)
             changes += rows
             forgetting_notes += notes
-    windows = list_windows(trained_model.before, trained_model.after, labels)
-    is_retrieval = settings.objective == "retrieval"
-    method = f"on {settings.positions}" if is_retrieval else f"with {settings.objective}"
-    return present_training(
+    windows = write_window_notes(trained_model.before, trained_model.after, labels)
+    method = f"with {settings.objective}"
+    if settings.objective == "retrieval":
+        method = f"on {settings.positions}"
+    return assemble_report(
         f"{labels[0]}, trained {method}",
         folder,
         changes,
@@ -389,9 +394,9 @@ def build_report(
             *(f"Held-out articles: {note}" for note in windows),
             *forgetting_notes,
             *trained_model.data.notes,
-            *describe(settings, trained_model),
+            *describe_training(settings, trained_model),
         ),
-        measured=(trained_model.before, trained_model.after),
+        measurements=(trained_model.before, trained_model.after),
         settings=settings.to_json(),
         footer=f"{folder}: the trained model, at step {trained_model.steps:,}. To reproduce the "
         "scores with mteb:",
@@ -399,20 +404,20 @@ def build_report(
     )
 
 
-def present_training(
+def assemble_report(
     title: str,
     folder: Path,
     changes: Sequence[ChangeRow],
     notes: tuple[str, ...],
     *,
-    measured: Sequence[Measurement],
+    measurements: Sequence[Measurement],
     settings: Mapping[str, Any],
     footer: str,
     commands: Sequence[str],
 ) -> TrainingReport:
-    """Build the training report: sentences, table, and charts before and after training."""
-    groups = [analyze(measurement.values).overall for measurement in measured]
-    strips = [
+    """Assemble the training report with its sentences, its table, and a chart per model."""
+    groups = [analyze(measurement.values).overall for measurement in measurements]
+    charts = [
         build_position_chart(decide(group), group, name)
         for name, group in zip(("before", "after"), groups, strict=True)
     ]
@@ -424,10 +429,10 @@ def present_training(
         values={"settings": settings, "notes": notes, "changes": rows},
         sentences=describe_changes(changes),
         extra_sections=[
-            DisplaySection(tables=(table,), strips=tuple(strips)),
+            DisplaySection(tables=(table,), strips=tuple(charts)),
             DisplaySection(sentences=(DEPLOYMENT,)),
         ],
-        notes=[BRIEF],
+        notes=[SUMMARY_NOTE],
         details=[LEGEND],
         footer=[footer],
         commands=commands,
@@ -437,50 +442,53 @@ def present_training(
 
 
 def _write_commands(settings: TrainingSettings, folder: Path, held_out: Dataset) -> list[str]:
-    results = str(folder / WORK / "results")
+    results = str(folder / WORK_FOLDER / "results")
     tasks = [argument for name in list_tasks(held_out) for argument in ("-t", name)]
     models = [settings.model, str(folder)]
-    view = "compare"
-    # mteb would run the base model without these settings.
+    last_command = "compare"
+    # mteb would run the base model without these settings, so leave it out.
     overrides = {"revision", "pooling", "window", "query_prompt"}
     if settings.model_dump(include=overrides, exclude_none=True):
         models = [str(folder)]
-        view = "report"
-    data = shlex.quote(str(folder / HELD_OUT))
-    runs = []
+        last_command = "report"
+    data = shlex.quote(str(folder / HELD_OUT_FOLDER))
+    commands = []
     for model in models:
         command = ["mteb", "run", *tasks, "-m", model, "--output-folder", results]
-        runs.append(f"POSIR_DATA={data} {shlex.join(command)}")
-    return [*runs, shlex.join(["posir", view, results])]
+        commands.append(f"POSIR_DATA={data} {shlex.join(command)}")
+    return [*commands, shlex.join(["posir", last_command, results])]
 
 
 def compare_seeds(reports: Mapping[int, TrainingReport]) -> Result:
-    """Compare training runs that differ only in the seed: the changes for each seed, and their
-    means with 95% intervals for new seeds.
+    """Compare training runs that differ only in the seed. Report the change for each seed, and the
+    mean change with a 95% interval for new seeds.
     """
-    seeds = [f"seed_{seed}" for seed in reports]
+    seed_columns = [f"seed_{seed}" for seed in reports]
     rows = []
     cells = []
     sentences = []
     for changes in zip(*(report.changes for report in reports.values()), strict=True):
-        first = changes[0]
+        first_change = changes[0]
         differences = [change.estimate for change in changes]
         values = [difference.value for difference in differences if difference]
-        mean = None
+        mean_change = None
         if len(values) == len(changes):
-            center = float(np.mean(values))
-            low, high = t.interval(0.95, len(values) - 1, center, sem(values))
-            mean = Estimate(center, (float(low), float(high)))
-        if mean and first.state:
-            sentences.append(describe_mean_change(first, mean, len(values)))
-        check = first.subject.task or None
-        row = {"score": first.metric, "forgetting_check": check, "mean": mean}
-        rows.append(row | dict(zip(seeds, differences, strict=True)))
-        is_cosine = first.metric is Metric.UNRELATED_COSINE
+            mean = float(np.mean(values))
+            low, high = t.interval(0.95, len(values) - 1, mean, sem(values))
+            mean_change = Estimate(mean, (float(low), float(high)))
+        if mean_change and first_change.state:
+            sentences.append(describe_mean_change(first_change, mean_change, len(values)))
+        row = {
+            "score": first_change.metric,
+            "forgetting_check": first_change.subject.task or None,
+            "mean": mean_change,
+        }
+        rows.append(row | dict(zip(seed_columns, differences, strict=True)))
+        is_cosine = first_change.metric is Metric.UNRELATED_COSINE
         fmt = format_psi_difference if is_cosine else format_points
-        estimates = [format_estimate(estimate, fmt) for estimate in (*differences, mean)]
-        cells.append((title_training(first), *estimates))
-    headings = ("Score", *(f"Seed {seed}" for seed in reports), "Over seeds")
+        estimates = [format_estimate(estimate, fmt) for estimate in (*differences, mean_change)]
+        cells.append((title_training(first_change), *estimates))
+    headings = ("Score", *(f"Seed {seed}" for seed in reports), "Mean")
     return Result(
         title=next(iter(reports.values())).title,
         rows=rows,
@@ -492,16 +500,14 @@ def compare_seeds(reports: Mapping[int, TrainingReport]) -> Result:
 
 
 def write_report(report: TrainingReport, model: SentenceTransformer) -> None:
-    """Write the report into the work folder, and into the model card with a chart before and after
-    training.
-    """
-    work_folder = report.folder / WORK
+    """Write the report to the folder `training`, and add it to the model card with a chart."""
+    work_folder = report.folder / WORK_FOLDER
     write_text(work_folder / "report.json", report.to_json())
     write_text(work_folder / "report.md", report.to_markdown())
     write_text(work_folder / "report.html", report.to_html())
-    strips = report.position_charts()
-    Picture(draw_position_charts(strips)).save(work_folder / "curve.png")
-    image = f"![{' '.join(strip.description for strip in strips)}]({WORK}/curve.png)"
+    charts = report.position_charts()
+    Picture(draw_position_charts(charts)).save(work_folder / "curve.png")
+    image = f"![{' '.join(chart.description for chart in charts)}]({WORK_FOLDER}/curve.png)"
     (table,) = report.extra_sections[0].tables
     notes = map(escape_prose, report.notes)
     card = "\n\n".join([*report.sentences, image, to_markdown(table), DEPLOYMENT, *notes])

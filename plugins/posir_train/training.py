@@ -1,4 +1,4 @@
-"""A training run, from settings and data to a model in a folder."""
+"""Run a training: from settings and data to a trained model in a folder."""
 
 from __future__ import annotations
 
@@ -46,21 +46,27 @@ from posir_tasks.models.folder import digest_folder, is_model_folder
 from posir_train.batches import BatchPlan, PositionBatchSampler
 from posir_train.evaluation import CRITERION, PositionEvaluator
 from posir_train.examples import Examples, write_dataset
-from posir_train.measurement import Measurement, measure
+from posir_train.measurement import Measurement, measure_model
 from posir_train.preparation import (
     ModelWindow,
     PadsLoss,
     PreparedData,
-    load_base,
+    load_base_model,
     prepare_data,
 )
-from posir_train.settings import CHECKPOINTS, HELD_OUT, RECORD, WORK, TrainingSettings
+from posir_train.settings import (
+    CHECKPOINT_FOLDER,
+    HELD_OUT_FOLDER,
+    RUN_FILE,
+    WORK_FOLDER,
+    TrainingSettings,
+)
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-#: Free bytes below which a write error counts as a full disk.
-ALMOST_FULL = 2**24
+#: A write error counts as a full disk if fewer bytes are free.
+MIN_FREE_BYTES = 2**24
 
 
 class PositionTrainer(SentenceTransformerTrainer):
@@ -73,13 +79,13 @@ class PositionTrainer(SentenceTransformerTrainer):
     def get_batch_sampler(
         self, dataset: PairDataset, batch_size: int, *args: Any, **options: Any
     ) -> BatchSampler | None:
-        """Return a sampler for the plan, or sentence-transformers' sampler without a plan."""
+        """Return a sampler for the batch plan or, without a plan, the default sampler."""
         if self._plan is None:
             return super().get_batch_sampler(dataset, batch_size, *args, **options)
         return PositionBatchSampler(dataset, self._plan, batch_size, self.args.seed)
 
     def compute_loss(self, *args: Any, **options: Any) -> Any:
-        """Compute the loss; raise PosirError if it is not finite, before the weights change."""
+        """Compute the loss. Raise PosirError if it is not finite, before the weights change."""
         result = super().compute_loss(*args, **options)
         loss = result[0] if isinstance(result, tuple) else result
         if not math.isfinite(loss.item()):
@@ -91,8 +97,8 @@ class PositionTrainer(SentenceTransformerTrainer):
 
 
 def _continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> None:
-    """Train from a checkpoint, or from the start; a final checkpoint is loaded without further
-    training.
+    """Train from a checkpoint or from scratch. If the checkpoint is from the last step, only load
+    the weights.
     """
     if checkpoint is None:
         trainer.train()
@@ -101,41 +107,40 @@ def _continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> Non
     if state.global_step < state.max_steps:
         trainer.train(resume_from_checkpoint=str(checkpoint))
         return
-    # transformers would run one more step unless an epoch ends here.
+    # Do not call `train`: transformers would run one more step, except at the end of an epoch.
     trainer.state = state
     best = state.best_model_checkpoint if trainer.args.load_best_model_at_end else None
     trainer._load_from_checkpoint(best or str(checkpoint))
 
 
 def _read_state(checkpoint: Path) -> TrainerState:
-    """Read the state; raise OSError, ValueError or TypeError if the checkpoint is incomplete."""
+    """Read the trainer state. Raise OSError, ValueError or TypeError if it is incomplete."""
     state: TrainerState = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
     return state
 
 
-def find_checkpoint(folder: Path) -> Path | None:
-    """Return the last complete checkpoint in a folder, or None; remove incomplete checkpoints.
+def find_last_checkpoint(folder: Path) -> Path | None:
+    """Return the last complete checkpoint in a folder, if any. Remove incomplete checkpoints.
 
-    Checkpoints are folders named `checkpoint-STEP`. Their state is written last.
+    Checkpoints are folders named `checkpoint-STEP`. The trainer state in them is written last.
     """
-    checkpoints = {}
+    checkpoints_by_step = {}
     for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
         step = path.name.removeprefix(f"{PREFIX_CHECKPOINT_DIR}-")
         if not step.isdecimal() or path.is_symlink() or not path.is_dir():
             continue
         try:
-            checkpoints[int(_read_state(path).global_step)] = path
+            checkpoints_by_step[int(_read_state(path).global_step)] = path
         except (OSError, ValueError, TypeError):
             shutil.rmtree(path, ignore_errors=True)
-    return checkpoints[max(checkpoints)] if checkpoints else None
+    return checkpoints_by_step[max(checkpoints_by_step)] if checkpoints_by_step else None
 
 
 def _set_best_checkpoint(checkpoints: Path, parent: Path) -> None:
-    """Set the parent folder of the best checkpoint in the state of all checkpoints; `Path()` for a
-    bare name.
+    """Set the parent folder of the best checkpoint in every trainer state. `Path()` removes it.
 
-    transformers writes absolute paths, which break when the folder is moved and reveal the names of
-    the user's folders.
+    transformers writes absolute paths, which break if the folder is moved and expose the names of
+    local folders.
     """
     for file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINER_STATE_NAME}"):
         state = _read_state(file.parent)
@@ -151,43 +156,43 @@ def _explain_failures(checkpoints: Path) -> Iterator[None]:
         yield
     except (PosirError, OSError, RuntimeError, SafetensorError) as error:
         if isinstance(error, PosirError):
-            reason = f"{error} Choose another --output for other settings."
+            reason = f"{error} Choose another --output for the new settings."
         elif isinstance(error, torch.OutOfMemoryError):
             reason = (
-                "not enough GPU memory. Lower mini_batch_size (for steps, with the loss "
-                "CachedMultipleNegativesRankingLoss) and run the same command with --resume; or "
-                "choose a lower batch_size or window, and another --output."
+                "not enough GPU memory. Lower mini_batch_size (with the loss "
+                "CachedMultipleNegativesRankingLoss, it also applies to training steps) and run "
+                "the same command with --resume. Or choose a lower batch_size or window, and "
+                "another --output."
             )
         elif _is_disk_full(error, checkpoints):
             reason = (
-                f"{checkpoints}: not enough disk space. Free some, and run the same command with "
-                "--resume."
+                f"{checkpoints}: not enough disk space. Free some space, and run the same command "
+                "with --resume."
             )
         else:
             raise
-        last = find_checkpoint(checkpoints)
+        last_checkpoint = find_last_checkpoint(checkpoints)
         progress = "There is no checkpoint yet."
-        if last:
-            progress = f"The last checkpoint, {last}, is complete."
+        if last_checkpoint:
+            progress = f"The last checkpoint, {last_checkpoint}, is complete."
         raise PosirError(f"Training stopped: {reason} {progress}") from error
 
 
 def _is_disk_full(error: Exception, checkpoints: Path) -> bool:
-    """Return True if an error is due to a full disk. PyTorch and safetensors report the errno only
-    in the message.
-    """
-    number = getattr(error, "errno", None)
+    """Return True if a full disk caused the error."""
+    errno = getattr(error, "errno", None)
+    # PyTorch and safetensors report the errno only in the message.
     match = re.search(r"(?:os error|code:) (\d+)", str(error))
-    if number is None and match:
-        number = int(match[1])
-    return number in DISK_FULL or shutil.disk_usage(checkpoints.parents[1]).free < ALMOST_FULL
+    if errno is None and match:
+        errno = int(match[1])
+    return errno in DISK_FULL or shutil.disk_usage(checkpoints.parents[1]).free < MIN_FREE_BYTES
 
 
-#: Number of rotated documents per length bucket, for each checkpoint.
-CHECKPOINT_SAMPLE = 50
-#: Score by which checkpoints are compared, by value of `select`.
-METRICS = {"balanced": CRITERION, "ndcg": "ndcg_at_10"}
-#: File that identifies a sentence-transformers model; it is written last.
+#: Number of documents to rotate per length bucket when a checkpoint is evaluated.
+ROTATED_SAMPLE = 50
+#: Score for selecting checkpoints, by checkpoint rule.
+METRICS_BY_RULE = {"balanced": CRITERION, "ndcg": "ndcg_at_10"}
+#: File that identifies a sentence-transformers model.
 MODULES_FILE = "modules.json"
 
 
@@ -201,48 +206,52 @@ class TrainedModel:
     before: Measurement
     after: Measurement
     steps: int
-    """The step of the selected weights."""
+    """Training step of the selected weights."""
 
 
 def train_model(
     settings: TrainingSettings, output: Path, data: Examples, *, resume: bool = False
 ) -> TrainedModel:
-    """Train a model, measure it, and write it into the output folder; or resume a run with the same
-    settings.
+    """Train a model, measure it, and save it in the output folder. With `resume`, continue a run
+    that has the same settings.
+
+    Raises:
+        PosirError: The output folder contains other files or a run with other settings, or
+            training fails.
     """
     _check_run(settings, output, data, resume=resume)
-    work_folder = output / WORK
-    checkpoints = output / CHECKPOINTS
+    work_folder = output / WORK_FOLDER
+    checkpoints = output / CHECKPOINT_FOLDER
     # Hide the libraries' progress bars and all messages except errors.
     disable_progress_bars()
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     with track("Loading the model"):
-        model = load_base(settings)
+        model = load_base_model(settings)
     with track("Preparing the data"):
         prepared_data = prepare_data(settings, data, ModelWindow.from_model(model, settings.model))
     with _explain_failures(checkpoints):
-        # Written first: only folders with this file can be resumed.
-        write_text(output / RECORD, json.dumps(_record_settings(settings, data), indent=2))
+        # Write this file first: a folder without it cannot be resumed.
+        write_text(output / RUN_FILE, json.dumps(_record_settings(settings, data), indent=2))
         write_text(work_folder / "settings.yaml", dump_settings(settings))
-        held_out = write_dataset(prepared_data.held_out, output / HELD_OUT)
+        held_out = write_dataset(prepared_data.held_out, output / HELD_OUT_FOLDER)
         file = work_folder / "before.json"
         if file.exists():
             before = Measurement.from_json(read_json(file))
         else:
             with track("Measuring the base model"):
-                before = measure(model, held_out, settings.mini_batch_size)
+                before = measure_model(model, held_out, settings.mini_batch_size)
             write_text(file, json.dumps(before.to_json()))
     evaluator = PositionEvaluator(
         held_out,
-        primary_metric=METRICS.get(settings.checkpoint, CRITERION),
+        primary_metric=METRICS_BY_RULE.get(settings.checkpoint_rule, CRITERION),
         batch_size=settings.mini_batch_size,
         write_csv=False,
         baseline=before.values,
-        rotated=CHECKPOINT_SAMPLE,
+        rotated=ROTATED_SAMPLE,
     )
     trainer = _build_trainer(settings, checkpoints, prepared_data, model, evaluator)
-    checkpoint = find_checkpoint(checkpoints)
+    checkpoint = find_last_checkpoint(checkpoints)
     steps = _count_steps(settings, prepared_data)
     if checkpoint:
         steps -= _read_state(checkpoint).global_step
@@ -253,33 +262,36 @@ def train_model(
             )
             _set_best_checkpoint(checkpoints, checkpoints)
             _continue_training(trainer, checkpoint)
-        best = trainer.state.best_global_step if settings.checkpoint in METRICS else None
-        step = best or trainer.state.global_step
-        after = measure(model, held_out, settings.mini_batch_size)
+        best_step = None
+        if settings.checkpoint_rule in METRICS_BY_RULE:
+            best_step = trainer.state.best_global_step
+        step = best_step or trainer.state.global_step
+        after = measure_model(model, held_out, settings.mini_batch_size)
         save_model(model, output)
-        # Keep the names of the user's folders out of the checkpoints, which can still be resumed.
+        # Remove local paths from the checkpoints, which can still be resumed.
         _set_best_checkpoint(checkpoints, Path())
-        # Unused, and contains the output path.
+        # This unused file contains the output path.
         for arguments_file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINING_ARGS_NAME}"):
             arguments_file.unlink()
     return TrainedModel(model, prepared_data, held_out, before, after, step)
 
 
 def _record_settings(settings: TrainingSettings, data: Examples) -> dict[str, Any]:
-    """Convert the settings and the revisions of model and data to JSON values."""
+    """Convert the settings to JSON values, with the revisions of model and data."""
     base = Path(settings.model).expanduser()
-    weights = digest_folder(base) if is_model_folder(base) else None
-    texts = open_data(settings.texts).find_revision() if settings.texts is not None else None
+    texts_revision = None
+    if settings.texts is not None:
+        texts_revision = open_data(settings.texts).find_revision()
     return settings.to_json() | {
         "data_revision": data.revision,
-        "texts_revision": texts,
-        "model_digest": weights,
+        "texts_revision": texts_revision,
+        "model_digest": digest_folder(base) if is_model_folder(base) else None,
     }
 
 
 def _check_run(settings: TrainingSettings, output: Path, data: Examples, *, resume: bool) -> None:
-    """Raise PosirError if a tracker is not installed, or the folder is neither empty nor a run to
-    resume with the same settings.
+    """Raise PosirError if a tracker is not installed, or if the output folder is neither empty nor
+    a run with the same settings to resume.
     """
     try:
         for callback in get_reporting_integration_callbacks(list(settings.trackers)):  # type: ignore[no-untyped-call]
@@ -287,27 +299,28 @@ def _check_run(settings: TrainingSettings, output: Path, data: Examples, *, resu
     except (ValueError, RuntimeError, ImportError) as error:
         raise PosirError(f"trackers: {', '.join(settings.trackers)}: {error}") from error
     check_writable(output)
-    file = output / RECORD
+    file = output / RUN_FILE
     if not resume:
         if any(output.iterdir()):
             raise PosirError(
-                f"{output}: not empty. Continue an unfinished run with --resume, or choose another "
+                f"{output}: not empty. Resume an unfinished run with --resume, or choose another "
                 "--output."
             )
     elif file.exists():
         current = _record_settings(settings, data)
         previous = read_json(file)
         names = sorted(current.keys() | previous.keys())
-        changes = [name for name in names if current.get(name) != previous.get(name)]
-        if changes:
+        changed_names = [name for name in names if current.get(name) != previous.get(name)]
+        if changed_names:
             raise PosirError(
-                f"{output}: cannot be continued, since it was started with other values of "
-                f"{', '.join(changes)}. Give the same settings and data, or choose another "
+                f"{output}: cannot be resumed, since the run has other values of "
+                f"{', '.join(changed_names)}. Give the same settings and data, or choose another "
                 "--output."
             )
     elif any(not is_unfinished(path) for path in output.rglob("*") if not path.is_dir()):
         raise PosirError(
-            f"{output}: contains files, but no run to continue ({RECORD}). Choose another --output."
+            f"{output}: contains files, but no run to resume ({RUN_FILE} is missing). Choose "
+            "another --output."
         )
 
 
@@ -318,13 +331,13 @@ def _build_trainer(
     model: SentenceTransformer,
     evaluator: PositionEvaluator,
 ) -> PositionTrainer:
-    interval = math.ceil(_count_steps(settings, data) / settings.evaluations)
+    evaluation_steps = math.ceil(_count_steps(settings, data) / settings.evaluations)
     is_retrieval = settings.objective == "retrieval"
     prompts = {
         "anchor": model.prompts.get("query") or "",
         "positive": model.prompts.get("document") or "",
     }
-    metric = METRICS.get(settings.checkpoint)
+    metric = METRICS_BY_RULE.get(settings.checkpoint_rule)
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         num_train_epochs=settings.epochs,
@@ -338,10 +351,10 @@ def _build_trainer(
         seed=settings.seed,
         prompts=prompts if any(prompts.values()) and is_retrieval else None,
         eval_strategy="steps",
-        eval_steps=interval,
+        eval_steps=evaluation_steps,
         save_strategy="steps",
-        save_steps=interval,
-        logging_steps=interval,
+        save_steps=evaluation_steps,
+        logging_steps=evaluation_steps,
         save_total_limit=2,
         load_best_model_at_end=metric is not None,
         metric_for_best_model=metric and f"eval_{metric}",
@@ -349,18 +362,18 @@ def _build_trainer(
         disable_tqdm=True,
         use_cpu=not torch.cuda.is_available(),
     )
-    options: dict[str, Any] = {"scale": settings.scale}
+    loss_options: dict[str, Any] = {"scale": settings.scale}
     if settings.loss.startswith("Cached"):
-        options["mini_batch_size"] = settings.mini_batch_size
-    build: Callable[..., torch.nn.Module] = getattr(losses, settings.loss)
-    # The progress bar of the model card cannot be disabled otherwise.
+        loss_options["mini_batch_size"] = settings.mini_batch_size
+    loss_class: Callable[..., torch.nn.Module] = getattr(losses, settings.loss)
+    # The progress bar for the model card cannot be disabled in another way.
     with redirect_stderr(io.StringIO()):
         trainer = PositionTrainer(
             data.plan,
             model=model,
             args=arguments,
             train_dataset=data.dataset,
-            loss=build(model, **options) if is_retrieval else PadsLoss(model),
+            loss=loss_class(model, **loss_options) if is_retrieval else PadsLoss(model),
             evaluator=evaluator,
         )
     trainer.remove_callback(PrinterCallback)
@@ -370,18 +383,18 @@ def _build_trainer(
 def _count_steps(settings: TrainingSettings, data: PreparedData) -> int:
     if settings.max_steps:
         return settings.max_steps
-    size = settings.batch_size
-    epoch = math.ceil(len(data.dataset) / size)
+    batch_size = settings.batch_size
+    steps_per_epoch = math.ceil(len(data.dataset) / batch_size)
     if data.plan:
-        epoch = len(data.plan.form_batches(size, settings.seed, 0))
-    return max(1, math.ceil(epoch * settings.epochs))
+        steps_per_epoch = len(data.plan.form_batches(batch_size, settings.seed, 0))
+    return max(1, math.ceil(steps_per_epoch * settings.epochs))
 
 
 def save_model(model: SentenceTransformer, folder: Path) -> None:
-    """Write a model into a folder. An interrupted write does not look like a complete model."""
+    """Save a model in a folder, so that an interrupted write never looks like a complete model."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".model.", suffix=PART_SUFFIX) as temporary:
         model.save_pretrained(temporary)
-        # Move the file that identifies a model last.
+        # Move the file that identifies the model last.
         for path in sorted(Path(temporary).iterdir(), key=lambda path: path.name == MODULES_FILE):
             if path.is_dir():
                 shutil.rmtree(folder / path.name, ignore_errors=True)

@@ -163,7 +163,7 @@ def _check_loaded(row: Protocol) -> CheckResults:
         from huggingface_hub import try_to_load_from_cache
 
         from posir_tasks.models.apply_protocol import ProtocolDifferenceError
-        from posir_tasks.models.run_settings import with_settings
+        from posir_tasks.models.run_settings import override_settings
     try:
         meta = mteb.get_model_meta(row.model, fetch_from_hf=False)
     except KeyError:
@@ -174,7 +174,7 @@ def _check_loaded(row: Protocol) -> CheckResults:
         yield CheckResult(None, f"{row.model}: not loaded: its weights are not on this machine")
         return
     try:
-        with with_settings(protocol=row.paper), track(f"Loading {row.model}"):
+        with override_settings(protocol=row.paper), track(f"Loading {row.model}"):
             meta.load_model(device="cpu")
     except ProtocolDifferenceError as error:
         yield CheckResult(False, str(error))
@@ -222,10 +222,10 @@ def check_mteb() -> CheckResults:
 
 def check_tasks() -> CheckResults:
     """Check that mteb has registered the tasks."""
-    from posir_tasks.tasks.catalog import builtin_tasks, language_tasks
+    from posir_tasks.tasks.catalog import find_language_tasks, load_builtin_tasks
 
-    more_tasks = language_tasks()
-    tasks = builtin_tasks() | more_tasks
+    more_tasks = find_language_tasks()
+    tasks = load_builtin_tasks() | more_tasks
     registry = TASKS_REGISTRY.resolve()
     missing = [name for name, task in tasks.items() if registry.get(name) is not task]
     text = f"tasks: mteb knows {len(tasks) - len(missing)} of {len(tasks)}"
@@ -238,17 +238,19 @@ def check_tasks() -> CheckResults:
 
 def check_plugins() -> CheckResults:
     """Check plugins and their tasks, and report their origins."""
-    from posir_tasks.tasks.catalog import checked_plugin_tasks, plugin_languages
+    from posir_tasks.tasks.catalog import check_plugin_tasks, collect_plugin_languages
 
     for plugin in get_plugins().plugins:
         problem = f": {plugin.problem}" if plugin.problem else ""
         yield CheckResult(not plugin.problem, f"plugin {plugin.name} ({plugin.origin}){problem}")
-    tasks, problems = checked_plugin_tasks()
+    tasks, problems = check_plugin_tasks()
     for name, (owner, task) in tasks.items():
         yield CheckResult(
             True, f"task {name} (plugin {owner}: {task.__module__}.{task.__qualname__})"
         )
-    yield from (CheckResult(False, problem) for problem in (*problems, *plugin_languages()[1]))
+    yield from (
+        CheckResult(False, problem) for problem in (*problems, *collect_plugin_languages()[1])
+    )
 
 
 def check_data() -> CheckResults:

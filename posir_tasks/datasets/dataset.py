@@ -27,7 +27,7 @@ from posir_tasks.data.formats.passages import (
 from posir_tasks.display.numbers import format_count
 from posir_tasks.display.presentation import Deferred, Result
 from posir_tasks.display.tables import Table, build_numeric_table
-from posir_tasks.tasks.catalog import mention_task
+from posir_tasks.tasks.catalog import describe_hidden_task
 from posir_tasks.text.languages import UNKNOWN_LANGUAGE
 from posir_tasks.values.schemes import PositionScheme
 
@@ -248,7 +248,7 @@ class Dataset(Result):
         advice = (
             "`posir inspect` and `posir probe` need only texts; `posir build` generates questions."
         )
-        return f"{missing}{mention_task(self.location)} {advice} {detail}".strip()
+        return f"{missing}{describe_hidden_task(self.location)} {advice} {detail}".strip()
 
     def _read_questions(self, subset: Subset, command: str, several_places: bool) -> PositionData:
         if not self.has_questions:

@@ -67,8 +67,13 @@ from posir_tasks.data.repository import (
 )
 from posir_tasks.datasets.dataset import IN_MEMORY, JUDGED_TASK, TASK, Dataset, Subset
 from posir_tasks.models.references import to_file_name
-from posir_tasks.models.run_settings import check_selected, select_domains
-from posir_tasks.tasks.catalog import KINDS, mention_task, refuse_missing, require_task
+from posir_tasks.models.run_settings import check_selected_domains, select_domains
+from posir_tasks.tasks.catalog import (
+    SUPPORTED_DATA,
+    describe_hidden_task,
+    raise_if_missing,
+    require_task,
+)
 from posir_tasks.text.languages import PIVOT, UNKNOWN_LANGUAGE, detect_code
 from posir_tasks.values.evidence import Place
 from posir_tasks.values.schemes import RelativePositions
@@ -136,8 +141,8 @@ def open_data(
     if not isinstance(data, str | Path):
         if not isinstance(data, Iterable):
             raise PosirError(
-                f"The data is {data!r}, of type {type(data).__name__}. {KINDS} In Python, also a "
-                "list of texts."
+                f"The data is {data!r}, of type {type(data).__name__}. {SUPPORTED_DATA} In "
+                "Python, also a list of texts."
             )
         return _open_strings(data)
     options = ReadOptions(column, id_column, split, revision, language, repair)
@@ -151,7 +156,7 @@ def open_data(
     elif is_hub_name(name):
         dataset = _open_hub(name, options)
     else:
-        refuse_missing(name)
+        raise_if_missing(name)
         dataset = _open_task_data(name, options)
     dataset = replace(dataset, reference=reference)
     if scope is None:
@@ -232,7 +237,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         return _open_layout(path.resolve().name, LocalRepository(root), monolingual)
     files = list_files(path)
     if not files:
-        raise PosirError(f"{path} has no files.{mention_task(str(path))}\n{KINDS}")
+        raise PosirError(f"{path} has no files.{describe_hidden_task(str(path))}\n{SUPPORTED_DATA}")
     return _open_local(path, path.resolve().name, partial(_compute_revision, path, files), options)
 
 
@@ -462,7 +467,7 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
         domains &= set(list_domains(repository, languages[1]))
         if not domains:
             raise DataError(instance.explain_missing_data())
-        check_selected(domains, repository.location)
+        check_selected_domains(domains, repository.location)
         keys = [SubsetKey(*languages, domain) for domain in select_domains(sorted(domains))]
         subsets = [_open_layout_subset(repository, key) for key in keys]
     else:

@@ -1,1 +1,1 @@
-"""Language models: client, log of calls, prices, prompts and answers."""
+"""Language models: chat client, prompts, call log and prices."""

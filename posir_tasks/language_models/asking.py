@@ -1,4 +1,4 @@
-"""Concurrent requests to a language model, with saved answers and a budget."""
+"""Send concurrent requests to a language model, with saved answers and a budget."""
 
 from __future__ import annotations
 
@@ -30,43 +30,43 @@ from posir_tasks.models.connection import submit
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Number of tokens per answer that is assumed until the first answer arrives.
-FIRST_OUTPUT_TOKENS = 500
-#: Number of rejected requests that ends the run if a prompt has no answer yet: the cause is then
-#: not a single document.
-MAX_REJECTED = 5
-#: Seconds between two checks of the budget while requests are in flight.
-BUDGET_SECONDS = 0.05
+#: Assumed number of tokens per answer before the first answer.
+ASSUMED_OUTPUT_TOKENS = 500
+#: Number of rejected requests that ends the run if the prompt has no answers yet: a single document
+#: is then not the cause.
+MAX_REJECTIONS = 5
+#: Seconds between checks of the budget while requests are in flight.
+BUDGET_CHECK_SECONDS = 0.05
 #: Message after Ctrl-C.
-STOPPING = (
+STOP_MESSAGE = (
     "Stopping after the requests in flight; their answers are saved. Run the same command to "
     "continue. Press Ctrl-C again to stop at once."
 )
-#: Seconds between two checks of the main thread for a signal such as Ctrl-C.
-SIGNAL_SECONDS = 0.2
+#: Seconds between checks of the main thread for signals such as Ctrl-C.
+SIGNAL_CHECK_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class Reply(Generic[AnswerT]):
-    """The outcome of a question to a language model."""
+    """A language model's reply to one prompt: an answer or the reason why there is none."""
 
     model: str
-    """Model named in the response, or else the requested model."""
+    """Model named in the response, by default the requested model."""
     prompt: str
     """Name and version of the prompt."""
     answer: AnswerT | None
-    """None if unusable."""
+    """None if there is no usable answer."""
     fault: str = ""
-    """Reason for a missing answer: an `AnswerFault` or the caller's reason."""
+    """An `AnswerFault` or the caller's reason; empty with an answer."""
     detail: str = ""
 
 
 class BudgetError(PosirError):
-    """The budget of a build is spent."""
+    """The budget is exhausted."""
 
 
 class LanguageModel:
-    """A language model behind endpoints, with a log of its answers and their cost."""
+    """A language model behind one or more endpoints, with saved answers and a budget."""
 
     def __init__(
         self,
@@ -74,21 +74,23 @@ class LanguageModel:
         log: CallLog,
         prompts: Mapping[str, PromptTemplate[Any]] | None = None,
     ) -> None:
-        """Set up a model. `prompts` replaces the default prompts by name."""
+        """Connect a model. `prompts` replaces the default prompts by name."""
         self.name = settings.model
         self._prompts = prompts or {}
         self._settings = settings
         self._client = ChatClient(settings)
         self._log = log
-        usage = log.usage()
-        self._usage = sum((usage[key] for key in usage if key[0] == settings.model), Usage())
+        self._usage = sum(
+            (usage for (model, _), usage in log.load_usage().items() if model == self.name),
+            Usage(),
+        )
         self._reserved_cost = 0.0
         self._in_flight = 0
         self._answered_prompts: set[str] = set()
         self._rejections: list[str] = []
 
     def describe_answers(self) -> str:
-        """Summarize the answers: number, tokens, and reasons for unusable answers."""
+        """Summarize the answers: number, tokens, and reasons why answers were unusable."""
         return f"{self.name}: {self._log.describe_answers()}."
 
     def ask(
@@ -99,32 +101,32 @@ class LanguageModel:
         description: str,
         check: Callable[[Item, AnswerT], object] | None = None,
     ) -> list[tuple[Item, Reply[AnswerT]]]:
-        """Send a prompt about each item, with several requests in flight; return the items with
-        their replies.
+        """Send a prompt about each item, with several requests in flight. Return each item with its
+        reply.
 
-        The values of placeholders are built just before sending, since they may contain many copies
-        of each document. Requests are repeated if the answer cannot be parsed, or `check` raises
-        UnusableAnswerError.
+        `build` returns the placeholder values of an item. It is called just before sending, since
+        the values may contain many copies of each document. A request is repeated if the answer
+        cannot be parsed or `check` raises UnusableAnswerError.
 
         Raises:
-            PosirError: No server responds, or the budget is spent.
+            PosirError: No server responds, all requests are rejected, or the budget is exhausted.
         """
         prompt = self._prompts.get(prompt.name, prompt)
         stop = threading.Event()
         in_flight = min(self._settings.in_flight, len(items))
 
-        async def reply(item: Item) -> Reply[AnswerT]:
-            outcome = await self._reply(prompt, item, build(item), check)
+        async def ask_about(item: Item) -> Reply[AnswerT]:
+            reply = await self._ask_about(prompt, item, build(item), check)
             advance()
-            return outcome
+            return reply
 
         with track(description, len(items)) as advance:
-            replies = run_in_thread(map_in_flight(reply, items, in_flight, stop), stop)
+            replies = run_in_thread(map_concurrently(ask_about, items, in_flight, stop), stop)
         if replies and all(reply.fault == AnswerFault.REJECTED for reply in replies):
             raise PosirError(f"{self.name}: {self._rejections[-1]}")
         return list(zip(items, replies, strict=True))
 
-    async def _reply(
+    async def _ask_about(
         self,
         prompt: PromptTemplate[AnswerT],
         item: Item,
@@ -155,8 +157,8 @@ class LanguageModel:
             completion = await self._client.complete(request)
         except RejectedError as error:
             self._rejections.append(str(error))
-            is_answered = request.prompt in self._answered_prompts
-            if not is_answered and len(self._rejections) >= MAX_REJECTED:
+            has_answers = request.prompt in self._answered_prompts
+            if not has_answers and len(self._rejections) >= MAX_REJECTIONS:
                 raise PosirError(f"{self.name}: {error}") from None
             raise
         finally:
@@ -168,16 +170,17 @@ class LanguageModel:
         return completion
 
     async def _reserve(self, request: ChatRequest) -> float:
-        """Wait until the budget covers a request, and reserve and return its expected cost.
+        """Reserve the expected cost of a request and return it. Wait while requests in flight may
+        leave enough budget.
 
         Raises:
-            BudgetError: The budget does not cover it.
+            BudgetError: The remaining budget is too small.
         """
         budget = self._settings.budget
         prices = self._settings.prices
         while True:
             usage = self._usage
-            output = usage.output_tokens / usage.calls if usage.calls else FIRST_OUTPUT_TOKENS
+            output = usage.output_tokens / usage.calls if usage.calls else ASSUMED_OUTPUT_TOKENS
             cost = compute_cost(prices, request.input_tokens, output)
             spent = compute_cost(prices, usage.input_tokens, usage.output_tokens)
             if budget is None or spent + self._reserved_cost + cost <= budget:
@@ -186,28 +189,27 @@ class LanguageModel:
                 return cost
             if not self._in_flight:
                 raise BudgetError(
-                    f"the budget of {budget:g} {prices.currency} is spent: {usage.calls:,} calls "
-                    f"cost {spent:.4g}, and the next one is expected to cost {cost:.2g}. All "
-                    "answers are saved; raise llm.budget and run again to continue."
+                    f"the budget of {budget:g} {prices.currency} is exhausted: {usage.calls:,} "
+                    f"calls cost {spent:.4g}, and the next call is expected to cost {cost:.2g}. "
+                    "All answers are saved; raise llm.budget and run again to continue."
                 )
-            await asyncio.sleep(BUDGET_SECONDS)
+            await asyncio.sleep(BUDGET_CHECK_SECONDS)
 
 
-async def map_in_flight(
+async def map_concurrently(
     function: Callable[[Item], Awaitable[Result]],
     items: Iterable[Item],
-    in_flight: int,
+    max_concurrency: int,
     stop: threading.Event,
 ) -> list[Result]:
-    """Apply a function to items concurrently; return the results in item order.
-
-    After an error or `stop`, no more calls are started.
+    """Apply a function to items concurrently and return the results in item order. After an error
+    or `stop`, no more calls are started.
     """
     queue = enumerate(items)
     results: dict[int, Result] = {}
     errors: list[Exception] = []
 
-    async def work() -> None:
+    async def run_worker() -> None:
         for index, item in queue:
             try:
                 results[index] = await function(item)
@@ -216,31 +218,31 @@ async def map_in_flight(
             if errors or stop.is_set():
                 return
 
-    await asyncio.gather(*(work() for _ in range(in_flight)))
+    await asyncio.gather(*(run_worker() for _ in range(max_concurrency)))
     if errors:
         # Other errors, such as a wrong key, are more informative than an exceeded budget.
         raise min(errors, key=lambda error: isinstance(error, BudgetError))
     return [results[index] for index in sorted(results)]
 
 
-def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> Result:
-    """Run a coroutine in another thread. Ctrl-C sets `stop` and waits; a second Ctrl-C ends the
-    program.
+def run_in_thread(coroutine: Coroutine[Any, Any, Result], stop: threading.Event) -> Result:
+    """Run a coroutine in another thread. After Ctrl-C, set `stop` and wait for the coroutine before
+    raising KeyboardInterrupt; a second Ctrl-C raises it at once.
     """
-    future = submit(work)
+    future = submit(coroutine)
 
     def join() -> None:
-        # Wait in short steps, since a signal that reaches another thread does not end a wait.
-        while wait([future], SIGNAL_SECONDS).not_done:
+        # Wait in short steps: a signal delivered to another thread does not interrupt a wait.
+        while wait([future], SIGNAL_CHECK_SECONDS).not_done:
             pass
 
-    # Exclude imported modules from garbage collection, which would take a tenth of the run time.
+    # Garbage collection of imported modules would take a tenth of the run time.
     gc.freeze()
     try:
         join()
     except KeyboardInterrupt:
         stop.set()
-        print(STOPPING, file=sys.stderr)
+        print(STOP_MESSAGE, file=sys.stderr)
         join()
         raise
     finally:

@@ -1,6 +1,6 @@
-"""SQLite log of answered calls: a row per call, with a hash of the request as its key.
+"""SQLite log of answered calls, keyed by a hash of the request.
 
-Rows are committed before answers are used, so a killed build never pays twice for a call.
+Answers are committed before they are used, so a killed process never pays twice for a call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from posir_tasks.base.errors import PosirError, check_schema
 from posir_tasks.base.wording import pluralize
 
-#: Schema version of the file. Newer versions are rejected.
+#: Schema version of the file. Files with a newer version are rejected.
 SCHEMA = 2
 TABLES = """
 CREATE TABLE IF NOT EXISTS calls (
@@ -35,7 +35,7 @@ class Completion:
 
     text: str
     finish_reason: str
-    """The server's reason; `stop` if the answer is complete."""
+    """Finish reason from the server, `stop` for a complete answer."""
     input_tokens: int
     output_tokens: int
     served: str = ""
@@ -44,7 +44,7 @@ class Completion:
 
 @dataclass(frozen=True)
 class Usage:
-    """Number of answered calls and their tokens. Supports `a + b`."""
+    """Number of answered calls, and their tokens."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -59,7 +59,7 @@ class Usage:
 
 
 class CallLog:
-    """Thread-safe log of a build's answered calls and reranker scores."""
+    """Thread-safe log of answered calls and reranker scores."""
 
     def __init__(self, file: Path) -> None:
         """Open or create the file.
@@ -69,9 +69,9 @@ class CallLog:
         """
         self._file = file
         self.usage_by_key: dict[str, Usage] = {}
-        """Usage of new and saved answers, by request key."""
+        """Usage by request key, for new and saved answers."""
         self.faults: dict[str, str] = {}
-        """Reasons for unusable answers, by request key."""
+        """Reason why an answer is unusable, by request key."""
         self._lock = threading.Lock()
         with self._explain():
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ class CallLog:
         except (sqlite3.Error, OSError) as error:
             raise PosirError(
                 f"{self._file}: {error}. If the disk is full, free some space and run again; if "
-                "the file is corrupt, remove it (its calls will be paid for again)."
+                "the file is corrupt, remove it (its calls will be charged again)."
             ) from error
 
     def find(self, key: str) -> Completion | None:
@@ -115,8 +115,8 @@ class CallLog:
                 (key, model, prompt, *astuple(completion)),
             )
 
-    def usage(self) -> dict[tuple[str, str], Usage]:
-        """Return the usage by model and prompt."""
+    def load_usage(self) -> dict[tuple[str, str], Usage]:
+        """Return the usage by model and prompt, over all stored calls."""
         with self._lock, self._explain():
             rows = self._database.execute(
                 "SELECT model, prompt, COUNT(*), SUM(input_tokens), SUM(output_tokens) FROM "
@@ -125,7 +125,7 @@ class CallLog:
         return {(model, prompt): Usage(*counts) for model, prompt, *counts in rows}
 
     def describe_answers(self) -> str:
-        """Summarize the answers: number, tokens, and reasons for unusable answers."""
+        """Summarize the answers: number, tokens, and reasons why answers were unusable."""
         total = sum(self.usage_by_key.values(), Usage())
         summary = (
             f"{pluralize(total.calls, 'answer')}, {total.input_tokens:,} input tokens, "
@@ -136,7 +136,7 @@ class CallLog:
         return f"{summary}; not used: {causes}" if causes else summary
 
     def find_scores(self, keys: Sequence[bytes]) -> dict[bytes, float]:
-        """Return the stored scores by key; missing keys are left out."""
+        """Return the stored scores by key; keys without a score are omitted."""
         query = "SELECT score FROM scores WHERE key = ?"
         with self._lock, self._explain():
             rows = {key: self._database.execute(query, (key,)).fetchone() for key in keys}
@@ -146,7 +146,7 @@ class CallLog:
         """Store scores by key in one transaction."""
         with self._lock, self._explain():
             self._database.execute("BEGIN")
-            # Commits at the end of the block, or rolls back after an error.
+            # Commit at the end of the block, or roll back after an error.
             with self._database:
                 self._database.executemany(
                     "INSERT OR REPLACE INTO scores VALUES (?, ?)", scores.items()

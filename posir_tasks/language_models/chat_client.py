@@ -26,26 +26,27 @@ from posir_tasks.language_models.settings import LanguageModelSettings
 from posir_tasks.models.connection import Connection, RequestError, quote_message
 from posir_tasks.text.words import estimate_tokens
 
-#: Seconds in which a failed server gets no requests if there is another server.
-REST_SECONDS = 30.0
-#: Retries after a response that is not in the format of a chat API, such as a proxy's error page.
+#: Seconds without requests to a server that failed, if there is another server.
+COOLDOWN_SECONDS = 30.0
+#: Maximum number of retries after responses that are not in the format of a chat API, such as a
+#: proxy's error page.
 MAX_INVALID_RESPONSES = 2
 #: Maximum size of a response in bytes.
 MAX_RESPONSE_BYTES = 2**26
-#: Token counts from this size on are implausible and ignored.
-MAX_COUNT = 2**40
-#: Minimum temperature of a repeated request.
+#: Token counts from this value on are ignored as implausible.
+MAX_TOKEN_COUNT = 2**40
+#: Minimum temperature of repeated requests.
 RETRY_TEMPERATURE = 0.5
-#: Retries per server if there are several servers.
+#: Maximum number of retries per server if there are several servers.
 RETRIES_PER_SERVER = 2
-ADVICE = (
+REJECTION_ADVICE = (
     "Check the settings of llm; some models accept no temperature (temperature: null) or no JSON "
     "schema (structured_output)."
 )
 
 
 class RejectedError(Exception):
-    """The server rejects a request, for example because it is too long."""
+    """The server rejected a request, for example because it is too long."""
 
 
 @dataclass(frozen=True)
@@ -57,20 +58,20 @@ class ChatRequest:
     body: Mapping[str, Any]
     """JSON body."""
     key: str
-    """Digest of prompt, attempt, options and messages, in 32 hexadecimal digits."""
+    """Hash of prompt, attempt, options and messages, 32 hexadecimal digits."""
     input_tokens: int
-    """Estimated number of tokens."""
+    """Estimated number of input tokens."""
 
 
 @dataclass
 class _Server:
     connection: Connection
     in_flight: int = 0
-    resting_until: float = 0.0
+    cooldown_until: float = 0.0
 
 
 class ChatClient:
-    """Sends requests to the servers of a language model, from one event loop."""
+    """Client that sends requests to a language model's servers, for use in one event loop."""
 
     def __init__(self, settings: LanguageModelSettings) -> None:
         retries = settings.retries
@@ -90,19 +91,20 @@ class ChatClient:
         ]
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Send a request to the server with the fewest requests, or to the next one if it fails.
+        """Send a request to the server with the fewest requests in flight; after a failure, try the
+        next server.
 
         Raises:
             RejectedError: The server rejects this request.
-            PosirError: No server responds.
+            PosirError: No server responds, or the response has an unknown format.
         """
         candidates = list(self._servers)
         while True:
             now = time.monotonic()
-            # Servers that failed recently come last.
+            # Servers that failed recently are tried last.
             server = min(
                 candidates,
-                key=lambda candidate: (candidate.resting_until > now, candidate.in_flight),
+                key=lambda candidate: (candidate.cooldown_until > now, candidate.in_flight),
             )
             candidates.remove(server)
             server.in_flight += 1
@@ -112,7 +114,7 @@ class ChatClient:
                     text = await server.connection.send_async(
                         f"{server.connection.address}/chat/completions",
                         request.body,
-                        # Gateways that support the key do not charge twice if a response is lost.
+                        # Gateways that support this header do not charge twice for lost responses.
                         headers={"Idempotency-Key": request.key},
                     )
                     completion = read_completion(text, request.input_tokens)
@@ -120,9 +122,9 @@ class ChatClient:
                         return completion
             except RequestError as error:
                 if error.is_temporary and candidates:
-                    server.resting_until = time.monotonic() + REST_SECONDS
+                    server.cooldown_until = time.monotonic() + COOLDOWN_SECONDS
                     continue
-                reason = server.connection.explain(error, advice=ADVICE)
+                reason = server.connection.explain(error, advice=REJECTION_ADVICE)
                 if error.is_rejected:
                     raise RejectedError(reason) from None
                 raise PosirError(f"{name}: {reason} Answers so far are saved.") from None
@@ -132,40 +134,40 @@ class ChatClient:
                 "the server's response does not have the format of an OpenAI-compatible chat API "
                 f"({quote_message(text)})."
             )
-            # Gateways report the error of a single request as a response without choices.
+            # Gateways report errors of single requests as a response without choices.
             if text.lstrip().startswith("{"):
                 raise RejectedError(reason)
             raise PosirError(f"{name}: {reason}")
 
 
 def read_completion(text: str, input_tokens: int) -> Completion | None:
-    """Parse a server's response, or return None if it is not in the format of a chat API.
+    """Parse a server's response. Return None if it is not in the format of a chat API.
 
-    `input_tokens` is used if the server does not count tokens.
+    `input_tokens` is used if the server does not report token counts.
     """
     try:
-        answer = parse_json(text, "answer", max_bytes=MAX_RESPONSE_BYTES)
-        choice = answer["choices"][0]
+        response = parse_json(text, "answer", max_bytes=MAX_RESPONSE_BYTES)
+        choice = response["choices"][0]
         message = choice["message"]
         content = message.get("content") or ""
         if isinstance(content, list):
-            # Reasoning is dropped.
+            # Drop the reasoning.
             content = "".join(entry["text"] for entry in content if entry.get("type") == "text")
         finish = "refusal" if message.get("refusal") else choice.get("finish_reason") or "stop"
-        usage = answer.get("usage") or {}
+        usage = response.get("usage") or {}
         counts = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
-        model = str(answer.get("model") or "")
+        model = str(response.get("model") or "")
     except (GateError, KeyError, IndexError, TypeError, AttributeError):
         return None
     if not (isinstance(content, str) and isinstance(finish, str)):
         return None
-    # The content is stored, and may repeat a secret.
+    # The content will be stored and may repeat a secret.
     content = redact_collected(replace_surrogates(content))
-    estimates = [input_tokens, estimate_tokens(content)]
+    token_counts = [input_tokens, estimate_tokens(content)]
     for index, count in enumerate(counts):
-        if isinstance(count, int) and 0 <= count < MAX_COUNT:
-            estimates[index] = count
-    return Completion(content, sanitize(finish), estimates[0], estimates[1], sanitize(model))
+        if isinstance(count, int) and 0 <= count < MAX_TOKEN_COUNT:
+            token_counts[index] = count
+    return Completion(content, sanitize(finish), token_counts[0], token_counts[1], sanitize(model))
 
 
 def replace_surrogates(text: str) -> str:
@@ -176,26 +178,29 @@ def replace_surrogates(text: str) -> str:
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 PROMPTS = Path(__file__).parent / "prompts"
-HEADING = "=== user ===\n"
-#: Maximum number of positions in an answer at which to try parsing JSON.
-MAX_STARTS = 50
+#: Line between system message and user message in a prompt file.
+USER_HEADING = "=== user ===\n"
+#: Maximum number of positions in an answer to try to parse JSON from.
+MAX_JSON_STARTS = 50
 #: Possible start of JSON: an object, a list of objects, or an empty list that is the whole answer.
-START = re.compile(r"\{|\[(?=\s*\{)|\A\[(?=\s*\]\Z)")
-#: A number, with at most two words before it: `Relevance: 3`.
+JSON_START = re.compile(r"\{|\[(?=\s*\{)|\A\[(?=\s*\]\Z)")
+#: A digit after at most two words, such as `Relevance: 3`.
 NUMBER = re.compile(r"[\s*_`#]*(?:[^\W\d_]+[\s*_:=]+){0,2}(\d)[\s*_`.]*")
 #: Strings, and trailing commas in lists and objects.
-REPAIRED = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
-#: Reasoning before an answer. The opening tag may be part of the prompt, and the closing tag may be
-#: cut off.
-TAG = "(think|thinking|thought|reasoning)>"
-REASONING = re.compile(rf"(?!\s*[{{\[])(.*</{TAG}|\s*<{TAG}.*)", re.DOTALL | re.IGNORECASE)
-#: Finish reasons of a truncated answer.
-CUT_OFF = ("length", "max_tokens")
-#: Finish reasons of a refusal.
-REFUSALS = ("refusal", "content_filter")
-#: Maximum length of a question that a language model writes, in characters.
+REPAIRABLE = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
+REASONING_TAG = "(think|thinking|thought|reasoning)>"
+#: Reasoning before an answer. The opening tag may be missing because it is part of the prompt, and
+#: the closing tag because the answer is truncated.
+REASONING = re.compile(
+    rf"(?!\s*[{{\[])(.*</{REASONING_TAG}|\s*<{REASONING_TAG}.*)", re.DOTALL | re.IGNORECASE
+)
+#: Finish reasons of truncated answers.
+TRUNCATION_REASONS = ("length", "max_tokens")
+#: Finish reasons of refusals.
+REFUSAL_REASONS = ("refusal", "content_filter")
+#: Maximum length of a generated question, in characters.
 MAX_QUESTION_CHARACTERS = 1000
-#: Typical first words of a refusal.
+#: First words of typical refusals.
 REFUSAL = re.compile(
     r"\W*(i(['’]m| am)? (sorry|unable|not able)|i can(no|['’])t|i apologi[sz]e|as an "
     r"ai|sorry\b|unfortunately|es tut mir leid|"
@@ -211,20 +216,20 @@ REFUSAL = re.compile(
 
 @dataclass(frozen=True)
 class PromptTemplate(Generic[AnswerT]):
-    """A prompt with the type of its answer."""
+    """A prompt template and the type of its answer."""
 
     name: str
     version: str
     system: Template
     user: Template
-    """Like `system`, with placeholders such as `$document`."""
+    """User message with placeholders such as `$document`; `system` may contain them too."""
     answer: type[AnswerT]
     is_bare: bool = False
-    """If true, the answer is only the value of its single field, without an object."""
+    """If true, the answer is the bare value of its only field instead of a JSON object."""
 
     @cached_property
     def id(self) -> str:
-        """Name, version, and a digest of content and answer type, such as `locate@1-3f2a90c1`."""
+        """Name, version, and a hash of content and answer type, such as `locate@1-3f2a90c1`."""
         schema = sorted(self.schema.items(), key=repr)
         content = repr((self.system.template, self.user.template, schema))
         return f"{self.name}@{self.version}-{digest(content, size=4).hex()}"
@@ -237,7 +242,7 @@ class PromptTemplate(Generic[AnswerT]):
     def build_request(
         self, values: Mapping[str, str], attempt: int, settings: LanguageModelSettings
     ) -> ChatRequest:
-        """Build a request from placeholder values. Attempts count from 0."""
+        """Build a request from placeholder values. `attempt` starts at 0."""
         system = self.system.substitute(values)
         user = self.user.substitute(values)
         options: dict[str, Any] = {"model": settings.model, "max_tokens": settings.max_tokens}
@@ -245,7 +250,7 @@ class PromptTemplate(Generic[AnswerT]):
         if temperature is not None:
             options["temperature"] = max(temperature, RETRY_TEMPERATURE) if attempt else temperature
         if attempt:
-            # A deterministic server would repeat its invalid answer.
+            # A deterministic server would repeat the unusable answer.
             options["seed"] = attempt
         response_format = "none" if self.is_bare else settings.structured_output
         if response_format != "none":
@@ -267,10 +272,10 @@ class PromptTemplate(Generic[AnswerT]):
 def load_prompt(
     name: str, answer: type[AnswerT], *, is_bare: bool = False
 ) -> PromptTemplate[AnswerT]:
-    """Load a prompt, whose file's name contains its version."""
+    """Load a prompt from the file `NAME.vVERSION.txt` in this package."""
     (file,) = PROMPTS.glob(f"{name}.v*.txt")
     version = file.suffixes[0].removeprefix(".v")
-    system, user = map(str.strip, file.read_text(encoding="utf-8").split(HEADING))
+    system, user = map(str.strip, file.read_text(encoding="utf-8").split(USER_HEADING))
     return PromptTemplate(name, version, Template(system), Template(user), answer, is_bare)
 
 
@@ -284,7 +289,7 @@ class ModelAnswer(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _normalize_spelling(cls, value: Any) -> Any:
-        """Normalize the spelling of fields and choices: models write `"Answer": "Yes."`."""
+        """Normalize the spelling of field names and choices, such as `"Answer": "Yes."`."""
         if not isinstance(value, dict):
             return value
         values = {str(name).lower(): item for name, item in value.items()}
@@ -297,7 +302,7 @@ class ModelAnswer(BaseModel):
 
 
 class AnswerFault(StrEnum):
-    """Reasons why an answer cannot be used."""
+    """A reason why an answer is unusable."""
 
     EMPTY = "the answer is empty"
     NO_JSON = "the answer contains no JSON"
@@ -309,7 +314,7 @@ class AnswerFault(StrEnum):
 
 
 class UnusableAnswerError(Exception):
-    """An answer that cannot be used."""
+    """An answer is unusable."""
 
     def __init__(self, fault: str, detail: str = "") -> None:
         super().__init__(fault, detail)
@@ -321,21 +326,21 @@ class UnusableAnswerError(Exception):
 def parse_answer(
     completion: Completion, answer: type[AnswerT], *, is_bare: bool = False
 ) -> AnswerT:
-    """Parse a language model's answer: JSON, possibly with prose or reasoning around it.
+    """Parse a language model's answer: JSON, possibly surrounded by prose or reasoning.
 
-    If the answer type has a single field, its value is also accepted without the object: a list, a
-    number or, with `is_bare`, a text.
+    If the answer type has a single field, a bare value is also accepted: a list, a number or, with
+    `is_bare`, a text.
 
     Raises:
         UnusableAnswerError: The answer does not match the type, or the model refused.
     """
     reasoning = REASONING.match(completion.text)
     text = completion.text[reasoning.end() if reasoning else 0 :].strip()
-    is_cut = completion.finish_reason in CUT_OFF
-    is_refused = completion.finish_reason in REFUSALS or REFUSAL.match(text) is not None
+    is_truncated = completion.finish_reason in TRUNCATION_REASONS
+    is_refused = completion.finish_reason in REFUSAL_REASONS or REFUSAL.match(text) is not None
     fault = AnswerFault.NO_JSON if text else AnswerFault.EMPTY
     detail = ""
-    for value in _list_candidates(text, answer, is_bare and not is_cut and not is_refused):
+    for value in _list_candidates(text, answer, is_bare and not is_truncated and not is_refused):
         try:
             if value is None:
                 fault = AnswerFault.INVALID_JSON
@@ -349,21 +354,21 @@ def parse_answer(
                 detail = detail or summarize_error(error)
     if is_refused:
         raise UnusableAnswerError(AnswerFault.REFUSED)
-    if is_cut:
+    if is_truncated:
         raise UnusableAnswerError(AnswerFault.CUT_OFF)
     raise UnusableAnswerError(fault, detail)
 
 
 def _list_candidates(text: str, answer: type[BaseModel], is_bare: bool) -> Iterator[Any]:
-    """Yield candidates for the answer, most likely first, and None for invalid JSON."""
+    """Yield possible answers, most likely first, and None for invalid JSON."""
     name, *other_names = answer.model_fields
     number = NUMBER.fullmatch(text)
     if number and not other_names:
         yield {name: int(number[1])}
-    for readable in dict.fromkeys((text, REPAIRED.sub(_repair, text))):
-        for index, match in enumerate(islice(START.finditer(readable), MAX_STARTS)):
+    for candidate in dict.fromkeys((text, REPAIRABLE.sub(_repair, text))):
+        for index, match in enumerate(islice(JSON_START.finditer(candidate), MAX_JSON_STARTS)):
             try:
-                value, _ = parse_json_at(readable, match.start(), "answer")
+                value, _ = parse_json_at(candidate, match.start(), "answer")
             except GateError:
                 yield None
                 continue

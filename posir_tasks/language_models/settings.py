@@ -1,4 +1,4 @@
-"""Settings of a language model behind OpenAI-compatible servers, and the cost of its calls."""
+"""Settings of a language model behind OpenAI-compatible endpoints, and the cost of its calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field, HttpUrl, field_validator, model_validator
 
 from posir_tasks.base.settings_file import Section
 
-#: Environment variable with the server's address, as in OpenAI's client, and the default address.
+#: Environment variable with the endpoint, as in OpenAI's client, and the default endpoint.
 ADDRESS_VARIABLE = "OPENAI_BASE_URL"
 OPENAI = "https://api.openai.com/v1"
 
@@ -17,7 +17,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Prices(Section):
-    """Prices for a million tokens. All language models of a build need the same currency."""
+    """Prices per million tokens. All language models of a build need the same currency."""
 
     input: Annotated[float, Field(ge=0)] = 0.0
     output: Annotated[float, Field(ge=0)] = 0.0
@@ -34,54 +34,54 @@ class LanguageModelSettings(Section):
     """A language model behind one or several OpenAI-compatible endpoints."""
 
     model: Annotated[str, Field(min_length=1)]
-    """Name of the model on the servers."""
+    """Model name on the endpoints."""
     endpoints: tuple[HttpUrl, ...] = Field(
         default_factory=lambda: (HttpUrl(os.environ.get(ADDRESS_VARIABLE) or OPENAI),)
     )
-    """Servers of the same model; each request goes to the server with the fewest requests in
-    flight. By default, the server in `OPENAI_BASE_URL`, or else OpenAI's.
+    """Endpoints of the same model. Each request goes to the endpoint with the fewest requests in
+    flight. Defaults to `OPENAI_BASE_URL` or, if it is not set, to OpenAI.
     """
     key_variable: str = "OPENAI_API_KEY"
-    """Environment variable with the key."""
+    """Environment variable with the API key."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.0
-    """null for the server's default; some models accept no other value."""
+    """Sampling temperature; null for the server's default, which some models require."""
     max_tokens: Count = 4096
-    """Maximum number of tokens of an answer."""
+    """Maximum number of tokens per answer."""
     structured_output: Literal["json_schema", "json_object", "none"] = "json_schema"
-    """Response format that is requested for JSON."""
+    """Response format to request for JSON answers."""
     in_flight: Annotated[int, Field(ge=1, le=1024)] = 32
     """Maximum number of concurrent requests to all endpoints."""
     retries: Annotated[int, Field(ge=0, le=20)] = 8
     """Retries after a temporary failure."""
     timeout: Annotated[float, Field(gt=0)] = 300.0
-    """Seconds to wait for an answer."""
+    """Seconds to wait for a response."""
     attempts: Annotated[int, Field(ge=1, le=5)] = 3
-    """Attempts to get a usable answer."""
+    """Maximum number of requests for a usable answer."""
     prices: Prices = Prices()
     budget: Annotated[float, Field(gt=0)] | None = None
-    """Maximum cost of a build's calls at these prices; null for no limit."""
+    """Maximum total cost at these prices, in `prices.currency`; null for no limit."""
 
     @field_validator("endpoints")
     @classmethod
-    def _not_empty(cls, value: tuple[HttpUrl, ...]) -> tuple[HttpUrl, ...]:
+    def _check_endpoints(cls, value: tuple[HttpUrl, ...]) -> tuple[HttpUrl, ...]:
         if not value:
-            raise ValueError("at least one address is needed")
+            raise ValueError("at least one endpoint is required")
         if any(url.username or url.password or url.query for url in value):
             raise ValueError(
-                "an address must not contain a user, a password or a query; set the key in the "
+                "an endpoint must not contain a user name, password or query; set the key in the "
                 "environment"
             )
         return value
 
     @model_validator(mode="after")
-    def _budget_needs_prices(self) -> Self:
+    def _check_budget(self) -> Self:
         if self.budget is not None and not self.prices.is_set:
-            raise ValueError("a budget needs prices")
+            raise ValueError("a budget requires prices")
         return self
 
 
 def compute_cost(prices: Prices, input_tokens: float, output_tokens: float) -> float:
-    """Return the cost of tokens in the currency of the prices."""
+    """Compute the cost of tokens in the currency of the prices."""
     return (input_tokens * prices.input + output_tokens * prices.output) / 1e6
 
 

@@ -1,7 +1,7 @@
 """Apply a protocol to an mteb model, completely or not at all.
 
-Some settings are passed to the loader, others are set after loading, depending on the class. The
-loaded model is then compared with the protocol, and every difference is an error.
+Depending on the class, settings are passed to the loader or set after loading. Any remaining
+difference between the model and the protocol is an error.
 """
 
 from __future__ import annotations
@@ -46,71 +46,70 @@ SENTENCE_TRANSFORMERS = (
     CrossEncoderWrapper,
 )
 LOADER_FUNCTIONS = ("q3e_instruct_loader",)
-#: Classes whose code adds the paper's prompts, which cannot be verified.
-OWN_PROMPTS = {"JinaV4Wrapper", "MultiVectorModel"}
+#: Classes whose code adds the paper's prompts. These prompts cannot be verified.
+SELF_PROMPTING_CLASSES = {"JinaV4Wrapper", "MultiVectorModel"}
 #: Pooling modes of sentence-transformers.
 POOLINGS = ("cls", "mean", "lasttoken")
-#: Fields that are compared separately.
+#: Fields that `find_differences` compares separately.
 SEPARATE_FIELDS = ("eos", "rerank_instruction", "rerank_template")
 #: Model attribute that stores the applied protocol for results.
-RECORD = "posir_protocol"
+PROTOCOL_ATTRIBUTE = "posir_protocol"
 
 
 class ProtocolDifferenceError(PosirError):
     """A loaded model does not match its protocol."""
 
 
-def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
+def add_loader_settings(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
     """Return metadata that includes the settings that only the loader can apply."""
     loader: Any = meta.loader
-    # Unwrap decorated loaders.
-    kind: Any = unwrap(loader) if callable(loader) else loader
-    name = getattr(kind, "__name__", "")
-    weights = {}
+    unwrapped_loader: Any = unwrap(loader) if callable(loader) else loader
+    name = getattr(unwrapped_loader, "__name__", "")
+    model_kwargs = {}
     dtype = protocol.find("dtype")
     if dtype:
-        weights["dtype"] = getattr(torch, dtype)
+        model_kwargs["dtype"] = getattr(torch, dtype)
     attention = protocol.find("attention")
     if attention:
-        weights["attn_implementation"] = attention
+        model_kwargs["attn_implementation"] = attention
     options = {**meta.loader_kwargs}
     if name in LOADER_FUNCTIONS or (
-        isinstance(kind, type) and issubclass(kind, SENTENCE_TRANSFORMERS)
+        isinstance(unwrapped_loader, type) and issubclass(unwrapped_loader, SENTENCE_TRANSFORMERS)
     ):
-        if weights:
-            options["model_kwargs"] = {**options.get("model_kwargs", {}), **weights}
+        if model_kwargs:
+            options["model_kwargs"] = {**options.get("model_kwargs", {}), **model_kwargs}
     elif name == "Qwen3RerankerWrapper":
-        options |= weights
+        options |= model_kwargs
     elif name == "JinaV4Wrapper":
         options |= {
-            "torch_dtype" if key == "dtype" else key: value for key, value in weights.items()
+            "torch_dtype" if key == "dtype" else key: value for key, value in model_kwargs.items()
         }
     elif name == "LlamaEmbedNemotron":
-        load: Any = partial(_load_with, loader, weights)
+        load: Any = partial(_load_with_model_kwargs, loader, model_kwargs)
         load.__name__ = loader.__name__
         loader = load
     update: dict[str, Any] = {"loader": loader, "loader_kwargs": options}
-    # API models request the dimensions in their metadata.
+    # API models request as many dimensions as their metadata states.
     dimensions = protocol.find("dimensions")
     if dimensions and protocol.kind == "api":
         update["embed_dim"] = int(dimensions)
     return meta.model_copy(update=update)
 
 
-def _load_with(
-    loader: Callable[..., MTEBModels], weights: dict[str, Any], *arguments: Any, **options: Any
+def _load_with_model_kwargs(
+    loader: Callable[..., MTEBModels], model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
 ) -> MTEBModels:
-    """Load a model with a different precision and attention than its class sets."""
+    """Load a model, overriding the dtype and attention that its class sets."""
     load = transformers.AutoModel.from_pretrained
 
-    def load_with_weights(*arguments: Any, **options: Any) -> Any:
-        if "dtype" in weights:
+    def load_with_model_kwargs(*args: Any, **kwargs: Any) -> Any:
+        if "dtype" in model_kwargs:
             # The old name of `dtype`.
-            options.pop("torch_dtype", None)
-        return load(*arguments, **(options | weights))
+            kwargs.pop("torch_dtype", None)
+        return load(*args, **(kwargs | model_kwargs))
 
-    with override(transformers.AutoModel, from_pretrained=load_with_weights):
-        return loader(*arguments, **options)
+    with override(transformers.AutoModel, from_pretrained=load_with_model_kwargs):
+        return loader(*args, **kwargs)
 
 
 def apply_protocol(model: Any, protocol: Protocol) -> None:
@@ -119,14 +118,18 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
     Raises:
         ProtocolDifferenceError: A setting of the model differs from the protocol.
     """
-    records = [getattr(inner, RECORD) for inner in vars(model).values() if hasattr(inner, RECORD)]
+    records = [
+        getattr(inner, PROTOCOL_ATTRIBUTE)
+        for inner in vars(model).values()
+        if hasattr(inner, PROTOCOL_ATTRIBUTE)
+    ]
     if records:
         # The wrapped model already follows the protocol.
-        setattr(model, RECORD, records[0])
+        setattr(model, PROTOCOL_ATTRIBUTE, records[0])
         return
     if find_transformer(model) is not None:
-        _set_texts(model, protocol)
-        _set_weights(model, protocol)
+        _configure_inputs(model, protocol)
+        _configure_model(model, protocol)
     properties = read_loaded_model(model)
     for name, value in find_differences(model, protocol, properties).items():
         problem = f"cannot be set for the class {type(model).__name__}"
@@ -137,11 +140,13 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
             f"{quote_value(getattr(protocol, name))} {problem}. "
             f"Run the authors' code ({protocol.source}), or run without a protocol."
         )
-    setattr(model, RECORD, {"asked": protocol.list_values(), "loaded": properties.to_json()})
+    setattr(
+        model, PROTOCOL_ATTRIBUTE, {"asked": protocol.list_values(), "loaded": properties.to_json()}
+    )
 
 
-def _list_unreported(model: Any, protocol: Protocol) -> set[str]:
-    """Return the protocol fields that cannot be inspected in a loaded model."""
+def _list_uninspectable_fields(model: Any, protocol: Protocol) -> set[str]:
+    """Return the protocol fields that a loaded model does not reveal."""
     name = type(model).__name__
     prompts = {"query_prompt", "document_prompt"}
     if find_transformer(model) is None:
@@ -153,12 +158,12 @@ def _list_unreported(model: Any, protocol: Protocol) -> set[str]:
         fields.add("prompt_is_pooled")
     if protocol.kind == "reranker":
         fields.add("max_query_tokens")
-    if name in OWN_PROMPTS:
+    if name in SELF_PROMPTING_CLASSES:
         fields |= {*prompts, "max_query_tokens", "max_document_tokens"}
     return fields
 
 
-def _set_texts(model: Any, protocol: Protocol) -> None:
+def _configure_inputs(model: Any, protocol: Protocol) -> None:
     name = type(model).__name__
     window = protocol.find("max_document_tokens")
     if name == "Qwen3RerankerWrapper":
@@ -168,36 +173,36 @@ def _set_texts(model: Any, protocol: Protocol) -> None:
         )
     elif name == "JinaV4Wrapper" and window:
         model.model.encode_text = partial(model.model.encode_text, max_length=int(window))
-    elif name not in OWN_PROMPTS:
+    elif name not in SELF_PROMPTING_CLASSES:
         replace_prompts(
             model, protocol.find("query_prompt") or "", protocol.find("document_prompt")
         )
-    if window and name not in OWN_PROMPTS:
-        # FlagEmbedding reserves three quarters for the query, as in the authors' call.
+    if window and name not in SELF_PROMPTING_CLASSES:
+        # FlagEmbedding reserves up to three quarters for the query, as in the authors' call.
         set_window(model, int(window))
-    end = protocol.find("eos")
+    eos = protocol.find("eos")
     tokenizer = find_inner_tokenizer(model)
-    if end is not None and hasattr(tokenizer, "add_eos_token"):
+    if eos is not None and hasattr(tokenizer, "add_eos_token"):
         tokenizer.add_eos_token = False
-    if end not in (None, "none") and isinstance(model, InstructSentenceTransformerModel):
-        _append_end(model.model, str(end))
-    queries = protocol.find("max_query_tokens")
-    if protocol.kind == "dense" and queries and queries != window:
-        cut_queries(model, int(queries))
+    if eos not in (None, "none") and isinstance(model, InstructSentenceTransformerModel):
+        _append_eos(model.model, str(eos))
+    query_window = protocol.find("max_query_tokens")
+    if protocol.kind == "dense" and query_window and query_window != window:
+        cut_queries(model, int(query_window))
 
 
-def _append_end(model: Any, end: str) -> None:
+def _append_eos(model: Any, eos: str) -> None:
     name = "preprocess" if hasattr(model, "preprocess") else "tokenize"
     tokenize = getattr(model, name)
 
-    def tokenize_with_end(texts: list[str], **options: Any) -> Any:
-        return tokenize([f"{text}{end}" for text in texts], **options)
+    def tokenize_with_eos(texts: list[str], **options: Any) -> Any:
+        return tokenize([f"{text}{eos}" for text in texts], **options)
 
-    setattr(model, name, tokenize_with_end)
+    setattr(model, name, tokenize_with_eos)
 
 
-def _set_weights(model: Any, protocol: Protocol) -> None:
-    """Set padding, pooling, precision and attention unless the loader has already set them."""
+def _configure_model(model: Any, protocol: Protocol) -> None:
+    """Set padding, pooling, dtype and attention unless the loader has already set them."""
     transformer: Any = find_transformer(model)
     tokenizer = find_inner_tokenizer(model)
     pooling = find_pooling(model)
@@ -212,8 +217,8 @@ def _set_weights(model: Any, protocol: Protocol) -> None:
     is_plain = type(model) is SentenceTransformerEncoderWrapper
     if pooling is not None and protocol.pooling == "cls" and is_plain:
         pooling.pooling_mode = "cls"
-    # Only float32 weights are converted, since others may already be rounded. A multi-vector head
-    # uses the precision of its transformer.
+    # Convert only float32 weights, since others may already be rounded. A multi-vector head has the
+    # same dtype as its transformer.
     dtype = protocol.find("dtype")
     if dtype and next(transformer.parameters()).dtype == torch.float32:
         module = model.model if isinstance(model, MultiVectorWrapper) else transformer
@@ -228,19 +233,20 @@ def find_differences(
 ) -> dict[str, str | None]:
     """Compare a loaded model with its protocol.
 
-    Return the model's value of each field that differs, or None if its class lacks the field.
+    Returns:
+        The model's value for each field that differs; None if its class has no such field.
     """
     differences: dict[str, str | None] = {}
     tokenizer = find_inner_tokenizer(model)
-    unreported_fields = _list_unreported(model, protocol)
-    end = protocol.eos if protocol.find("eos") and protocol.eos != "none" else ""
+    uninspectable_fields = _list_uninspectable_fields(model, protocol)
+    eos = protocol.eos if protocol.find("eos") and protocol.eos != "none" else ""
     samples = {
         "query_prompt": (properties.query, QUERY),
         "document_prompt": (properties.document, DOCUMENT),
     }
     for name in SETTINGS:
         expected = protocol.find(name)
-        if expected is None or name in unreported_fields or name in SEPARATE_FIELDS:
+        if expected is None or name in uninspectable_fields or name in SEPARATE_FIELDS:
             continue
         if name not in samples:
             value = getattr(properties, name, None)
@@ -248,9 +254,11 @@ def find_differences(
             if text != expected:
                 differences[name] = text
         elif protocol.kind != "reranker":
-            captured, sample = samples[name]
-            if captured is None or not captured.is_made_of(tokenizer, expected + sample + end):
-                differences[name] = captured.core if captured else None
+            captured_text, sample = samples[name]
+            if captured_text is None or not captured_text.matches(
+                tokenizer, expected + sample + eos
+            ):
+                differences[name] = captured_text.core if captured_text else None
     document = properties.document
     if protocol.find("eos") is not None:
         count = document.ids[-2:].count(tokenizer.eos_token_id) if document else None
@@ -269,10 +277,10 @@ def _compare_pair(
     if pair is None:
         return {"rerank_template": None}
     template = template.replace("{query}", QUERY).replace("{text}", DOCUMENT)
-    prefix, mark, suffix = template.partition("{instruction}")
-    instruction = protocol.rerank_instruction if mark else ""
-    if pair.is_made_of(tokenizer, prefix + instruction + suffix):
+    prefix, placeholder, suffix = template.partition("{instruction}")
+    instruction = protocol.rerank_instruction if placeholder else ""
+    if pair.matches(tokenizer, prefix + instruction + suffix):
         return {}
-    if mark and pair.text.startswith(prefix) and pair.text.endswith(suffix):
+    if placeholder and pair.text.startswith(prefix) and pair.text.endswith(suffix):
         return {"rerank_instruction": pair.text.removeprefix(prefix).removesuffix(suffix)}
     return {"rerank_template": pair.text}

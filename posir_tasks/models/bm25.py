@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 # bm25s starts JAX if it is installed, and JAX would reserve three quarters of the GPU memory.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
-#: Minimum number of queries for which another process saves more time than it costs.
+#: Minimum number of queries for which starting another process saves time.
 MIN_QUERIES_PER_PROCESS = 2_000
 
 logger = logging.getLogger(__name__)
 
-#: Index, tokenized queries and k of a worker process.
+#: A worker process's index, tokenized queries and k.
 _worker_state: tuple[BM25, Tokenized, int]
 
 
@@ -48,15 +48,15 @@ def split_trigrams(text: str) -> list[str]:
     return [letters[start : start + 3] for start in range(max(len(letters) - 2, 1))]
 
 
-def fit_to_script(model: MTEBModels, corpus_language: str) -> MTEBModels:
-    """Let mteb's BM25 baseline use trigrams as tokens in alphabets without spaces; return other
+def adapt_to_script(model: MTEBModels, corpus_language: str) -> MTEBModels:
+    """Make mteb's BM25 baseline use character trigrams in alphabets without spaces; return other
     models unchanged.
 
-    For Thai, Khmer, Lao, Burmese and Tibetan, mteb's tokens are single characters, which are too
-    unspecific in an alphabet: on XQuAD in Arabic, German, Russian and Spanish with spaces removed,
-    BM25 scores an nDCG@10 of 12 to 17 with single characters, 71 to 83 with bigrams and 94 with
-    trigrams. Chinese characters are almost words: BM25 scores 95 with single characters and 89 with
-    trigrams.
+    For Thai, Khmer, Lao, Burmese and Tibetan, mteb's tokens are single characters, which are not
+    specific enough: on XQuAD in Arabic, German, Russian and Spanish with spaces removed, BM25's
+    nDCG@10 is 12 to 17 with single characters, 71 to 83 with bigrams and 94 with trigrams. A
+    Chinese character, in contrast, is almost a word: nDCG@10 is 95 with single characters and 89
+    with trigrams.
     """
     if (
         not isinstance(model, BM25Search)
@@ -67,7 +67,7 @@ def fit_to_script(model: MTEBModels, corpus_language: str) -> MTEBModels:
     trigram_model = BM25Search(
         tokenizer=split_trigrams, k1=model.k1, b=model.b, delta=model.delta, method=model.method
     )
-    # mteb does not declare the attribute in this class.
+    # mteb's class does not declare the attribute.
     vars(trigram_model)["mteb_model_meta"] = model.mteb_model_meta
     return cast("MTEBModels", trigram_model)
 
@@ -81,12 +81,10 @@ def search_bm25(
     num_proc: int | None = None,
     **task_arguments: Any,
 ) -> Hits:
-    """Find the `top_k` documents of each query like `BM25Search`, in `num_proc` processes (by
-    default, one per core).
-    """
+    """Find the `top_k` documents of each query like `BM25Search`. By default, use all cores."""
     ids = corpus["id"][:]
     k = min(top_k, len(ids))
-    # The model iterates over its corpus; lists are much faster than datasets.
+    # The model iterates over its corpus. A list is much faster than a dataset.
     texts = [{"id": name, "text": text} for name, text in zip(ids, corpus["text"][:], strict=True)]
     with _hide_progress():
         try:
@@ -118,7 +116,7 @@ def _hide_progress() -> Iterator[None]:
     """Hide the progress bars of bm25s, which mteb cannot turn off."""
     import bm25s
 
-    # Importing bm25s sets its logger to DEBUG.
+    # The import of bm25s sets its logger to DEBUG.
     logging.getLogger("bm25s").setLevel(logging.NOTSET)
     tokenize = partial(bm25s.tokenize, show_progress=False)
     index = partialmethod(bm25s.BM25.index, show_progress=False)
@@ -155,6 +153,6 @@ def _retrieve_batch(start: int, end: int) -> Results:
 
 
 def _retrieve(retriever: BM25, tokens: Tokenized, k: int) -> Results:
-    # The default backend is JAX if it is installed; JAX orders ties differently and cannot be
+    # If JAX is installed, it is the default backend, but it orders ties differently and cannot be
     # forked.
     return retriever.retrieve(tokens, k=k, show_progress=False, backend_selection="numpy")

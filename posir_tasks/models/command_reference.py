@@ -1,4 +1,4 @@
-"""References to models and data in results, from which posir builds runnable commands."""
+"""References to models and data. Results store them so that posir can print runnable commands."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from posir_tasks.models.folder import is_model_folder
 from posir_tasks.models.references import (
     ENDPOINT_REFERENCE,
     MODEL_NAME,
-    model_origin,
-    portable_name,
+    find_origin,
+    get_portable_reference,
 )
 from posir_tasks.models.run_settings import SETTING_VARIABLES, VARIABLES
 from posir_tasks.values.result_schema import REFERENCE_KEY
@@ -29,21 +29,15 @@ class CommandReference:
     """Model, data and run settings as arguments of a shell command."""
 
     model: str
-    """Name, folder, endpoint or combination of models; empty if no command can load the model on
-    this machine.
-    """
+    """Reference to the model; empty if no command can load it on this machine."""
     data: str = ""
-    """Task, file, folder or dataset on the Hub; empty if no command can read the data on this
-    machine.
-    """
+    """Reference to the data; empty if no command can read it on this machine."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables with the run settings."""
 
     @classmethod
     def from_run(cls, model: str, task: str, run: Mapping[str, Any]) -> CommandReference:
-        """Restore the reference of a result from the model's full name, the task and the run
-        record.
-        """
+        """Restore a result's reference from the model's full name, the task and the run record."""
         record = run.get(REFERENCE_KEY)
         reference: Mapping[str, Any] = record if isinstance(record, dict) else {}
         variables = reference.get("variables")
@@ -75,7 +69,7 @@ class CommandReference:
         data = "" if self.data.startswith(paths) else self.data
         return CommandReference("" if is_private else self.model, data, variables)
 
-    def write(self, *words: str) -> str:
+    def format(self, *words: str) -> str:
         """Format a shell command: the run settings, then the quoted words."""
         assignments = [f"{name}={shlex.quote(value)}" for name, value in self.variables.items()]
         return " ".join([*assignments, shlex.join(words)])
@@ -109,8 +103,8 @@ NO_REFERENCE = CommandReference("")
 def describe_reference(meta: ModelMeta) -> dict[str, Any]:
     """Return the model reference for a result's run record; empty if the full name is enough."""
     record: dict[str, Any] = {}
-    if portable_name(meta) != meta.name:
-        record["model"] = portable_name(meta)
+    if get_portable_reference(meta) != meta.name:
+        record["model"] = get_portable_reference(meta)
     variables = _find_variables(meta)
     if variables:
         record["variables"] = variables
@@ -120,22 +114,22 @@ def describe_reference(meta: ModelMeta) -> dict[str, Any]:
 def shorten_path(path: str) -> str:
     """Return a path relative to the working directory if it is inside that directory."""
     absolute = Path(path).expanduser().absolute()
-    here = Path.cwd()
-    if absolute == here or not absolute.is_relative_to(here):
+    working_folder = Path.cwd()
+    if absolute == working_folder or not absolute.is_relative_to(working_folder):
         return str(absolute)
-    return f"./{absolute.relative_to(here)}"
+    return f"./{absolute.relative_to(working_folder)}"
 
 
 def _locate_model(reference: str) -> str:
     """Return a reference for commands on this machine; empty if a model folder is missing or the
-    result is from another system.
+    result is a run of another system.
     """
-    if MODEL_NAME.fullmatch(reference) and model_origin(reference) is None:
+    if MODEL_NAME.fullmatch(reference) and find_origin(reference) is None:
         return reference
     from posir_tasks.models.registry import split_reference
 
     for name in split_reference(reference):
-        is_local = Path(name).is_absolute() or model_origin(name) is not None
+        is_local = Path(name).is_absolute() or find_origin(name) is not None
         if is_local and not is_model_folder(Path(name)):
             return ""
     is_folder = Path(reference).is_absolute() and is_model_folder(Path(reference))

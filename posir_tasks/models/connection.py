@@ -1,8 +1,8 @@
 """HTTP connections to embedding, reranking and language model servers: keys, retries, limits and
 error messages.
 
-Responses are limited in size (decompressed) and time. Redirects are not followed, so texts never
-reach another server.
+The time and the decompressed size of responses are limited. Redirects are not followed, so that
+texts never reach another server.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 KEY_VARIABLE = "OPENAI_API_KEY"
 #: Retries after status 408, 409, 429 or 5xx, or without a response.
 RETRIES = 10
-#: Longest Retry-After, in seconds, that posir respects.
+#: Maximum Retry-After, in seconds. Longer waits are ignored.
 MAX_RETRY_AFTER = 120.0
 #: First and maximum wait in seconds: 0.5, 1, 2, 4, 8, reduced by up to a quarter at random.
 FIRST_WAIT = 0.5
@@ -46,24 +46,24 @@ MAX_WAIT = 8.0
 #: Timeouts in seconds: for connecting, and for the next bytes of a response.
 CONNECT_SECONDS = 5.0
 RESPONSE_SECONDS = 600.0
-#: Timeout for a complete response, as a multiple of `RESPONSE_SECONDS`. Such timeouts are not
-#: retried.
+#: Timeout for a complete response, as a multiple of `RESPONSE_SECONDS`. After this timeout, the
+#: request is not retried.
 COMPLETE_FACTOR = 2
-#: Maximum number of characters of an error message to keep, and to show.
+#: Maximum length of a stored error message, and of one on screen, in characters.
 MAX_ERROR = 10_000
 MAX_MESSAGE = 500
 #: Internal status of a response that posir discards.
 DISCARDED_STATUS = 598
 #: Statuses of rejected requests, and the error messages about long texts that some servers send
 #: with status 500.
-REFUSED = (400, 413, 422)
-TOO_LARGE = re.compile(r"too (large|long)|context (length|size|window)|exceed", re.IGNORECASE)
+REJECTED_STATUSES = (400, 413, 422)
+TEXT_TOO_LONG = re.compile(r"too (large|long)|context (length|size|window)|exceed", re.IGNORECASE)
 #: Maximum number of list values to show.
 MAX_VALUES = 10
 
 
 class RequestError(Exception):
-    """A request without a usable response."""
+    """A request received no usable response."""
 
     def __init__(
         self,
@@ -73,8 +73,7 @@ class RequestError(Exception):
         *,
         is_timeout: bool = False,
     ) -> None:
-        """Store the server's message without secrets, and the HTTP status, or 0 if there is no
-        response.
+        """Remove secrets from `reason`, the server's message. `status` is 0 without a response.
 
         If `is_timeout` is true, the server accepted the connection but did not respond in time.
         """
@@ -86,15 +85,13 @@ class RequestError(Exception):
 
     @property
     def is_rejected(self) -> bool:
-        """True if the server rejects the request, or fails because a text is too long."""
-        is_too_large = self.status == 500 and bool(TOO_LARGE.search(self.reason))
-        return self.status in REFUSED or is_too_large
+        """True if the server rejected the request, or failed because a text is too long."""
+        is_too_large = self.status == 500 and bool(TEXT_TOO_LONG.search(self.reason))
+        return self.status in REJECTED_STATUSES or is_too_large
 
     @property
     def is_text_error(self) -> bool:
-        """True if a text may be the cause: it is rejected, or makes the server fail (for example
-        with a vector of NaN).
-        """
+        """True if a text may be the cause: the server rejected it or failed."""
         return self.is_rejected or self.status == 500
 
     @property
@@ -159,7 +156,7 @@ class Connection:
 
     @cached_property
     def _session(self) -> aiohttp.ClientSession:
-        """The session, which belongs to the event loop of the first request."""
+        """HTTP session, bound to the event loop of the first request."""
         # Most commands send no requests and do not need the slow import.
         import aiohttp
 
@@ -183,9 +180,13 @@ class Connection:
         *,
         retries: int | None = None,
     ) -> str:
-        """Send a POST request, or a GET request without a body, and retry after temporary failures.
+        """Send a request and retry after temporary failures. Return the text of the response.
 
-        `retries` limits the retries after status 500.
+        Args:
+            url: The address.
+            body: JSON of a POST request; None for a GET request.
+            headers: Additional headers.
+            retries: Maximum number of retries after status 500.
 
         Raises:
             RequestError: There is no usable response.
@@ -239,7 +240,9 @@ class Connection:
             text = await _read_text(response)
             if response.ok:
                 return text
-            raise RequestError(_find_message(text)[:MAX_ERROR], response.status, response.headers)
+            raise RequestError(
+                _extract_message(text)[:MAX_ERROR], response.status, response.headers
+            )
 
     def _explain_failure(self, error: Exception) -> RequestError:
         import aiohttp
@@ -250,21 +253,19 @@ class Connection:
             reason = f"is not complete after {seconds:,.0f} seconds"
             return RequestError(reason, DISCARDED_STATUS, is_timeout=True)
         cause = getattr(error, "os_error", error)
-        number = getattr(cause, "errno", None)
+        code = getattr(cause, "errno", None)
         reason = str(cause) or repr(cause)
-        if number and number > 0:
-            reason = os.strerror(number)
+        if code and code > 0:
+            reason = os.strerror(code)
         return RequestError(reason, is_timeout=isinstance(error, aiohttp.SocketTimeoutError))
 
     def explain(self, error: RequestError, *, advice: str) -> str:
-        """Describe a failed request with the server's message and a remedy. `advice` is the remedy
-        for rejected requests.
-        """
+        """Describe a failed request and a remedy. `advice` is for rejected requests."""
         attempts = self.retries + 1
         status = error.status
         reason = quote_message(error.reason)
         if error.is_rejected:
-            return f"the server refuses a request ({status}: {reason}). {advice}"
+            return f"the server rejects a request ({status}: {reason}). {advice}"
         match status:
             case 0 if error.is_timeout:
                 return (
@@ -278,7 +279,7 @@ class Connection:
             case 401 | 403:
                 name = self._key_variable
                 key = f"the key in {name}" if self._key else f"requests without a key; set {name}"
-                return f"the server refuses {key} ({status}: {reason})."
+                return f"the server rejects {key} ({status}: {reason})."
             case 404:
                 return (
                     f"the server has no such model or address (404: {reason}). Addresses usually "
@@ -304,14 +305,14 @@ def _start_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
+def submit(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
     """Run a coroutine in the event loop for requests."""
-    return asyncio.run_coroutine_threadsafe(work, _start_loop())
+    return asyncio.run_coroutine_threadsafe(coroutine, _start_loop())
 
 
-def _find_message(text: str) -> str:
-    """Extract the message from an error of OpenAI, FastAPI, Text Embeddings Inference or Ollama;
-    otherwise return the whole text.
+def _extract_message(text: str) -> str:
+    """Extract the message from an error response of OpenAI, FastAPI, Text Embeddings Inference or
+    Ollama; return any other text unchanged.
     """
     try:
         response = parse_json(text, "response")
@@ -337,7 +338,7 @@ async def _read_text(response: aiohttp.ClientResponse) -> str:
     return content.decode("utf-8", "replace")
 
 
-def shorten(values: Sequence[object]) -> str:
-    """Join the first values on one line."""
+def join_first(values: Sequence[object]) -> str:
+    """Join at most `MAX_VALUES` values on one line."""
     text = ", ".join(sanitize(str(value)) for value in values[:MAX_VALUES])
     return text + (", ..." if len(values) > MAX_VALUES else "")

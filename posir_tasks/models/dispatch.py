@@ -24,8 +24,8 @@ from mteb.types import Array, PromptType
 from torch import Tensor
 
 from posir_tasks.base.private_names import BM25_TOKENIZER
-from posir_tasks.models.bm25 import fit_to_script, search_bm25
-from posir_tasks.models.embeddings.cached_encoder import with_cache
+from posir_tasks.models.bm25 import adapt_to_script, search_bm25
+from posir_tasks.models.embeddings.cached_encoder import add_cache
 from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.values.ranks import (
@@ -41,7 +41,7 @@ from posir_tasks.values.ranks import (
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
 
-#: Number of documents to encode at a time, as in mteb's `SearchEncoderWrapper`.
+#: Number of documents to encode at a time; the same as in mteb's `SearchEncoderWrapper`.
 CORPUS_CHUNK_SIZE = 50_000
 #: Number of similarities to compute at a time: 128 MiB in float32.
 MAX_SIMILARITIES = 2**25
@@ -66,11 +66,11 @@ def search_dense(
         for start in range(0, len(corpus), CORPUS_CHUNK_SIZE):
             block = corpus.select(range(start, min(start + CORPUS_CHUNK_SIZE, len(corpus))))
             documents = context.encode(model, block, PromptType.document)
-            nearest = []
+            batches = []
             for batch in split_queries(query_embeddings, documents.shape[0]):
                 similarities = torch.as_tensor(model.similarity(batch, documents))
-                nearest.append(find_nearest(similarities, top_k))
-            block_scores, block_rows = map(torch.cat, zip(*nearest, strict=True))
+                batches.append(find_nearest(similarities, top_k))
+            block_scores, block_rows = map(torch.cat, zip(*batches, strict=True))
             scores = torch.cat([scores, block_scores], dim=1)
             rows = torch.cat([rows, block_rows + start], dim=1)
             scores, order = scores.topk(min(top_k, scores.shape[1]), dim=1)
@@ -81,8 +81,8 @@ def search_dense(
 def find_nearest(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Find the highest values of each row and their columns, in any order.
 
-    The `k` highest values are in the `k` groups of columns with the highest maximum, so only these
-    groups are searched, which takes half as long as `topk`.
+    The `k` highest values are in the `k` groups of columns with the highest maxima. Searching only
+    these groups takes half as long as `topk`.
 
     Returns:
         Values in single precision and columns, both of shape (rows, min(k, columns)).
@@ -91,8 +91,8 @@ def find_nearest(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
     size = max(1, math.isqrt(columns // k))
     groups = columns // size
     # A group contains every `groups`-th column. The last columns belong to no group.
-    grouped = similarities[:, : size * groups].reshape(rows, size, groups)
-    best_groups = _find_highest(grouped.amax(dim=1).float().cpu(), k)
+    grouped_similarities = similarities[:, : size * groups].reshape(rows, size, groups)
+    best_groups = _find_highest(grouped_similarities.amax(dim=1).float().cpu(), k)
     members = best_groups[:, None] + torch.arange(0, size * groups, groups)[:, None]
     last_columns = torch.arange(size * groups, columns).expand(rows, -1)
     candidates = torch.cat([members.flatten(1), last_columns], dim=1)
@@ -102,18 +102,16 @@ def find_nearest(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _find_highest(values: Tensor, k: int) -> Tensor:
-    """Find the columns of the `k` highest values of each row, in any order; NaN counts as highest.
+    """Find the columns of the `k` highest values in each row, in any order; NaN counts as highest.
 
-    NumPy partitions short rows three times as fast as PyTorch.
+    For short rows, NumPy is three times as fast as PyTorch.
     """
     order = np.argpartition(values.numpy(), -min(k, values.shape[1]), axis=1)
     return torch.from_numpy(order[:, -k:])
 
 
 def split_queries(queries: Array, documents: int) -> Iterator[Array]:
-    """Yield query batches with at most `MAX_SIMILARITIES` similarities each. Sparse queries are not
-    split.
-    """
+    """Yield query batches with at most `MAX_SIMILARITIES` similarities. Sparse queries form one."""
     size = max(1, MAX_SIMILARITIES // documents)
     if isinstance(queries, torch.Tensor) and queries.layout != torch.strided:
         size = queries.shape[0]
@@ -128,8 +126,8 @@ def is_reranker(model: MTEBModels) -> bool:
     )
 
 
-def search_results(model: MTEBModels, request: SearchRequest) -> SearchResults:
-    """Search or rerank like mteb; return scores by query and document id."""
+def search_with_mteb(model: MTEBModels, request: SearchRequest) -> SearchResults:
+    """Search or rerank with mteb's own classes; return scores by query and document id."""
     context = request.context
     if isinstance(model, SearchProtocol):
         search = model
@@ -138,12 +136,12 @@ def search_results(model: MTEBModels, request: SearchRequest) -> SearchResults:
     else:
         search = SearchCrossEncoderWrapper(model)
     phase = {"split": context.hf_split, "subset": context.hf_subset}
-    shared = context.search_arguments
+    arguments = context.search_arguments
     with request.timer("Encoding corpus", **phase):
-        search.index(request.corpus, **shared)
+        search.index(request.corpus, **arguments)
     with request.timer("Encoding queries and documents", **phase):
         results: SearchResults = search.search(
-            request.queries, top_k=request.top_k, top_ranked=request.top_ranked, **shared
+            request.queries, top_k=request.top_k, top_ranked=request.top_ranked, **arguments
         )
     return drop_omitted(results)
 
@@ -157,23 +155,25 @@ def drop_omitted(results: Results) -> SearchResults:
 
 
 def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results, RankedQueries]:
-    """Search and rank the relevant documents with as little memory as the model allows.
+    """Search, and rank each query's relevant document, with as little memory as the model allows.
 
     Raises:
         ScoreError: The model returned NaN.
     """
     results = search(model, request)
-    # `positives` omits queries with several evidence spans.
+    # Queries with several evidence spans are not in `positives`.
     if isinstance(results, HitsByQuery) and len(results) == len(request.positives):
         return results, rank_hits(results.hits, request.positives)
     return results, rank_results(results, request.positives)
 
 
 def search(model: MTEBModels, request: SearchRequest) -> Results:
-    """Search with arrays if possible, else like mteb; return scores by query and document id."""
+    """Search with arrays if the model allows it, otherwise with mteb's own classes; return scores
+    by query and document id.
+    """
     context = request.context
     if request.top_ranked is not None:
-        return search_results(model, request)
+        return search_with_mteb(model, request)
     if isinstance(model, BM25Search) and not BM25_TOKENIZER.is_missing():
         with request.timer("Searching corpus", split=context.hf_split, subset=context.hf_subset):
             hits = search_bm25(
@@ -193,15 +193,13 @@ def search(model: MTEBModels, request: SearchRequest) -> Results:
             timer=request.timer,
         )
     else:
-        return search_results(model, request)
+        return search_with_mteb(model, request)
     results = HitsByQuery(hits, {query: row for row, query in enumerate(request.queries["id"][:])})
     return drop_omitted(results) if np.isneginf(hits.scores).any() else results
 
 
 def order_documents(results: Results) -> dict[str, list[str]]:
-    """Return each query's document ids, best first, in pytrec_eval's order: by score and id, both
-    descending.
-    """
+    """Return each query's document ids, best first. As in pytrec_eval, higher ids win ties."""
     return {
         query: sorted(scores, key=lambda name: (scores[name], name), reverse=True)
         for query, scores in results.items()
@@ -213,7 +211,7 @@ RANK_CONSTANT = 60
 
 
 def fuse_rankings(rankings: Iterable[Sequence[str]]) -> dict[str, float]:
-    """Return the reciprocal rank fusion scores of documents in rankings, each best first."""
+    """Return the reciprocal rank fusion scores by document. Each ranking is sorted, best first."""
     scores: defaultdict[str, float] = defaultdict(float)
     for ranking in rankings:
         for rank, document in enumerate(ranking, start=1):
@@ -228,9 +226,9 @@ class HybridSearch:
 
     def __init__(self, models: Sequence[MTEBModels]) -> None:
         self.models = models
-        self.searched: list[tuple[MTEBModels, Results]] = []
-        """Each model with its results from the last search, with one more document per query than
-        is fused.
+        self.last_results: list[tuple[MTEBModels, Results]] = []
+        """Models with their results from the last search, including one more document per query
+        than the fusion uses.
         """
         self._corpus: Dataset | None = None
 
@@ -244,21 +242,21 @@ class HybridSearch:
         *,
         top_k: int,
         top_ranked: Mapping[str, list[str]] | None = None,
-        **task: Any,
+        **task_arguments: Any,
     ) -> SearchResults:
         """Return the fused scores of the `top_k` documents by query id and document id."""
         assert self._corpus is not None
-        context = EncodingContext.from_arguments(**task)
+        context = EncodingContext.from_arguments(**task_arguments)
         request = SearchRequest(
             self._corpus, queries, {}, top_ranked, top_k + 1, context, TimingStack()
         )
         rankings = []
-        self.searched = []
+        self.last_results = []
         for model in self.models:
-            searcher = fit_to_script(with_cache(model), context.corpus_language)
+            searcher = adapt_to_script(add_cache(model), context.corpus_language)
             results = search(searcher, request)
             rankings.append(order_documents(results))
-            self.searched.append((searcher, results))
+            self.last_results.append((searcher, results))
         self._corpus = None
         fused_results = {
             query: fuse_rankings(ranking.get(query, ())[:top_k] for ranking in rankings)

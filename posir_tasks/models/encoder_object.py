@@ -1,6 +1,4 @@
-"""Wrap any object with an `encode` method, such as static embeddings or a user's class, as an mteb
-model.
-"""
+"""mteb model that wraps an object with an `encode` method, such as a user's class."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ObjectEncoder(AbsEncoder):
-    """Encodes texts with an object's `encode_query` and `encode_document`, or its `encode`."""
+    """Encodes texts with an object's `encode_query` and `encode_document`, or else `encode`."""
 
     def __init__(self, target: Any, model_prompts: dict[str, str] | None) -> None:
         self.target = target
@@ -47,7 +45,7 @@ class ObjectEncoder(AbsEncoder):
         try:
             vectors = getattr(self.target, side, self.target.encode)(texts)
         except Exception as error:  # the user's code
-            raise PosirError(f"{name}: fails ({summarize_error(error)}).") from error
+            raise PosirError(f"{name}: failed ({summarize_error(error)}).") from error
         try:
             if isinstance(vectors, Sequence):
                 vectors = [_to_numpy(vector) for vector in vectors]

@@ -1,6 +1,6 @@
 """Client for embedding servers that validates their responses.
 
-`KINDS` describes the differences between servers. This module imports neither mteb nor PyTorch.
+`KINDS` defines the servers' formats. This module imports neither mteb nor PyTorch.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.models.connection import (
     Connection,
     RequestError,
+    join_first,
     quote_message,
-    shorten,
     submit,
 )
 from posir_tasks.models.endpoint_kinds import FORMAT, GENERIC_KINDS, KINDS, EndpointKind
@@ -44,27 +44,27 @@ Documents: TypeAlias = Sequence[Sequence[str]]
 ADVICE = (
     "If texts are too long for the model, cut them with --window N, or let the server truncate them"
 )
-#: Texts that the server must embed before any data is read.
+#: Texts to embed as a test before any data is read.
 FIRST_TEXTS = ("position", "A bell was cast in copper.")
-#: Maximum seconds until a response starts while the window is measured: the server may have to load
+#: Maximum seconds until a response starts while the window is measured. The server may need to load
 #: its model first.
 FIRST_SECONDS = 60.0
-#: Lengths in words of the texts whose tokens the server counts: slightly longer than common
+#: Lengths, in words, of the texts whose tokens the server counts: slightly longer than common
 #: windows.
 COUNTED_WORDS = (512 + 64, 2048 + 64, 8192 + 64)
-#: Maximum expected seconds per text; slower texts are not sent.
+#: Maximum expected seconds per text. Texts that would take longer are skipped.
 MAX_COUNT_SECONDS = 30.0
-#: Retries after status 500, which a single text may cause.
+#: Retries after status 500, since a single text may be the cause.
 TEXT_RETRIES = 1
-#: Number of characters to show of a text that cannot be embedded.
-SHOWN_TEXT = 60
-#: Number of different texts from which identical vectors are an error. A few texts may differ only
-#: in details that the model ignores, such as case.
+#: Number of characters to quote from a text that cannot be embedded.
+MAX_QUOTED_CHARACTERS = 60
+#: Minimum number of different texts for which identical vectors are an error. Fewer texts may
+#: differ only in details that the model ignores, such as case.
 MIN_DISTINCT = 8
-#: Texts count as different if they differ within this many characters: later ones may be truncated.
-BEGINNING = 300
+#: Texts count as different if their first characters differ. Later ones may be truncated.
+COMPARED_CHARACTERS = 300
 #: Statuses for a missing route.
-NO_ROUTE = (404, 405)
+MISSING_ROUTE_STATUSES = (404, 405)
 #: The largest entry of a float32 vector lies between 1 / MAX_ENTRY and MAX_ENTRY. int8 vectors that
 #: are decoded as float32 fall outside this range.
 MAX_ENTRY = 1e6
@@ -72,14 +72,14 @@ MAX_ENTRY = 1e6
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?![\w]|\.\d)")
 #: Error messages about the number of texts, not their length (llama.cpp's "physical batch size"
 #: counts tokens).
-MANY_TEXTS = re.compile(
+TOO_MANY_TEXTS = re.compile(
     r"(?<!physical )(?<!current )batch|too many (texts|inputs|documents)", re.IGNORECASE
 )
 
 
-def find_request_fields(side: str) -> Fields:
-    """Read the run's additional request fields for a side, `query` or `passage`. Raise PosirError
-    if one is not `KEY=VALUE`.
+def read_request_fields(side: str) -> Fields:
+    """Read the additional request fields for `query` or `passage` from the environment. Raise
+    PosirError if one is not `KEY=VALUE`.
     """
     lines = os.environ.get(f"POSIR_{side.upper()}_FIELD", "").splitlines()
     return read_overrides([line for line in lines if line.strip()], f"--{side}-field")
@@ -104,19 +104,19 @@ class EndpointModel:
     def use_tokenizer(self, name: str) -> None:
         """Count tokens with a tokenizer. Raise PosirError if it cannot be loaded."""
         self.tokenizer = ModelTokenizer.load(name).tokenizer
-        # Texts are always cut at their end.
+        # Texts are always truncated at the end.
         self.tokenizer.truncation_side = "right"
 
-    def _ask(self, address: str, body: Fields | None, *, retries: int | None = None) -> Any:
+    def _send(self, address: str, body: Fields | None, *, retries: int | None = None) -> Any:
         request = self._connection.send_async(address, body, retries=retries)
         text = submit(request).result()
         try:
             return parse_json(text, self._endpoint)
         except GateError as error:
             kind = NotFiniteError if error.is_not_finite else PosirError
-            raise self._invalid(f"cannot be read: {error.problem}", kind) from None
+            raise self._make_response_error(f"cannot be read: {error.problem}", kind) from None
 
-    def _build_error(self, error: RequestError, details: str = "") -> PosirError:
+    def _make_request_error(self, error: RequestError, details: str = "") -> PosirError:
         kind = NoResponseError if error.is_timeout else PosirError
         reason = self._connection.explain(error, advice=self.advice)
         failure = kind(f"{self._endpoint}: {reason}{details}")
@@ -124,14 +124,14 @@ class EndpointModel:
             failure.reason = quote_message(error.reason)
         return failure
 
-    def _invalid(self, reason: str, kind: type[PosirError] = PosirError) -> PosirError:
+    def _make_response_error(self, reason: str, kind: type[PosirError] = PosirError) -> PosirError:
         return kind(
             f"{self._endpoint}: the server's response {reason}. Check the server and its model."
         )
 
 
 class NoVectorError(PosirError):
-    """A response lacks a vector for at least one text."""
+    """A response contains no valid vector for at least one text."""
 
 
 class NotFiniteError(NoVectorError):
@@ -139,13 +139,13 @@ class NotFiniteError(NoVectorError):
 
 
 class EmbeddingClient(EndpointModel):
-    """Requests embeddings from a server, whose kind it detects."""
+    """Client for embeddings, which detects the kind of the server."""
 
     skips_failed = False
-    """If true, texts that the server cannot embed are left out."""
+    """If true, texts that the server cannot embed are skipped."""
 
     def __init__(self, endpoint: Endpoint, retries: int | None = None) -> None:
-        """Connect with the run's request fields, and embed two short texts before any data is read.
+        """Detect the kind of the server, and embed two short texts as a test.
 
         If `retries` is given, the first response must start within `FIRST_SECONDS`.
 
@@ -153,10 +153,10 @@ class EmbeddingClient(EndpointModel):
             PosirError: The server does not embed the two texts.
         """
         super().__init__(endpoint, retries)
-        self.query_fields = find_request_fields("query")
-        self.passage_fields = find_request_fields("passage")
+        self.query_fields = read_request_fields("query")
+        self.passage_fields = read_request_fields("passage")
         self.is_measured = False
-        """If true, truncation is being measured and needs no warning."""
+        """If true, the window is being measured, so truncation needs no warning."""
         self._format: Fields = {}
         self._dimensions: int | None = None
         self._max_documents: int | None = None
@@ -168,26 +168,27 @@ class EmbeddingClient(EndpointModel):
             if response is None:
                 first, second = self._embed(self.kind, documents)
             else:
-                first, second = self._read(self.kind, documents, response)
+                first, second = self._parse_response(self.kind, documents, response)
         if np.array_equal(first, second):
-            raise self._invalid(
+            raise self._make_response_error(
                 f"has the same vector for {FIRST_TEXTS[0]!r} and {FIRST_TEXTS[1]!r}: "
-                f"{shorten(first)}"
+                f"{join_first(first)}"
             )
         self._dimensions = len(first)
         if self.kind.truncation:
             self.advice = f"{ADVICE} ({self.kind.truncation})."
 
     @property
-    def marks_queries(self) -> bool:
+    def has_query_fields(self) -> bool:
         """True if query requests have additional fields, such as `input_type`."""
         return bool(self.kind.query_fields or self.query_fields)
 
     def _find_kind(self, documents: Documents) -> tuple[EndpointKind, Any]:
-        """Return the server's kind and its first response. The kind is taken from the reference or
-        the host; otherwise the kinds are tried until the server has the route.
+        """Return the server's kind and its first response, or None instead of the response if the
+        server accepts only one document at a time.
 
-        The response is None if the server accepts fewer documents at a time.
+        If neither the reference nor the host determines the kind, try each kind until the server
+        has its route.
         """
         endpoint = self._endpoint
         kinds = [kind for kind in KINDS.values() if f".{endpoint.host}".endswith(kind.hosts)]
@@ -198,7 +199,8 @@ class EmbeddingClient(EndpointModel):
         for kind in kinds or [KINDS[name] for name in GENERIC_KINDS]:
             contextual = kind.in_context
             if contextual and contextual.nests:
-                # Contextual models are available only at this route, other models never are.
+                # Contextual models are only available at this route, other models only at the
+                # default route.
                 if "context" in endpoint.model:
                     kind = replace(contextual, in_context=contextual)
                 else:
@@ -206,18 +208,18 @@ class EmbeddingClient(EndpointModel):
             try:
                 return kind, self._request(kind, documents)
             except RequestError as error:
-                if _limits_count(error):
+                if _is_count_error(error):
                     self._max_documents = 1
                     return kind, None
                 failures.append(error)
-                attempts.append(f"{kind.name} ({kind.address(endpoint)})")
-                if error.status not in NO_ROUTE:
+                attempts.append(f"{kind.name} ({kind.build_address(endpoint)})")
+                if error.status not in MISSING_ROUTE_STATUSES:
                     break
-        has_route = failures[-1].status not in NO_ROUTE
+        has_route = failures[-1].status not in MISSING_ROUTE_STATUSES
         advice = f" Tried: {', '.join(attempts)}."
         if len(attempts) > 1:
             advice += f" Specify its kind, as in {endpoint.model}@tei+{endpoint.address}."
-        raise self._build_error(failures[-1 if has_route else 0], advice) from None
+        raise self._make_request_error(failures[-1 if has_route else 0], advice) from None
 
     def _request(
         self,
@@ -227,7 +229,7 @@ class EmbeddingClient(EndpointModel):
         query: bool = False,
         retries: int | None = None,
     ) -> Any:
-        """Send a request; repeat it without the vector format if the server rejects the format."""
+        """Send a request. If the server rejects the vector format, send it again without one."""
         user_fields = self.query_fields if query else self.passage_fields
         side_fields = kind.query_fields if query else kind.passage_fields
         fields = {**kind.fields, **side_fields, **self._format, **user_fields}
@@ -236,10 +238,10 @@ class EmbeddingClient(EndpointModel):
         if kind.names_model:
             body["model"] = self._endpoint.model
         try:
-            return self._ask(kind.address(self._endpoint), body, retries=retries)
+            return self._send(kind.build_address(self._endpoint), body, retries=retries)
         except RequestError as error:
-            is_refused = error.is_rejected and FORMAT in error.reason and FORMAT in body
-            if not is_refused or FORMAT in user_fields:
+            rejects_format = error.is_rejected and FORMAT in error.reason and FORMAT in body
+            if not rejects_format or FORMAT in user_fields:
                 raise
             self._format = {FORMAT: None}
             return self._request(kind, documents, query=query, retries=retries)
@@ -247,19 +249,17 @@ class EmbeddingClient(EndpointModel):
     def embed(self, texts: Sequence[str], *, query: bool = False) -> Embeddings:
         """Return the embeddings of texts, shape (n, dimensions).
 
-        A batch that fails is halved until the text that the server cannot embed is isolated.
+        A batch that fails is halved until the failing text is isolated.
 
         Raises:
             PosirError: The server cannot be reached or cannot embed a text; the number or the
-                dimensions of the vectors are wrong; or vectors are not finite, all zero, or equal
-                for different texts.
+                dimensions of the vectors are wrong; or the vectors are not finite, all zero, or
+                equal for different texts.
         """
         return self._embed(self.kind, [[text] for text in texts], query=query)
 
     def embed_chunks(self, chunks: Sequence[str]) -> Embeddings:
-        """Return the embeddings of a document's chunks in context from one request, shape (chunks,
-        dimensions). Raises the errors of `embed`.
-        """
+        """Embed a document's chunks in context, shape (chunks, dimensions), like `embed`."""
         assert self.kind.in_context
         return self._embed(self.kind.in_context, [chunks])
 
@@ -272,10 +272,10 @@ class EmbeddingClient(EndpointModel):
         if size == total:
             try:
                 response = self._request_texts(kind, documents, query=query)
-                return self._read(kind, documents, response)
+                return self._parse_response(kind, documents, response)
             except RequestError as error:
-                failure = self._build_error(error)
-                if total > 1 and _limits_count(error):
+                failure = self._make_request_error(error)
+                if total > 1 and _is_count_error(error):
                     limits = _find_numbers(error.reason, below=total)
                     size = self._max_documents = max(limits, default=total // 2)
                 elif not error.is_text_error or (total > 1 and self._is_probing):
@@ -289,19 +289,19 @@ class EmbeddingClient(EndpointModel):
                     raise
                 size = total // 2
         if not size:
-            # A limit on the number of texts may have been a limit on their length.
+            # The error about the number of texts may have been about their length.
             self._max_documents = None
-            return self._leave_out(documents[0], failure, query=query)
+            return self._handle_failure(documents[0], failure, query=query)
         batches = split_batches(documents, size)
         return np.concatenate([self._embed(kind, batch, query=query) for batch in batches])
 
     def _request_texts(self, kind: EndpointKind, documents: Documents, *, query: bool) -> Any:
-        """Send a request. Use all retries only if the server fails for every text.
+        """Send a request with few retries. If a single text fails with status 500, check that the
+        server still embeds another text.
 
         Raises:
-            RequestError: The server fails for this request; after status 500, it still handles
-                other requests.
-            PosirError: The server fails for a text that it embedded before.
+            RequestError: The request failed.
+            PosirError: The server no longer embeds the other text.
         """
         if self._is_probing or self._dimensions is None:
             return self._request(kind, documents, query=query)
@@ -313,10 +313,16 @@ class EmbeddingClient(EndpointModel):
         try:
             self._request(kind, [[FIRST_TEXTS[0]]], query=query)
         except RequestError as error:
-            raise self._build_error(error) from None
+            raise self._make_request_error(error) from None
         return self._request(kind, documents, query=query, retries=TEXT_RETRIES)
 
-    def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:  # noqa: ARG002
+    def _handle_failure(
+        self,
+        chunks: Sequence[str],
+        failure: PosirError,
+        *,
+        query: bool,  # noqa: ARG002
+    ) -> Embeddings:
         """Raise the failure with the document's length and first characters.
 
         Subclasses may return substitute vectors, shape (chunks, dimensions).
@@ -324,45 +330,49 @@ class EmbeddingClient(EndpointModel):
         text = " ".join(chunks)
         error = PosirError(
             f"{failure} The text has {len(text):,} characters (about {estimate_tokens(text):,} "
-            f"tokens) and begins {sanitize(text[:SHOWN_TEXT])!r}."
+            f"tokens) and begins {sanitize(text[:MAX_QUOTED_CHARACTERS])!r}."
         )
         error.reason = failure.reason
         raise error
 
-    def _read(self, kind: EndpointKind, documents: Documents, response: Any) -> Embeddings:
+    def _parse_response(
+        self, kind: EndpointKind, documents: Documents, response: Any
+    ) -> Embeddings:
         texts = [*chain(*documents)]
         try:
             rows = response
             for key in filter(None, kind.vectors.split(".")):
                 rows = rows[key]
-            rows = self._order(rows, len(documents) if kind.nests else len(texts))
+            rows = self._sort_rows(rows, len(documents) if kind.nests else len(texts))
             if kind.nests:
                 chunks = zip(rows, documents, strict=True)
                 rows = [
-                    *chain(*(self._order(row["data"], len(document)) for row, document in chunks))
+                    *chain(
+                        *(self._sort_rows(row["data"], len(document)) for row, document in chunks)
+                    )
                 ]
             vectors = [row["embedding"] if isinstance(row, dict) else row for row in rows]
             if all(isinstance(vector, str) for vector in vectors):
                 vectors = self._decode(vectors)
             lengths = set(map(len, vectors)) | {self._dimensions or len(vectors[0])}
         except (TypeError, ValueError, KeyError):
-            raise self._invalid(
+            raise self._make_response_error(
                 f"does not have the format of an embeddings API of the kind {kind.name}"
             ) from None
         if len(lengths) != 1 or 0 in lengths:
-            reason = f"has vectors of different dimensions: {shorten(sorted(lengths))}"
-            raise self._invalid(reason, NoVectorError)
+            reason = f"has vectors of different dimensions: {join_first(sorted(lengths))}"
+            raise self._make_response_error(reason, NoVectorError)
         for entry in chain(*(vector for vector in vectors if isinstance(vector, list))):
             if type(entry) not in (int, float):
-                raise self._invalid(
+                raise self._make_response_error(
                     f"has vectors with entries that are not numbers, such as {sanitize(entry)}"
                 )
         embeddings = np.array(vectors, np.float32)
-        self._check(embeddings, texts)
+        self._check_embeddings(embeddings, texts)
         return embeddings
 
-    def _order(self, rows: Any, total: int) -> list[Any]:
-        """Sort the rows of a response by index, if they have one."""
+    def _sort_rows(self, rows: Any, total: int) -> list[Any]:
+        """Sort the rows of a response by index. Raise NoVectorError unless there are `total`."""
         if not isinstance(rows, list):
             raise TypeError(rows)
         sorted_rows: list[Any] = rows
@@ -374,9 +384,9 @@ class EmbeddingClient(EndpointModel):
         if indices != list(range(total)):
             reason = (
                 f"to {total:,} texts has {pluralize(len(indices), 'vector')}, with the indices "
-                f"{shorten(indices)}"
+                f"{join_first(indices)}"
             )
-            raise self._invalid(reason, NoVectorError)
+            raise self._make_response_error(reason, NoVectorError)
         return sorted_rows
 
     def _decode(self, vectors: Sequence[str]) -> list[NDArray[Any]]:
@@ -391,24 +401,24 @@ class EmbeddingClient(EndpointModel):
             is_float = all(1 / MAX_ENTRY < entry < MAX_ENTRY for entry in largest)
         return [np.frombuffer(content, "<f4" if is_float else np.int8) for content in contents]
 
-    def _check(self, embeddings: Embeddings, texts: Sequence[str]) -> None:
+    def _check_embeddings(self, embeddings: Embeddings, texts: Sequence[str]) -> None:
         if not np.isfinite(embeddings).all():
-            raise self._invalid("has NaN or infinity in a vector", NotFiniteError)
-        # Blank texts may have zero vectors, and so may individual other texts.
+            raise self._make_response_error("has NaN or infinity in a vector", NotFiniteError)
+        # Blank texts may have zero vectors. For other texts, only a batch of zeros is an error.
         with_content = [bool(text.strip()) for text in texts]
         if any(with_content) and not embeddings[with_content].any():
-            raise self._invalid(
+            raise self._make_response_error(
                 f"has only zeros, in {pluralize(len(texts), 'vector')} of {embeddings.shape[1]:,} "
                 "dimensions"
             )
-        distinct = len({text[:BEGINNING].casefold() for text in texts})
+        distinct = len({text[:COMPARED_CHARACTERS].casefold() for text in texts})
         if distinct >= MIN_DISTINCT and (embeddings == embeddings[0]).all():
-            raise self._invalid(
-                f"has the same vector for {distinct:,} different texts: {shorten(embeddings[0])}"
+            raise self._make_response_error(
+                f"has the same vector for {distinct:,} different texts: {join_first(embeddings[0])}"
             )
 
     def read_limit(self) -> tuple[int | None, bool]:
-        """Return the server's reported window in tokens, including special tokens, and whether it
+        """Return the reported window in tokens, including special tokens, and whether the server
         rejects longer texts.
 
         The window is None if the server does not report it.
@@ -418,12 +428,14 @@ class EmbeddingClient(EndpointModel):
             return None, False
         body = {"model": self._endpoint.model} if kind.names_model else None
         try:
-            response = self._ask(kind.address(self._endpoint, kind.limit_route), body)
+            response = self._send(kind.build_address(self._endpoint, kind.limit_route), body)
         except (RequestError, PosirError):
             return None, False
         self._max_documents = self._max_documents or _find_count(response, "max_client_batch_size")
-        refuses = isinstance(response, Mapping) and response.get("auto_truncate") is False
-        return _find_count(response, kind.limit), refuses
+        rejects_long_texts = (
+            isinstance(response, Mapping) and response.get("auto_truncate") is False
+        )
+        return _find_count(response, kind.limit), rejects_long_texts
 
     def count_tokens(self, text: str, *, query: bool = False) -> tuple[Embeddings, int | None]:
         """Return the embedding of a text, shape (1, dimensions), and the server's token count.
@@ -434,16 +446,19 @@ class EmbeddingClient(EndpointModel):
             RequestError: The server cannot embed the text.
         """
         response = self._request(self.kind, [[text]], query=query, retries=TEXT_RETRIES)
-        return self._read(self.kind, [[text]], response), _find_count(response, self.kind.tokens)
+        return self._parse_response(self.kind, [[text]], response), _find_count(
+            response, self.kind.tokens
+        )
 
-    def count_read(self, texts: Iterable[str]) -> tuple[int | None, bool, float]:
-        """Find the window by sending increasingly long texts, from the server's token counts or a
-        rejection.
+    def detect_window(self, texts: Iterable[str]) -> tuple[int | None, bool, float]:
+        """Send increasingly long texts until the server counts fewer tokens than words or rejects
+        a text.
 
-        Texts that are expected to take more than `MAX_COUNT_SECONDS` are not sent.
+        Stop before a text that would take more than `MAX_COUNT_SECONDS`.
 
         Returns:
-            The window in tokens or None, whether longer texts are rejected, and seconds per word.
+            The window in tokens or None, whether the server rejects longer texts, and the seconds
+            per word.
 
         Raises:
             NoResponseError: The server does not respond within `FIRST_SECONDS`.
@@ -459,16 +474,16 @@ class EmbeddingClient(EndpointModel):
                     response = self._request(self.kind, [[text]])
                 except RequestError as error:
                     if error.is_timeout:
-                        details = f" The text had {words:,} words; shorter texts were answered."
-                        raise self._build_error(error, details) from None
+                        details = f" The text had {words:,} words. Shorter texts were embedded."
+                        raise self._make_request_error(error, details) from None
                     limit = max(_find_numbers(error.reason, below=words), default=None)
                     return limit, error.is_rejected, seconds_per_word
             seconds_per_word = max(seconds_per_word, (time.perf_counter() - start) / words)
             count = _find_count(response, self.kind.tokens)
-            # If all words are counted, the text is within the window.
+            # A word has at least one token, so a lower count is the window.
             if count and count < words:
                 return count, False, seconds_per_word
-            # The server apparently counts characters.
+            # The server counts characters rather than tokens, or nothing.
             if self.kind.tokens and (count is None or count > 2 * words):
                 break
         return None, False, seconds_per_word
@@ -478,9 +493,9 @@ class EmbeddingClient(EndpointModel):
         return override(self._connection, seconds=seconds)
 
     @contextmanager
-    def measure(self, retries: int | None = None) -> Iterator[None]:
-        """Limit the retries of failed requests while the context is open, since a server may fail
-        for texts that are too long. Rate limits are still waited for.
+    def open_measurement(self, retries: int | None = None) -> Iterator[None]:
+        """Limit retries while the window is measured, since a server may fail for overlong texts.
+        Retries after status 429 are not limited.
         """
         is_probing = retries is not None
         if retries is None:
@@ -493,9 +508,9 @@ class EmbeddingClient(EndpointModel):
 
 
 def _find_count(response: Any, keys: str) -> int | None:
-    """Look up a positive number by its dotted keys in a response, or return None.
+    """Look up a positive integer by its dotted keys in a response, or return None.
 
-    `context_length` also matches a key with a dotted prefix, such as `bert.context_length`.
+    `context_length` also matches prefixed keys such as `bert.context_length`.
     """
     for key in keys.split("."):
         if not isinstance(response, Mapping):
@@ -505,8 +520,8 @@ def _find_count(response: Any, keys: str) -> int | None:
     return response if isinstance(response, int) and response > 0 else None
 
 
-def _limits_count(error: RequestError) -> bool:
-    return error.is_rejected and bool(MANY_TEXTS.search(error.reason))
+def _is_count_error(error: RequestError) -> bool:
+    return error.is_rejected and bool(TOO_MANY_TEXTS.search(error.reason))
 
 
 def _find_numbers(message: str, *, below: int) -> list[int]:

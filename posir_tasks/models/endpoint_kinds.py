@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from posir_tasks.base.records import Fields
 from posir_tasks.models.references import Endpoint
 
-#: Route at the end of an address: a version, `/api` or `/embed`.
+#: Path that the kinds' routes replace: a version, `/api` or `/embed`.
 ROUTES = re.compile(r"(/api|/v\d+)?(/embed)?$")
 #: Request field for the vector format.
 FORMAT = "encoding_format"
@@ -17,11 +17,11 @@ FORMAT = "encoding_format"
 
 @dataclass(frozen=True)
 class EndpointKind:
-    """Request and response format of a kind of server."""
+    """Request and response format of one kind of server."""
 
     name: str
     route: str
-    """Path at the server; `/embeddings` is appended to the user's address."""
+    """Path on the server. Only `/embeddings` is appended to the user's address."""
     texts: str = "input"
     """Request field with the texts."""
     names_model: bool = True
@@ -29,27 +29,23 @@ class EndpointKind:
     query_fields: Fields = field(default_factory=dict)
     passage_fields: Fields = field(default_factory=dict)
     vectors: str = "data"
-    """Dotted keys of the vectors, or of rows with an `embedding`; empty if the response is the list
-    itself.
-    """
+    """Dotted keys of the list of vectors or rows; empty if the response is the list."""
     truncation: str = ""
-    """Option that makes the server truncate texts; empty if there is none or it always
-    truncates.
-    """
+    """Option that makes the server truncate texts; empty if it always or never truncates."""
     tokens: str = ""
     """Dotted keys of the token count; empty if the server reports none or only billed tokens."""
     hosts: tuple[str, ...] = ()
     """Suffixes of the host names of services of this kind."""
     limit_route: str = ""
-    """Path that reports the window; empty if there is none."""
+    """Path that reports the window; empty if the server does not report it."""
     limit: str = ""
-    """Dotted keys of the window in that response; servers may prefix the last key."""
+    """Dotted keys of the window at `limit_route`. Servers may prefix the last key."""
     in_context: EndpointKind | None = None
     """Format for embedding chunks in the context of their document; None if not supported."""
     nests: bool = False
     """If true, requests and responses contain a list of chunks per document."""
 
-    def address(self, endpoint: Endpoint, route: str | None = None) -> str:
+    def build_address(self, endpoint: Endpoint, route: str | None = None) -> str:
         """Return the address of a route, by default the route for embeddings."""
         route = self.route if route is None else route
         if route == "/embeddings":
@@ -126,5 +122,5 @@ KINDS: Mapping[str, EndpointKind] = {
         replace(PERPLEXITY, in_context=replace(PERPLEXITY, route=CONTEXTUALIZED, nests=True)),
     )
 }
-#: Kinds to try at unknown hosts, in order. Kinds of a single service are only used at its hosts.
+#: Kinds to try on unknown hosts, in this order. The other kinds belong to a single service.
 GENERIC_KINDS = ("openai", "tei", "ollama", "cohere")

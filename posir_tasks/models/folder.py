@@ -2,10 +2,10 @@
 transformers.
 
 The name comes from the model card or the folder. The revision is a digest of weights and settings,
-so a retrained model never reuses results or cached embeddings of its predecessor.
+so that a retrained model never reuses old results or cached embeddings.
 
-A folder is untrusted data: code in it is never run. If its settings would make a library import,
-unpickle or download code, it is rejected before anything is loaded.
+Folders are untrusted: code in them is never run. A folder whose settings would make a library
+import, unpickle or download code is rejected before anything is loaded.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ ROUTER_FILE = "router_config.json"
 ADAPTER_FILE = "adapter_config.json"
 #: Files that refer to the model's subfolders.
 STRUCTURE_FILES = (MODULES_FILE, ROUTER_FILE)
-#: Files that determine the kind of model, in the argument order of mteb's `_resolve_loader`.
-KIND_SETTINGS = (
+#: Files that determine the kind of model, in the order of the arguments of mteb's
+#: `_resolve_loader`.
+KIND_FILES = (
     "config_sentence_transformers.json",
     "sentence_bert_config.json",
     MODULES_FILE,
@@ -47,9 +48,9 @@ KIND_SETTINGS = (
 #: Packages of allowed module classes. sentence-transformers replaces PyLate's classes with its own.
 MODULE_PACKAGES = ("sentence_transformers.", "pylate.")
 #: Folder of chat templates, which transformers also reads.
-TEMPLATES = "additional_chat_templates"
+TEMPLATE_FOLDER = "additional_chat_templates"
 #: Top-level files that do not affect embeddings: documentation and training state.
-IGNORED = (
+IGNORED_FILES = (
     ".*",
     "*.md",
     "LICENSE*",
@@ -64,43 +65,43 @@ IGNORED = (
     "training_args.bin",
     "events.out.tfevents.*",
 )
-#: Settings of the context window, by file.
+#: Keys of the context window, by file.
 WINDOW_SETTINGS = {
     "sentence_bert_config.json": "max_seq_length",
     "tokenizer_config.json": "model_max_length",
     CONFIG_FILE: "max_position_embeddings",
 }
-#: The default model name of sentence-transformers.
+#: Default names in model cards of sentence-transformers.
 DEFAULT_CARD_NAME = re.compile(r".*(Transformer|Encoder)( based on .*)?")
-#: Settings for the number of layers in transformers, and their maximum: layers are created before
-#: the weights are read.
-LAYERS = re.compile(r"(n|num|encoder|decoder)_(\w+_)?layers?")
+#: Keys for the number of layers in transformers, and the maximum number. A huge number would
+#: exhaust the memory, since layers are created before the weights are read.
+LAYER_COUNT_KEY = re.compile(r"(n|num|encoder|decoder)_(\w+_)?layers?")
 MAX_LAYERS = 10_000
 #: Maximum number of weights to list in a message.
-MAX_NAMED = 3
+MAX_LISTED = 3
 #: Advice for a folder that would run code.
 NO_CODE = (
     "Models in folders must not run code. Save it without code, or, if you trust it, load it "
     "with sentence-transformers and pass the object to mteb."
 )
 #: Folder names that need the parent folder's name to be meaningful.
-CHECKPOINT = re.compile(r"checkpoint-\d+|final|best|model")
+GENERIC_FOLDER_NAME = re.compile(r"checkpoint-\d+|final|best|model")
 
 
 def _is_kernel(value: Any) -> bool:
-    """Return True if an implementation, or one in a mapping, is a repository on the Hub."""
+    """Return True if an implementation, or any in a mapping, is a repository on the Hub."""
     implementations = value.values() if isinstance(value, dict) else [value]
     return any("/" in str(implementation) for implementation in implementations)
 
 
-def _is_outside(packages: str, value: Any) -> bool:
+def _is_foreign_class(packages: str, value: Any) -> bool:
     return isinstance(value, str) and "." in value and not value.startswith(packages)
 
 
-#: Settings, at any depth, with a check for values that make a library import, unpickle or download
-#: code.
+#: Settings at any depth that can make a library import, unpickle or download code, with a check for
+#: such values.
 CODE_SETTINGS: Mapping[str, Callable[[Any], bool]] = {
-    # The key may also be a vocabulary entry, whose value is a number.
+    # The key may also be a word in a vocabulary, where the value is a number.
     "auto_map": lambda value: isinstance(value, (dict, list, str)) and bool(value),
     "custom_generate": lambda value: isinstance(value, str),
     "trust_remote_code": lambda value: isinstance(value, (bool, str)) and bool(value),
@@ -110,10 +111,10 @@ CODE_SETTINGS: Mapping[str, Callable[[Any], bool]] = {
     "attn_implementation": _is_kernel,
     "_attn_implementation": _is_kernel,
     "experts_implementation": _is_kernel,
-    "activation_fn": partial(_is_outside, "torch.nn."),
-    "activation_function": partial(_is_outside, "torch.nn."),
-    "sbert_ce_default_activation_function": partial(_is_outside, "torch.nn."),
-    "parent_library": partial(_is_outside, "transformers."),
+    "activation_fn": partial(_is_foreign_class, "torch.nn."),
+    "activation_function": partial(_is_foreign_class, "torch.nn."),
+    "sbert_ce_default_activation_function": partial(_is_foreign_class, "torch.nn."),
+    "parent_library": partial(_is_foreign_class, "transformers."),
 }
 
 
@@ -159,9 +160,7 @@ def _require_revision(folder: Path, name: str, revision: str | None) -> None:
 
 
 def check_folder(folder: Path) -> str:
-    """Return the revision of a model. Raise PosirError if a settings file would make a library run
-    code, or is not JSON.
-    """
+    """Return the revision of a model. Raise PosirError if its settings are unsafe or not JSON."""
     revision = digest_folder(folder)
     _check_files(folder, revision)
     return revision
@@ -196,12 +195,14 @@ def _check_base(file: Path, base: Any) -> None:
 
 
 def _check_settings(file: Path, settings: Any) -> None:
-    for key, value in _find_settings(settings):
+    for key, value in _walk_settings(settings):
         if key in CODE_SETTINGS and CODE_SETTINGS[key](value):
             raise PosirError(
                 f"{file}: {key} is {json.dumps(value)[:80]}, which would run code. {NO_CODE}"
             )
-        is_number = isinstance(value, int) and file.name == CONFIG_FILE and LAYERS.fullmatch(key)
+        is_number = (
+            isinstance(value, int) and file.name == CONFIG_FILE and LAYER_COUNT_KEY.fullmatch(key)
+        )
         if is_number and not 0 <= value <= MAX_LAYERS:
             raise PosirError(
                 f"{file}: {sanitize(key)} is {sanitize(value)}; must be from 0 to {MAX_LAYERS:,}."
@@ -213,7 +214,7 @@ def _check_settings(file: Path, settings: Any) -> None:
             )
 
 
-def _find_settings(settings: Any) -> Iterator[tuple[str, Any]]:
+def _walk_settings(settings: Any) -> Iterator[tuple[str, Any]]:
     """Yield keys and values of a JSON value at any depth."""
     values = [settings]
     while values:
@@ -227,7 +228,7 @@ def _find_settings(settings: Any) -> Iterator[tuple[str, Any]]:
 
 def _find_classes(settings: Any) -> Iterator[str]:
     """Yield the module classes in a file of `STRUCTURE_FILES`."""
-    for key, value in _find_settings(settings):
+    for key, value in _walk_settings(settings):
         if key == "type":
             yield str(value)
         elif key == "types" and isinstance(value, dict):
@@ -235,9 +236,7 @@ def _find_classes(settings: Any) -> Iterator[str]:
 
 
 def check_module_classes(folder: Path) -> None:
-    """Raise PosirError if a module of the model is not a `torch.nn.Module` class of
-    sentence-transformers.
-    """
+    """Raise PosirError if a module of the model is not a class of sentence-transformers."""
     from sentence_transformers.util import import_from_string
     from torch import nn
 
@@ -260,13 +259,11 @@ def check_module_classes(folder: Path) -> None:
 
 @contextmanager
 def require_weights(folder: Path) -> Iterator[None]:
-    """Raise PosirError for missing weights while the context is open. By default, transformers
-    initializes them randomly.
-    """
+    """Raise PosirError for missing weights, which transformers would initialize randomly."""
     from transformers import PreTrainedModel
 
     original = vars(PreTrainedModel)["from_pretrained"]
-    # Many models are saved without their pooler. It is only needed if its output is used.
+    # Many models are saved without a pooler, which is only needed if its output is used.
     has_pooler = any(
         "pooler_output" in _find_texts(_read_settings(file))
         for file in find_model_files(folder)
@@ -287,7 +284,7 @@ def require_weights(folder: Path) -> Iterator[None]:
         if missing:
             raise PosirError(
                 f"the weights do not match {CONFIG_FILE}: {len(missing):,} are missing or have "
-                f"another shape, and would be random: {', '.join(missing[:MAX_NAMED])}. Save the "
+                f"another shape, and would be random: {', '.join(missing[:MAX_LISTED])}. Save the "
                 "model again."
             )
         return (model, info) if output_loading_info else model
@@ -301,16 +298,16 @@ def require_weights(folder: Path) -> Iterator[None]:
 
 
 def resolve_model_folder(name: str, registered: RegisteredModels) -> ModelMeta | None:  # noqa: ARG001
-    """Resolve the path of a model folder. Raises the errors of `find_model_folder`."""
+    """Resolve the path of a model folder. Raises the same errors as `find_model_folder`."""
     folder = find_model_folder(name)
-    return describe_folder(folder.resolve()) if folder else None
+    return build_folder_meta(folder.resolve()) if folder else None
 
 
 def find_model_folder(name: str) -> Path | None:
     """Return the folder of a model, or None if the name is not a path.
 
     Raises:
-        PosirError: The name is clearly a path, such as `./x`, but not of a model.
+        PosirError: The name is clearly a path, such as `./x`, but not to a model.
     """
     folder = Path(name).expanduser()
     if is_model_folder(folder):
@@ -332,13 +329,13 @@ def is_model_folder(folder: Path) -> bool:
     return any((folder / file).is_file() for file in (MODULES_FILE, CONFIG_FILE))
 
 
-def describe_folder(folder: Path) -> ModelMeta:
-    """Build mteb's metadata for a folder. Raise PosirError if a settings file is unreadable."""
+def build_folder_meta(folder: Path) -> ModelMeta:
+    """Build mteb's metadata for a folder. Raise PosirError if a settings file cannot be read."""
     from mteb.models import ModelMeta
 
-    name = f"{LOCAL}/{name_folder(folder)}"
+    name = f"{LOCAL}/{read_model_name(folder)}"
     revision = check_folder(folder)
-    settings = [_read_settings(folder / file) for file in KIND_SETTINGS]
+    settings = [_read_settings(folder / file) for file in KIND_FILES]
     wrapper, kind, modalities = RESOLVE_LOADER.resolve()(name, *settings)
     limits = []
     for file, key in WINDOW_SETTINGS.items():
@@ -368,40 +365,40 @@ def _read_settings(path: Path) -> Any:
         ) from error
 
 
-def name_folder(folder: Path) -> str:
-    """Return the name in the model card, or else the folder's name."""
+def read_model_name(folder: Path) -> str:
+    """Return the name from the model card, or else from the folder."""
     from huggingface_hub import ModelCard
 
     card_name = None
-    # Cards are written by hand; an error there must not stop the run.
+    # Cards are written by hand. An error in a card must not stop the run.
     with suppress(Exception):
         card = ModelCard.load(folder / "README.md", ignore_metadata_errors=True)
         card_name = card.data.get("model_name")
     if isinstance(card_name, str) and not DEFAULT_CARD_NAME.fullmatch(card_name):
         return to_file_name(card_name)
-    parts = folder.parts[-2:] if CHECKPOINT.fullmatch(folder.name) else folder.parts[-1:]
+    parts = folder.parts[-2:] if GENERIC_FOLDER_NAME.fullmatch(folder.name) else folder.parts[-1:]
     return to_file_name("-".join(parts))
 
 
 def digest_folder(folder: Path) -> str:
-    """Return the revision: 16 hexadecimal digits that identify weights and settings."""
+    """Return the revision, 16 hexadecimal digits that identify weights and settings."""
     return digest_files(
         {file.relative_to(folder).as_posix(): file for file in find_model_files(folder)}
     )
 
 
 def find_model_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a model: top-level files, except `IGNORED`, and files in the subfolders of
-    its modules.
+    """Yield the files of a model: top-level files, except `IGNORED_FILES`, and files in the
+    subfolders of its modules.
 
-    Other folders, such as checkpoints, logs and evaluation results, are not part of the model.
+    Other folders, such as checkpoints, logs and evaluation results, are skipped.
     """
-    subfolders = {TEMPLATES}
+    subfolders = {TEMPLATE_FOLDER}
     for file in STRUCTURE_FILES:
         for value in _find_texts(_read_settings(folder / file)):
             subfolders.update(Path(value).parts[:1])
     for path in sorted(folder.iterdir()):
-        if path.is_file() and not any(fnmatchcase(path.name, pattern) for pattern in IGNORED):
+        if path.is_file() and not any(fnmatchcase(path.name, pattern) for pattern in IGNORED_FILES):
             yield path
         elif path.is_dir() and path.name in subfolders:
             yield from find_files(path, "")
@@ -409,7 +406,7 @@ def find_model_files(folder: Path) -> Iterator[Path]:
 
 def _find_texts(settings: Any) -> Iterator[str]:
     """Yield all strings in a JSON value, including keys."""
-    for key, value in _find_settings([settings]):
+    for key, value in _walk_settings([settings]):
         yield key
         for entry in value if isinstance(value, list) else [value]:
             if isinstance(entry, str):

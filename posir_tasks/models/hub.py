@@ -1,7 +1,7 @@
 """Access to models on the Hugging Face Hub, with a single error message if the Hub is unreachable.
 
-The Hub's client retries every request for half a minute or more, for each file of a model, and
-raises errors from several libraries. Here, a single request checks whether the Hub responds; if
+For each file of a model, the Hub's client retries requests for half a minute or more, and raises
+errors from several libraries. This module sends one request to check whether the Hub responds. If
 not, only the cache is used.
 """
 
@@ -18,7 +18,7 @@ from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
 from posir_tasks.base.errors import PosirError, hide_tracebacks, summarize_error
 from posir_tasks.base.overrides import override
-from posir_tasks.models.references import portable_name
+from posir_tasks.models.references import get_portable_reference
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -35,19 +35,21 @@ ALTERNATIVES = (
 API = "API"
 
 
-def is_downloaded(meta: ModelMeta) -> bool:
-    """Return True for models from the Hub, as opposed to folders, endpoints, services, and mteb's
-    BM25 and random models.
-    """
-    return bool(meta.framework) and API not in meta.framework and portable_name(meta) == meta.name
+def is_hub_model(meta: ModelMeta) -> bool:
+    """Return True for models from the Hub, unlike folders, endpoints, services and BM25."""
+    return (
+        bool(meta.framework)
+        and API not in meta.framework
+        and get_portable_reference(meta) == meta.name
+    )
 
 
 @contextmanager
 def explain_missing_hub(failure: str) -> Iterator[None]:
-    """Use only the cache if the Hub does not respond.
+    """Use only the cache inside the context if the Hub does not respond.
 
     Raises:
-        PosirError: The cache is not sufficient; the message starts with `failure`.
+        PosirError: A file is not in the cache. The message starts with `failure`.
     """
     problem = find_hub_problem()
     if problem is None:
@@ -61,17 +63,17 @@ def explain_missing_hub(failure: str) -> Iterator[None]:
         # Errors from the operating system, such as a full disk, set `errno`.
         if error.errno is not None:
             raise
-        raise missing_hub(failure, problem) from error
+        raise make_missing_hub_error(failure, problem) from error
 
 
-def missing_hub(failure: str, problem: str) -> PosirError:
-    """Build the error for files that are only on the Hub, with advice."""
+def make_missing_hub_error(failure: str, problem: str) -> PosirError:
+    """Build the error for files that must be downloaded, with advice."""
     return PosirError(f"{failure} ({problem}).\n{ALTERNATIVES}")
 
 
 def explain_missing_weights(meta: ModelMeta) -> AbstractContextManager[None]:
     """Return a context for loading a model; see `explain_missing_hub`."""
-    if is_downloaded(meta):
+    if is_hub_model(meta):
         return explain_missing_hub(describe_missing_weights(str(meta.name)))
     return nullcontext()
 
@@ -90,7 +92,7 @@ def is_in_cache(name: str, revision: str | None = None) -> bool:
 
 
 def is_on_hub(name: str) -> bool:
-    """Return False if the Hub reports that a model does not exist."""
+    """Return False if the Hub reports that a model does not exist, otherwise True."""
     try:
         HfApi().model_info(name, timeout=TIMEOUT)
     except (RepositoryNotFoundError, HFValidationError):
@@ -101,24 +103,24 @@ def is_on_hub(name: str) -> bool:
 
 
 def find_hub_problem() -> str | None:
-    """Return why nothing can be downloaded from the Hub, or None if the Hub responds at all."""
+    """Return the reason why the Hub cannot be reached, or None if it responds."""
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
     errors: list[Exception] = []
 
-    def ask() -> None:
+    def send_request() -> None:
         try:
             get_session().head(constants.ENDPOINT, timeout=TIMEOUT)
-        # Major versions of the Hub's client use different HTTP libraries.
+        # The HTTP library, and thus the error, depends on the version of the Hub's client.
         except Exception as error:
             errors.append(error)
 
-    # In a thread, since DNS lookups have no timeout.
-    request = Thread(target=ask, daemon=True)
+    # DNS lookups have no timeout, so the request runs in a thread.
+    request = Thread(target=send_request, daemon=True)
     request.start()
     request.join(TIMEOUT)
     if request.is_alive():
-        return f"{constants.ENDPOINT} does not answer within {TIMEOUT} seconds"
+        return f"{constants.ENDPOINT} did not respond within {TIMEOUT} seconds"
     if errors:
         return f"{constants.ENDPOINT} cannot be reached: {summarize_error(errors[0])}"
     return None

@@ -1,7 +1,7 @@
-"""Properties of a loaded model: the text that reaches its weights, windows, precision, dimensions.
+"""Properties of a loaded model: the text that reaches its weights, windows, dtype, dimensions.
 
-Texts are captured as the token ids that mteb's class passes to the transformers model. The forward
-pass is then aborted, so only the preprocessing takes time.
+The text is captured as the token ids that mteb's class passes to the transformers model. The
+forward pass is then aborted to save time.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from posir_tasks.models.embeddings.context import EncodingContext, build_context
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-#: Sample texts.
+#: Texts to capture.
 QUERY = "Where does the river rise?"
 DOCUMENT = "The river rises in the hills."
-#: Models that encode queries and documents separately; others get pairs.
+#: Models that encode queries and documents separately. Others encode pairs.
 ENCODERS = EncoderProtocol | MultiVectorWrapper
-#: Number of words of a text that is longer than the window of every model in the papers.
+#: Number of words in a text that is longer than the window of every model in the papers.
 MANY_WORDS = 33_000
 
 
@@ -43,8 +43,8 @@ class CapturedText:
     core: str
     """Decoded ids without leading and trailing special tokens."""
 
-    def is_made_of(self, tokenizer: Any, text: str) -> bool:
-        """Return True if the ids are a text's tokens, with or without special tokens."""
+    def matches(self, tokenizer: Any, text: str) -> bool:
+        """Return True if the ids are the tokens of `text`, with or without special tokens."""
         for special in (True, False):
             ids = tokenizer(text, verbose=False, add_special_tokens=special)["input_ids"]
             if tuple(ids) == self.ids:
@@ -54,7 +54,7 @@ class CapturedText:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """Properties of a loaded model; None if unknown."""
+    """Properties of a loaded model. Unknown properties are None."""
 
     query: CapturedText | None = None
     document: CapturedText | None = None
@@ -70,7 +70,7 @@ class LoadedModel:
     last_token: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the known values as a result stores them."""
+        """Return the known properties in the format of results."""
         values: dict[str, Any] = {}
         for name, value in vars(self).items():
             if isinstance(value, CapturedText):
@@ -81,7 +81,7 @@ class LoadedModel:
 
 
 def list_inner_models(model: object) -> Iterator[Any]:
-    """Yield a model and its nested models, starting with mteb's class."""
+    """Yield an mteb model and the models nested in it."""
     for _ in range(4):
         if model is None:
             return
@@ -90,7 +90,7 @@ def list_inner_models(model: object) -> Iterator[Any]:
 
 
 def find_transformer(model: object) -> PreTrainedModel | None:
-    """Return the transformers model in an mteb model, or None (for example behind an API)."""
+    """Return the transformers model in an mteb model, or None (for example, for an API)."""
     modules = _list_modules(model)
     return next((module for module in modules if isinstance(module, PreTrainedModel)), None)
 
@@ -113,9 +113,10 @@ def find_pooling(model: object) -> Any:
     return next((layer for layer in layers if type(layer).__name__ == "Pooling"), None)
 
 
-class _InputsReadError(BaseException):
-    """Aborts a forward pass and carries its inputs. A BaseException, so that no error handler
-    catches it.
+class _InputsCapturedError(BaseException):
+    """Aborts a forward pass and contains its inputs.
+
+    It is a BaseException, so that no error handler catches it.
     """
 
     def __init__(self, ids: list[int]) -> None:
@@ -132,7 +133,7 @@ def read_ids(
     """Return the token ids that reach the weights for a query or a document (for rerankers, both),
     or None if the weights are not local.
 
-    By default, the context is a task for which no model has a prompt.
+    By default, the context is a task without a specific prompt.
     """
     transformer = find_transformer(model)
     if transformer is None or not isinstance(model, ENCODERS | CrossEncoderProtocol):
@@ -143,7 +144,7 @@ def read_ids(
     skips_query = document is not None and isinstance(model, MultiVectorWrapper)
 
     @wraps(forward)
-    def stop(*arguments: Any, **options: Any) -> Any:
+    def capture_inputs(*arguments: Any, **options: Any) -> Any:
         nonlocal skips_query
         if skips_query:
             skips_query = False
@@ -151,12 +152,12 @@ def read_ids(
         ids: Any = options.get("input_ids", arguments[0] if arguments else None)
         mask: Any = options.get("attention_mask")
         inputs = ids[0] if mask is None else ids[0][mask[0].bool()]
-        raise _InputsReadError(inputs.tolist())
+        raise _InputsCapturedError(inputs.tolist())
 
     context = context or build_context("eng-Latn")
     text = build_texts([QUERY])
-    # Not a hook, since classes may call `forward` directly.
-    vars(transformer)["forward"] = stop
+    # A hook would not be enough, since classes may call `forward` directly.
+    vars(transformer)["forward"] = capture_inputs
     try:
         if isinstance(model, EncoderProtocol):
             context.encode(
@@ -165,15 +166,15 @@ def read_ids(
                 PromptType.query if document is None else PromptType.document,
             )
         elif isinstance(model, MultiVectorWrapper):
-            shared = context.search_arguments
+            arguments = context.search_arguments
             search: Any = copy(model)
-            search.index(document or text, **shared)
-            search.search(query or text, top_k=1, **shared)
+            search.index(document or text, **arguments)
+            search.search(query or text, top_k=1, **arguments)
         else:
             queries = context.load(query or text, PromptType.query)
             texts = context.load(document or text, PromptType.document)
             model.predict(queries, texts, **context.task_arguments, **context.encode_kwargs)
-    except _InputsReadError as inputs:
+    except _InputsCapturedError as inputs:
         return inputs.ids
     finally:
         del vars(transformer)["forward"]
@@ -181,7 +182,7 @@ def read_ids(
 
 
 def read_loaded_model(model: MTEBModels, context: EncodingContext | None = None) -> LoadedModel:
-    """Describe a loaded model, with the prompts of the context's task."""
+    """Return the properties of a loaded model, with the prompts for the context's task."""
     transformer = find_transformer(model)
     meta: Any = model.mteb_model_meta
     if transformer is None:
@@ -220,8 +221,8 @@ def read_loaded_model(model: MTEBModels, context: EncodingContext | None = None)
 
 
 def _find_window(model: MTEBModels, tokenizer: Any, query: Dataset | None) -> int | None:
-    """Return the number of tokens after which a long document (with a query) or a long query is
-    truncated, or None.
+    """Return the number of tokens after which a long document is truncated, or, if `query` is None,
+    a long query. Return None if it is not truncated.
     """
     words = " ".join(["the"] * MANY_WORDS)
     long = build_texts([words])
@@ -239,7 +240,7 @@ def _read_pair(
     document: Dataset,
     context: EncodingContext | None,
 ) -> dict[str, Any]:
-    """Read a query and a document (together for rerankers), and the last token."""
+    """Capture a query and a document (for rerankers, as a pair), and the last token."""
     disable_progress_bars()
     query_text = None
     pair_query: Dataset | None = query
@@ -254,8 +255,8 @@ def _read_pair(
 def read_example(
     model: MTEBModels, query: Dataset, document: Dataset, context: EncodingContext
 ) -> dict[str, Any]:
-    """Return a query and a document of a dataset as they reach the weights, for results; empty if
-    the weights are not local.
+    """Return a dataset's query and document as they reach the weights, in the format of results;
+    empty if the weights are not local.
     """
     tokenizer = find_inner_tokenizer(model)
     if tokenizer is None:

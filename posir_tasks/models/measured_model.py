@@ -1,4 +1,4 @@
-"""Models whose window is measured. Endpoints need neither mteb nor PyTorch."""
+"""Measure the window of a model. Endpoints need neither mteb nor PyTorch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from posir_tasks.models.reading_probe import (
     TokenCounter,
 )
 from posir_tasks.models.references import (
-    RERANKER,
+    RERANKER_NAME,
     Endpoint,
     ModelReference,
     find_endpoint,
@@ -45,57 +45,55 @@ if TYPE_CHECKING:
 
 #: Maximum number of special tokens per text.
 MAX_SPECIAL = 3
-#: Number of words beyond the longest window, so that a text is certainly truncated.
-BEYOND = 64
+#: Number of words to add to the longest text, so that it exceeds the window.
+EXTRA_WORDS = 64
 #: Maximum number of requests to verify a window that the server reports.
-VERIFIED_REQUESTS = 5
-#: Texts per request, including two unchanged texts.
-TEXTS = CHANGES + 2
+VERIFICATION_REQUESTS = 5
+#: Number of texts per request, including two unchanged texts.
+TEXTS_PER_REQUEST = CHANGES + 2
 
 
 @dataclass
-class RememberingEncoder:
-    """Encodes documents and caches the vector or the error of single texts. Texts that start with a
-    rejected text are not sent.
+class CachingEncoder:
+    """Encodes documents and caches the vector or error of single texts. A text that starts with a
+    rejected text is not sent.
     """
 
     encode: DocumentEncoder
     seconds_per_word: float = 0.0
-    """Seconds per word of the slowest request so far."""
-    answers: dict[str, NDArray[Any] | Exception] = field(default_factory=dict)
+    """Seconds per word in the slowest request so far."""
+    results: dict[str, NDArray[Any] | Exception] = field(default_factory=dict)
 
     def __call__(self, texts: Sequence[str]) -> NDArray[Any]:
-        """Return the embeddings of texts, shape (n, dimensions), or raise the error of a rejected
-        text.
-        """
-        for sent_text, answer in self.answers.items():
-            if not isinstance(answer, Exception):
+        """Return embeddings, shape (n, dimensions), or raise the error of a rejected text."""
+        for sent_text, result in self.results.items():
+            if not isinstance(result, Exception):
                 if texts == [sent_text]:
-                    return answer
+                    return result
             elif any(text.startswith(sent_text) for text in texts):
-                raise answer
+                raise result
         start = time.perf_counter()
         try:
             vectors = self.encode(texts)
         except Exception as error:
             if len(texts) == 1:
-                self.answers[texts[0]] = error
+                self.results[texts[0]] = error
             raise
-        speed = (time.perf_counter() - start) / max(1, sum(map(count_words, texts)))
-        self.seconds_per_word = max(self.seconds_per_word, speed)
-        self.answers[texts[0]] = vectors[:1]
+        seconds = (time.perf_counter() - start) / max(1, sum(map(count_words, texts)))
+        self.seconds_per_word = max(self.seconds_per_word, seconds)
+        self.results[texts[0]] = vectors[:1]
         return vectors
 
 
 @dataclass(frozen=True)
 class MeasuredModel:
-    """A model under measurement: its encoder and the limits that it claims."""
+    """A model to measure: its encoder and the limits that it claims."""
 
     name: str
     revision: str | None
     encode: DocumentEncoder
-    measuring: Callable[[], AbstractContextManager[None]]
-    """Creates a context in which overlong texts fail at once, without retries."""
+    open_measurement: Callable[[], AbstractContextManager[None]]
+    """Opens a context in which overlong texts fail without retries."""
     count_tokens: TokenCounter | None = None
     special_tokens: int | None = None
     prompt_tokens: int = 0
@@ -104,11 +102,11 @@ class MeasuredModel:
     tokenizer: ModelTokenizer | None = None
     """None if unknown."""
     is_experiment: bool = False
-    """If true, run settings are applied, and the result is not the model's default window."""
+    """If true, run settings are applied, so the measurement is not stored for later runs."""
     is_reranker: bool = False
-    """If true, scores with a fixed question replace embeddings."""
+    """If true, scores for a fixed question replace embeddings."""
     seconds_per_word: float = 0.0
-    """Seconds that a server takes per word; 0 if unknown."""
+    """Seconds per word that a server takes; 0 if unknown."""
 
     @classmethod
     def connect(
@@ -119,29 +117,29 @@ class MeasuredModel:
         *,
         retries: int | None = None,
     ) -> MeasuredModel:
-        """Connect to a model behind an endpoint, and find its window from the server's report or
-        token counts.
+        """Connect to an endpoint. The server's report or token counts determine the claimed window.
 
-        `retries` limits the retries of failed requests; by default, the usual limit applies.
+        `retries` limits the retries of the first requests; by default, the usual limit applies.
         """
         client = EmbeddingClient(endpoint, retries)
-        measuring = partial(client.measure, retries=0)
-        encode = RememberingEncoder(client.embed)
+        open_measurement = partial(client.open_measurement, retries=0)
+        encode = CachingEncoder(client.embed)
         seconds_per_word = 0.0
-        with measuring():
-            claim, refuses = client.read_limit()
+        with open_measurement():
+            claim, rejects = client.read_limit()
             limit = claim
             if client.kind.tokens or limit is None:
                 sizes = [words for words in COUNTED_WORDS if words < longest]
                 source = TextSource((), None)
-                counted_limit, refuses, seconds_per_word = client.count_read(
-                    source.build(words, 0).prefix(words) for words in [*sizes, longest + BEYOND]
+                counted_limit, rejects, seconds_per_word = client.detect_window(
+                    source.build(words, 0).prefix(words)
+                    for words in [*sizes, longest + EXTRA_WORDS]
                 )
                 limit = counted_limit or limit
-            special = find_special_tokens(encode, limit, refuses=refuses) if limit else None
+            special = count_special_tokens(encode, limit, rejects=rejects) if limit else None
         count: TokenCounter | None = None
         if special is not None:
-            # The window was confirmed, which also shows that frequent words are single tokens.
+            # The window is confirmed, so frequent words are single tokens.
             claim = limit
             count = count_words
         if tokenizer:
@@ -151,7 +149,7 @@ class MeasuredModel:
             endpoint.name,
             endpoint.revision,
             encode,
-            measuring,
+            open_measurement,
             count,
             special,
             claimed_tokens=claim,
@@ -169,7 +167,7 @@ class MeasuredModel:
     def measure(
         self, texts: Sequence[str] = (), *, required: int = 0, max_tokens: int | None = None
     ) -> ReadingLength:
-        """Measure which part of a text the model reads, and store it.
+        """Measure which part of a text the model reads, and store the measurement.
 
         Args:
             texts: Texts for the documents; by default, frequent English words.
@@ -184,17 +182,17 @@ class MeasuredModel:
         default_limit = min(MAX_TOKENS, round(claimed * CLAIM_FACTOR)) if claimed else MAX_TOKENS
         limit = max(max_tokens or default_limit, required)
         claim = None
-        # In frequent words with a known tokenizer, pieces are tokens.
+        # If the tokenizer is known, synthetic texts consist of single-token words.
         if claimed and self.count_tokens and not texts and self.added_tokens < claimed < limit:
             claim = claimed - self.added_tokens
         description = "Measuring the model's window"
         requests = None
         if self.seconds_per_word:
-            requests = VERIFIED_REQUESTS if claimed and self.count_tokens else MAX_REQUESTS
-            words = TEXTS * (claimed or limit)
+            requests = VERIFICATION_REQUESTS if claimed and self.count_tokens else MAX_REQUESTS
+            words = TEXTS_PER_REQUEST * (claimed or limit)
             seconds = format_seconds(requests * words * self.seconds_per_word)
             description += f" (at most {requests} requests, up to about {seconds})"
-        with self.measuring(), track(description, requests) as advance:
+        with self.open_measurement(), track(description, requests) as advance:
             try:
                 probe = ModelProbe(self.encode, advance)
                 source = TextSource(texts, self.count_tokens)
@@ -208,16 +206,14 @@ class MeasuredModel:
                     "of its library."
                 ) from error
         if not self.is_experiment:
-            store_measured(self.name, self.revision, length.stored_part(self.added_tokens))
+            store_measured(self.name, self.revision, length.to_stored_part(self.added_tokens))
         return length
 
 
 def load_embedder(name: str) -> ReadPart | MTEBModels:
-    """Load a model, or return an endpoint's window. The window is measured unless a measurement is
-    stored for the revision.
-    """
+    """Load a model, or return an endpoint's stored window, measuring it first if necessary."""
     endpoint = find_endpoint(name)
-    if endpoint is None or RERANKER.fullmatch(endpoint.model):
+    if endpoint is None or RERANKER_NAME.fullmatch(endpoint.model):
         from posir_tasks.models.registry import load_model
 
         with track(f"Loading {name}"):
@@ -226,14 +222,14 @@ def load_embedder(name: str) -> ReadPart | MTEBModels:
     if read_part:
         return read_part
     model = MeasuredModel.connect(endpoint)
-    return model.measure().stored_part(model.added_tokens)
+    return model.measure().to_stored_part(model.added_tokens)
 
 
-def find_special_tokens(encode: DocumentEncoder, limit: int, *, refuses: bool) -> int | None:
-    """Return the number of special tokens if the reported limit is confirmed, or None.
+def count_special_tokens(encode: DocumentEncoder, limit: int, *, rejects: bool) -> int | None:
+    """Confirm a reported limit and return the number of special tokens, or None if it is wrong.
 
-    The limit is confirmed if words before it change the embedding and words after it do not; or, if
-    the server rejects long texts, if a text up to the limit is accepted and a longer one is not.
+    The limit is correct if the words before it change the embedding and the words after it do not,
+    or, for a server that rejects long texts, if it accepts exactly the texts up to the limit.
     Frequent words must be single tokens.
     """
     size = round(limit * CLAIM_FACTOR)
@@ -242,7 +238,7 @@ def find_special_tokens(encode: DocumentEncoder, limit: int, *, refuses: bool) -
     cuts = [limit - special for special in range(MAX_SPECIAL + 2)]
     if cuts[-1] < 1:
         return None
-    if not refuses:
+    if not rejects:
         with suppress(PosirError):
             ratios = probe.compare(document, [(cut, size) for cut in cuts], variants=1)
             first = next((number for number, ratio in enumerate(ratios) if ratio > 1), 0)

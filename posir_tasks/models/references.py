@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
-#: Organizations in the names of local models, models behind endpoints, and runs of any system.
+#: Organizations in the names of local models, models behind endpoints, and runs of other systems.
 LOCAL = "local"
 ENDPOINT = "endpoint"
 RUN = "run"
@@ -30,13 +30,13 @@ ORIGINS = {
 CROSS_ENCODER = "cross-encoder"
 #: mteb's values for a missing revision.
 MISSING_REVISIONS = (None, "", "no_revision_available")
-#: Name of a reranker behind an endpoint, optionally after its model: `MODEL:rerank`.
+#: Name of a reranker behind an endpoint, optionally with its model: `MODEL:rerank`.
 RERANK = "rerank"
-RERANKER = re.compile(rf"(?:[^()]+:)?{RERANK}")
+RERANKER_NAME = re.compile(rf"(?:[^()]+:)?{RERANK}")
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 #: A model name, with or without its organization.
 MODEL_NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
-#: A reference to a model behind an endpoint, and the server kinds that it may contain.
+#: A reference to a model behind an endpoint, and the possible kinds of server.
 ENDPOINT_REFERENCE = re.compile(
     r"(?P<model>.*?)@?(?:(?<=@)(?P<kind>[a-z]+)\+)?(?P<address>https?://.*)", re.DOTALL
 )
@@ -49,11 +49,9 @@ class ModelReference:
     """A user's reference to a model."""
 
     name: str
-    """Name of a registered model, with or without its organization, of a model on the Hub, or any
-    other reference.
-    """
+    """Name of a model in mteb or on the Hub, or any other reference."""
     revision: str | None = None
-    """By default the registered revision, or else the newest revision on the Hub."""
+    """By default, the registered revision, or else the newest one on the Hub."""
 
 
 #: Metadata by full name.
@@ -61,7 +59,7 @@ RegisteredModels: TypeAlias = "Mapping[str, ModelMeta]"
 
 
 class ModelLoader:
-    """A loader in mteb's metadata. Not a dataclass, which pydantic would dump."""
+    """A loader in mteb's metadata. It is not a dataclass because pydantic would dump its fields."""
 
     def __init__(self, name: str, reference: str, load: Callable[..., MTEBModels]) -> None:
         """Create a loader.
@@ -69,56 +67,56 @@ class ModelLoader:
         Args:
             name: The loader's name in mteb's records.
             reference: Reference to the model.
-            load: Function of name, revision and options.
+            load: Loads the model, given its name, revision and options.
         """
         self.__name__ = name
         self.reference = reference
         self._load = load
 
     def __call__(self, name: str, revision: str | None = None, **options: Any) -> MTEBModels:
-        """Load the model with mteb's options."""
+        """Load the model. `options` are those that mteb passes to loaders."""
         return self._load(name, revision, **options)
 
 
-def portable_name(meta: ModelMeta) -> str:
-    """Return a reference that is valid in every process: a full name, an absolute path or an
-    endpoint.
-    """
+def get_portable_reference(meta: ModelMeta) -> str:
+    """Return a reference for any process: a full name, an absolute path or an endpoint."""
     return str(getattr(meta.loader, "reference", meta.name))
 
 
-def model_origin(name: str) -> str | None:
-    """Return the key in `ORIGINS` for a model that others cannot load by its full name, or None."""
+def find_origin(name: str) -> str | None:
+    """Return a key of `ORIGINS`, or None if anyone can load the model by its full name."""
     organization = name.partition("/")[0]
     return organization if organization in ORIGINS else None
 
 
 #: mteb's BM25 baseline.
 BM25_BASELINE = "mteb/baseline-bm25s"
-#: Maximum length of the name of a model in a local folder or behind an endpoint.
-MAX_NAME = 100
-#: Number of digest bytes in a name that had to be changed.
+#: Maximum length of names that are derived from a folder or an endpoint.
+MAX_NAME_LENGTH = 100
+#: Number of digest bytes in a changed name.
 NAME_DIGEST_BYTES = 4
-#: A server that its name in results identifies: a host that does not end like `localhost-8000`, or
+#: A server with an unambiguous name in results: a host that does not end like `localhost-8000`, or
 #: a host with a port.
-USUAL_SERVER = re.compile(
+DEFAULT_SERVER = re.compile(
     r"(?P<host>(?![A-Za-z0-9.-]+-\d+$)[A-Za-z0-9][A-Za-z0-9.-]*)|[A-Za-z0-9][A-Za-z0-9.-]*:\d+"
 )
 
 
 def resolve_bare_name(name: str, registered: RegisteredModels) -> ModelMeta | None:
-    """Resolve a name without its organization if exactly one registered model has it."""
-    full_names = [full for full in registered if bare_name(full) == name]
+    """Resolve a name without its organization if it is unique among the registered models."""
+    full_names = [full_name for full_name in registered if strip_organization(full_name) == name]
     return registered[full_names[0]] if len(full_names) == 1 else None
 
 
 def describe_unknown(name: str, registered: Collection[str]) -> str:
     """Return the start of an error message for an unknown name, with a suggestion."""
-    names = {full if "/" in name else bare_name(full) for full in registered}
+    names = {
+        full_name if "/" in name else strip_organization(full_name) for full_name in registered
+    }
     return f"no model '{name}'.{suggest_name(name, names)} It is not registered with mteb"
 
 
-def unknown_model(name: str, registered: Collection[str], reason: str) -> PosirError:
+def make_unknown_model_error(name: str, registered: Collection[str], reason: str) -> PosirError:
     """Build the error for an unknown name."""
     return PosirError(
         f"{describe_unknown(name, registered)}, and {reason}. A model can also be a folder "
@@ -126,7 +124,7 @@ def unknown_model(name: str, registered: Collection[str], reason: str) -> PosirE
     )
 
 
-def bare_name(full_name: str) -> str:
+def strip_organization(full_name: str) -> str:
     """Return a model's name without its organization."""
     return full_name.rpartition("/")[2]
 
@@ -134,16 +132,16 @@ def bare_name(full_name: str) -> str:
 def to_file_name(text: str) -> str:
     """Convert a text to letters, digits and `._-`, which need no quotes in a shell.
 
-    If that changes or shortens the text, a digest is appended, so that names stay unique.
+    A digest is appended to a changed text, so that names stay unique.
     """
-    name = _replace_signs(text)
+    name = _replace_special_characters(text)
     if name == text:
         return text
-    return f"{name[: MAX_NAME - 2 * NAME_DIGEST_BYTES - 1]}-{_digest_name(text)}"
+    return f"{name[: MAX_NAME_LENGTH - 2 * NAME_DIGEST_BYTES - 1]}-{_digest_name(text)}"
 
 
-def _replace_signs(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-._")[:MAX_NAME] or "model"
+def _replace_special_characters(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-._")[:MAX_NAME_LENGTH] or "model"
 
 
 def _digest_name(text: str) -> str:
@@ -175,33 +173,33 @@ class Endpoint:
     def name(self) -> str:
         """Name in results, such as `endpoint/bge-m3 (localhost-8000)`.
 
-        It omits defaults: the path `/v1`, the scheme (`http` with a port, else `https`) and a
-        detected kind. If it omits anything else, a digest of model, kind and address is added, so
-        that names are unique.
+        The name omits defaults: the path `/v1`, the scheme (`http` with a port, else `https`) and a
+        detected kind. If anything else is omitted or changed, a digest of model, kind and address
+        is appended, so that names are unique.
         """
         parts = urlsplit(self.address)
-        model = _replace_signs(self.model)
-        server = _replace_signs(parts.netloc + parts.path.removesuffix("/v1"))
+        model = _replace_special_characters(self.model)
+        server = _replace_special_characters(parts.netloc + parts.path.removesuffix("/v1"))
         name = f"{ENDPOINT}/{model} ({server}"
-        matched = USUAL_SERVER.fullmatch(parts.netloc)
-        scheme = "https" if matched and matched["host"] else "http"
-        is_usual = matched and not self.kind and self.address == f"{scheme}://{parts.netloc}/v1"
-        if is_usual and model == self.model and server == parts.netloc.replace(":", "-"):
+        match = DEFAULT_SERVER.fullmatch(parts.netloc)
+        scheme = "https" if match and match["host"] else "http"
+        is_default = match and not self.kind and self.address == f"{scheme}://{parts.netloc}/v1"
+        if is_default and model == self.model and server == parts.netloc.replace(":", "-"):
             return f"{name})"
         return f"{name} {_digest_name(str(replace(self, revision=None)))})"
 
 
 def find_endpoint(name: str) -> Endpoint | None:
-    """Return the endpoint in a reference, or None. Raises the errors of `parse_endpoint`."""
+    """Return the endpoint in a reference, or None. Raises the same errors as `parse_endpoint`."""
     match = ENDPOINT_REFERENCE.fullmatch(name)
     return parse_endpoint(match["model"], match["address"], match["kind"] or "") if match else None
 
 
 def parse_endpoint(model: str, address: str, kind: str = "") -> Endpoint:
-    """Validate an endpoint.
+    """Build an endpoint from the parts of a reference.
 
     Raises:
-        PosirError: The endpoint is invalid. The message does not repeat passwords or keys.
+        PosirError: The endpoint is invalid. The message contains no passwords or keys.
     """
     try:
         parts = urlsplit(address)
@@ -232,7 +230,7 @@ def parse_endpoint(model: str, address: str, kind: str = "") -> Endpoint:
             f"{', '.join(ENDPOINT_KINDS)}."
         )
     path = parts.path.rstrip("/").removesuffix(
-        "/rerank" if RERANKER.fullmatch(model) else "/embeddings"
+        "/rerank" if RERANKER_NAME.fullmatch(model) else "/embeddings"
     )
     return Endpoint(
         model, f"{parts.scheme}://{parts.netloc.lower()}{path}", parts.fragment or None, kind

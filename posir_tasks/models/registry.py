@@ -1,8 +1,8 @@
 """mteb's model registry, extended with posir's kinds of references.
 
-`ModelRegistry` replaces mteb's registry (see `posir_tasks.mteb`), so `mteb run`, `posir run` and
-`mteb.get_model` accept the same references. To add a kind of reference, add a function to
-`RESOLVERS`, or return it from the plugin hook `posir_model_resolvers`.
+`ModelRegistry` replaces mteb's registry (see `posir_tasks.mteb`), so that `mteb run`, `posir run`
+and `mteb.get_model` accept the same references. To add a kind of reference, add a function to
+`RESOLVERS` or return it from the plugin hook `posir_model_resolvers`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from posir_tasks.models.hub import (
     find_hub_problem,
     is_in_cache,
     is_on_hub,
-    missing_hub,
+    make_missing_hub_error,
 )
 from posir_tasks.models.packaged import is_packaged
 from posir_tasks.models.references import (
@@ -40,18 +40,18 @@ from posir_tasks.models.references import (
     LOCAL,
     MISSING_REVISIONS,
     MODEL_NAME,
-    RERANKER,
+    RERANKER_NAME,
     ModelLoader,
     ModelReference,
     RegisteredModels,
-    bare_name,
     find_endpoint,
-    model_origin,
-    portable_name,
+    find_origin,
+    get_portable_reference,
+    make_unknown_model_error,
     resolve_bare_name,
-    unknown_model,
+    strip_organization,
 )
-from posir_tasks.models.run_settings import with_run_settings, without_run_settings
+from posir_tasks.models.run_settings import add_run_settings, ignore_run_settings
 from posir_tasks.plugin_api import Resolver, collect_items
 
 if TYPE_CHECKING:
@@ -59,14 +59,14 @@ if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
     from torch import Tensor
 
-#: The name in a declaration in mteb's source code.
+#: Name of a model in its declaration in mteb's source code.
 DECLARED_NAME = re.compile(r' name="([\w.-]+/[\w.-]+)"')
 #: Start of a declaration.
 DECLARATION = "ModelMeta("
-#: The loader of models whose weights are on the Hub under the model's own name.
+#: Loader of models with weights on the Hub under the model's name.
 LOADED_BY_NAME = "loader=SentenceTransformerEncoderWrapper,"
 #: A reference with a plugin's method, as in `A+chunks(64)`.
-METHOD = re.compile(r"(?P<base>.+)\+[a-z_]+(?:\([^()]*\))?", re.DOTALL)
+METHOD_REFERENCE = re.compile(r"(?P<base>.+)\+[a-z_]+(?:\([^()]*\))?", re.DOTALL)
 #: Hybrids fuse the rankings of several models by reciprocal rank.
 HYBRID_START = "hybrid("
 HYBRID_END = ")"
@@ -80,7 +80,7 @@ NOT_LOADABLE = "the Hub has no such model that mteb can load"
 
 
 class ModelRegistry(dict[str, Any]):
-    """mteb's registry with the resolvers as a fallback for lookups."""
+    """mteb's registry. Other references are looked up with the resolvers."""
 
     def __contains__(self, name: object) -> bool:
         if super().__contains__(name):
@@ -94,7 +94,7 @@ class ModelRegistry(dict[str, Any]):
 
     def _resolve(self, name: str) -> ModelMeta | None:
         hide_tracebacks()
-        for resolver in (*plugin_resolvers(), *RESOLVERS):
+        for resolver in (*collect_plugin_resolvers(), *RESOLVERS):
             meta = fall_back("add_model_references", resolver, name, self, otherwise=None)
             if meta is not None:
                 return meta
@@ -102,8 +102,8 @@ class ModelRegistry(dict[str, Any]):
 
 
 @cache
-def plugin_resolvers() -> tuple[Resolver, ...]:
-    """Collect the plugins' resolvers, with one warning for each plugin that fails."""
+def collect_plugin_resolvers() -> tuple[Resolver, ...]:
+    """Collect the plugins' resolvers, and warn once about each plugin that fails."""
     return tuple(
         resolver for _, resolver in collect_items("posir_model_resolvers", "references to models")
     )
@@ -111,9 +111,9 @@ def plugin_resolvers() -> tuple[Resolver, ...]:
 
 @cache
 def read_declarations() -> dict[str, str]:
-    """Read the declarations of mteb's models by name.
+    """Return the source code of the declarations in mteb by model name.
 
-    They come from mteb's source code, since importing mteb takes seconds.
+    The files are read, since importing mteb takes seconds.
     """
     folder = mteb_folder() / "models" / "model_implementations"
     declarations: dict[str, str] = {}
@@ -123,13 +123,13 @@ def read_declarations() -> dict[str, str]:
     return declarations
 
 
-def refuse_unknown(reference: str) -> None:
-    """Raise PosirError for an unknown model or an unusable folder without importing mteb.
+def raise_if_unknown(reference: str) -> None:
+    """Raise PosirError for an unknown model or an unusable folder, before mteb is imported.
 
-    This avoids an import that takes seconds; once mteb is imported, the lookup itself raises the
-    error. All models of a reference such as `hybrid(A,B)` or `A+METHOD` are checked.
+    The import takes seconds. Once mteb is imported, looking up the model raises the error. In
+    references such as `hybrid(A,B)` or `A+METHOD`, all models are checked.
     """
-    # If mteb is not installed, its import reports that.
+    # Without declarations, mteb is not installed, and its import raises the error.
     if "mteb" in sys.modules or not read_declarations():
         return
     for name in split_reference(reference):
@@ -139,42 +139,48 @@ def refuse_unknown(reference: str) -> None:
         if folder is not None:
             check_folder(folder.resolve())
         elif MODEL_NAME.fullmatch(name):
-            _refuse_name(name)
+            _raise_if_unknown_name(name)
 
 
-def refuse_unloadable(reference: str) -> None:
-    """Raise PosirError like `refuse_unknown`, and for a registered model whose weights are neither
-    available locally nor downloadable.
+def raise_if_unloadable(reference: str) -> None:
+    """Raise PosirError like `raise_if_unknown`, or if the weights of a registered model are neither
+    in the cache nor downloadable.
     """
-    refuse_unknown(reference)
+    raise_if_unknown(reference)
     if "mteb" in sys.modules:
         return
     declarations = read_declarations()
     for name in split_reference(reference):
-        full_names = [] if is_model_folder(Path(name).expanduser()) else find_declared(name)
-        # Other loaders may use weights under another name, or an API.
+        full_names = [] if is_model_folder(Path(name).expanduser()) else find_declared_names(name)
+        # Other loaders may load weights of another name, or call an API.
         needs_weights = full_names and all(
-            LOADED_BY_NAME in declarations[full] for full in full_names
+            LOADED_BY_NAME in declarations[full_name] for full_name in full_names
         )
-        if not needs_weights or any(is_in_cache(full) or is_packaged(full) for full in full_names):
+        if not needs_weights or any(
+            is_in_cache(full_name) or is_packaged(full_name) for full_name in full_names
+        ):
             continue
         problem = find_hub_problem()
         if problem:
-            raise missing_hub(describe_missing_weights(full_names[0]), problem)
+            raise make_missing_hub_error(describe_missing_weights(full_names[0]), problem)
 
 
-def find_declared(name: str) -> list[str]:
-    """Return the full names that match a name with or without its organization."""
-    return [full for full in read_declarations() if name in (full, bare_name(full))]
+def find_declared_names(name: str) -> list[str]:
+    """Return the full names of the models in mteb with this full or bare name."""
+    return [
+        full_name
+        for full_name in read_declarations()
+        if name in (full_name, strip_organization(full_name))
+    ]
 
 
 def split_reference(reference: str) -> list[str]:
-    """Return the models of a reference: the members of a hybrid, or the base model of a method or
-    a multi-vector head.
+    """Return the models in a reference: the members of a hybrid, or the base model of a method or a
+    multi-vector head.
     """
     if is_model_folder(Path(reference).expanduser()):
         return [reference]
-    if method := METHOD.fullmatch(reference):
+    if method := METHOD_REFERENCE.fullmatch(reference):
         return split_reference(method["base"])
     if members := split_hybrid(reference):
         return [name for member in members for name in split_reference(member)]
@@ -182,24 +188,24 @@ def split_reference(reference: str) -> list[str]:
 
 
 def split_hybrid(reference: str) -> list[str]:
-    """Return the models of a hybrid, or an empty list for any other reference."""
+    """Return the models in a hybrid, or an empty list for any other reference."""
     if not (reference.startswith(HYBRID_START) and reference.endswith(HYBRID_END)):
         return []
     return split_models(reference.removeprefix(HYBRID_START).removesuffix(HYBRID_END))
 
 
-def _refuse_name(name: str) -> None:
+def _raise_if_unknown_name(name: str) -> None:
     """Raise PosirError if neither mteb, the plugins, the Hub nor its cache provides the model."""
-    if find_declared(name) or name in FLAG_CLASSES or is_in_cache(name):
+    if find_declared_names(name) or name in FLAG_CLASSES or is_in_cache(name):
         return
-    if any(resolver(name, {}) for resolver in plugin_resolvers()):
+    if any(resolver(name, {}) for resolver in collect_plugin_resolvers()):
         return
     problem = find_hub_problem()
     reason = "the Hub has no model of this name"
     if problem:
         reason = f"the Hub cannot be searched for it ({problem})"
     if problem or not is_on_hub(name):
-        raise unknown_model(name, read_declarations(), reason)
+        raise make_unknown_model_error(name, read_declarations(), reason)
 
 
 def find_model(reference: ModelReference) -> ModelMeta:
@@ -208,7 +214,7 @@ def find_model(reference: ModelReference) -> ModelMeta:
     Raises:
         PosirError: The model is not in mteb, on the Hub, in a folder or at an endpoint.
     """
-    refuse_unknown(reference.name)
+    raise_if_unknown(reference.name)
     import mteb
 
     name = reference.name
@@ -222,19 +228,19 @@ def find_model(reference: ModelReference) -> ModelMeta:
         if name in registered:
             raise PosirError(str(error)) from error
         reason = f"the Hub does not provide it ({summarize_error(error)})"
-        raise unknown_model(name, registered, reason) from error
+        raise make_unknown_model_error(name, registered, reason) from error
     if meta.loader is None:
-        raise unknown_model(name, MODEL_REGISTRY.resolve(), NOT_LOADABLE)
-    return with_run_settings(meta)
+        raise make_unknown_model_error(name, MODEL_REGISTRY.resolve(), NOT_LOADABLE)
+    return add_run_settings(meta)
 
 
 def load_model(reference: ModelReference) -> MTEBModels:
     """Load a model like `mteb run`, on the first GPU or else the CPU.
 
     Raises:
-        PosirError: The model is unknown or damaged.
+        PosirError: The model is unknown, or its weights cannot be loaded.
     """
-    refuse_unloadable(reference.name)
+    raise_if_unloadable(reference.name)
     import mteb
     import torch
 
@@ -242,20 +248,20 @@ def load_model(reference: ModelReference) -> MTEBModels:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return mteb.get_model(reference.name, reference.revision, device=device)
     except NotImplementedError as error:  # mteb created metadata without a loader
-        raise unknown_model(reference.name, MODEL_REGISTRY.resolve(), NOT_LOADABLE) from error
+        raise make_unknown_model_error(
+            reference.name, MODEL_REGISTRY.resolve(), NOT_LOADABLE
+        ) from error
 
 
 def resolve_endpoint(name: str, registered: RegisteredModels) -> ModelMeta | None:  # noqa: ARG001
-    """Resolve `MODEL@ADDRESS` without contacting the server. Raise PosirError for an invalid
-    reference.
-    """
+    """Resolve `MODEL@ADDRESS` without a request. Raise PosirError if it is invalid."""
     endpoint = find_endpoint(name)
     if endpoint is None:
         return None
     from mteb.models import ModelMeta
     from mteb.models.model_meta import ScoringFunction
 
-    is_reranker = bool(RERANKER.fullmatch(endpoint.model))
+    is_reranker = bool(RERANKER_NAME.fullmatch(endpoint.model))
     loader = "RerankEndpoint" if is_reranker else "EndpointEncoder"
 
     def connect(_name: str, _revision: str | None, **options: Any) -> Any:
@@ -277,8 +283,8 @@ def resolve_endpoint(name: str, registered: RegisteredModels) -> ModelMeta | Non
 
 
 def resolve_hybrid(name: str, registered: RegisteredModels) -> ModelMeta | None:  # noqa: ARG001
-    """Resolve `hybrid(MODEL,MODEL)`. Raise PosirError for fewer than two models, and for equal,
-    unknown or reranking models.
+    """Resolve `hybrid(MODEL,MODEL)`. Raise PosirError for fewer than two models, for duplicates,
+    and for unknown or reranking models.
     """
     references = split_hybrid(name)
     if not references:
@@ -287,7 +293,7 @@ def resolve_hybrid(name: str, registered: RegisteredModels) -> ModelMeta | None:
 
     if len(references) < 2 or not all(references):
         raise PosirError(f"{name}: a hybrid needs at least two models. {HYBRID_ADVICE}")
-    with without_run_settings():
+    with ignore_run_settings():
         members = [find_model(ModelReference(member)) for member in references]
     names = [str(member.name) for member in members]
     if len({*names}) < len(names):
@@ -306,7 +312,7 @@ def resolve_hybrid(name: str, registered: RegisteredModels) -> ModelMeta | None:
 
     revisions = [member.revision for member in members]
     is_pinned = not {*MISSING_REVISIONS} & {*revisions}
-    reference = f"{HYBRID_START}{','.join(map(portable_name, members))}{HYBRID_END}"
+    reference = f"{HYBRID_START}{','.join(map(get_portable_reference, members))}{HYBRID_END}"
     frameworks = dict.fromkeys(framework for member in members for framework in member.framework)
     return ModelMeta.create_empty(
         {
@@ -329,10 +335,10 @@ def split_models(text: str) -> list[str]:
     return [model.strip() for model in models]
 
 
-# `MODEL:colbert` is the multi-vector head of BGE-M3 (`colbert_linear.pt`) as a late-interaction
+# `MODEL:colbert` uses the multi-vector head of BGE-M3 (`colbert_linear.pt`) as a late-interaction
 # model. Chen et al. 2024 (arXiv 2402.03216), section 3.1: the last hidden states of all tokens but
-# the first are projected and normalized, and scored by MaxSim. The PosQ papers call it
-# bge-m3-colbert (arXiv 2505.13950). Fine-tuned models may also have the head.
+# the first are projected, normalized and scored by MaxSim. The PosQ papers call the model
+# bge-m3-colbert (arXiv 2505.13950). Fine-tuned models may also have this head.
 
 #: Weights of the head's linear layer.
 HEAD_FILE = "colbert_linear.pt"
@@ -352,9 +358,7 @@ def _load_head(
     device: str | None = None,
     **options: Any,
 ) -> MTEBModels:
-    """Load a model and its head from a folder or the Hub. Raise PosirError if the weights cannot be
-    read.
-    """
+    """Load a model and its head. Raise PosirError if the head's weights cannot be read."""
     import torch
     from huggingface_hub import hf_hub_download
     from mteb.models.sentence_transformer_wrapper import MultiVectorWrapper
@@ -375,7 +379,7 @@ def _load_head(
             f"{model}: the multi-vector head, {HEAD_FILE}, cannot be read "
             f"({summarize_error(error)})."
         ) from error
-    # Otherwise transformers asks on the terminal whether to run the model's code.
+    # Without this option, transformers asks on the terminal whether to run the model's code.
     source: dict[str, Any] = {"trust_remote_code": False}
     if not folder:
         # The revision of a folder is a digest, not a commit.
@@ -394,7 +398,7 @@ def _load_head(
         init_bias=weights.get("bias"),
         module_input_name="token_embeddings",
     )
-    # CLS, the first token, provides the dense vector and gets no token vector.
+    # The first token, CLS, provides the dense vector and has no token vector.
     mask = MultiVectorMask([transformer.tokenizer.cls_token], skiplist_tasks=["query", "document"])
     modules: list[nn.Module] = [
         transformer,
@@ -406,8 +410,8 @@ def _load_head(
 
 
 def resolve_colbert_head(name: str, registered: RegisteredModels) -> ModelMeta | None:
-    """Resolve `MODEL:colbert` or its name in a paper. Raise PosirError if the model is unknown or
-    has no head.
+    """Resolve `MODEL:colbert` or a name in `PAPER_NAMES`. Raise PosirError if the model is unknown
+    or has no head.
     """
     name = PAPER_NAMES.get(name, name)
     if not name.endswith(HEAD_SUFFIX):
@@ -420,7 +424,7 @@ def resolve_colbert_head(name: str, registered: RegisteredModels) -> ModelMeta |
             f"{name}: '{reference}' is neither a model registered with mteb nor a folder."
         )
     base = registered[reference]
-    folder = Path(portable_name(base)) if model_origin(str(base.name)) == LOCAL else None
+    folder = Path(get_portable_reference(base)) if find_origin(str(base.name)) == LOCAL else None
     if folder is not None and not (folder / HEAD_FILE).is_file():
         raise PosirError(
             f"{name}: the folder has no {HEAD_FILE}, the weights of a multi-vector head."
@@ -430,7 +434,7 @@ def resolve_colbert_head(name: str, registered: RegisteredModels) -> ModelMeta |
             "name": f"{base.name}-colbert",
             "loader": ModelLoader(
                 "MultiVectorWrapper",
-                portable_name(base) + HEAD_SUFFIX,
+                get_portable_reference(base) + HEAD_SUFFIX,
                 partial(_load_head, base, folder),
             ),
             "loader_kwargs": {},
@@ -440,15 +444,15 @@ def resolve_colbert_head(name: str, registered: RegisteredModels) -> ModelMeta |
     )
 
 
-#: A reference to an object with `encode` in the user's code.
-OBJECT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+#: A reference to an object with an `encode` method in the user's code.
+OBJECT_REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def resolve_object(name: str, registered: RegisteredModels) -> ModelMeta | None:  # noqa: ARG001
-    """Resolve `module:object`: an object with `encode`, or a class or function that creates one
-    without arguments. Raise PosirError if it cannot be imported.
+    """Resolve `module:object`, which is an object with `encode`, or a class or function that
+    creates one without arguments. Raise PosirError if it cannot be imported or has no `encode`.
     """
-    if not OBJECT.fullmatch(name):
+    if not OBJECT_REFERENCE.fullmatch(name):
         return None
     from mteb.models import ModelMeta
     from mteb.models.model_meta import ScoringFunction
@@ -485,9 +489,9 @@ def resolve_object(name: str, registered: RegisteredModels) -> ModelMeta | None:
     )
 
 
-# mteb does not register BGE's rerankers that are language models. FlagEmbedding loads them, as in
-# the PosQ papers, since a CrossEncoder cannot score by the logit of a word. No code of a repository
-# is run.
+# mteb does not register BGE's language model rerankers. As in the PosQ papers, FlagEmbedding loads
+# them, since a CrossEncoder cannot use the logit of a word as the score. No code from the Hub is
+# run.
 
 #: Class in FlagEmbedding (1.3.4, inference/reranker/model_mapping.py) and settings, by model. A
 #: layer-wise model returns a score for each layer. The papers do not report a layer; 28 is from the
@@ -507,7 +511,7 @@ def load_flag_reranker(
     cutoff_layers: list[int] | None = None,
     **_: Any,
 ) -> Any:
-    """Load a model in mteb's class for BGE's rerankers. Its scores are probabilities."""
+    """Load a reranker in mteb's class for BGE's rerankers. Its scores are probabilities."""
     from mteb.models.model_implementations.rerankers_custom import BGEReranker
 
     settings = {"cutoff_layers": cutoff_layers} if cutoff_layers else {}
@@ -520,7 +524,7 @@ def load_flag_reranker(
 
 
 def resolve_flag_reranker(name: str, registered: RegisteredModels) -> ModelMeta | None:  # noqa: ARG001
-    """Resolve the name of a reranker that FlagEmbedding loads."""
+    """Resolve the name of a reranker in `FLAG_CLASSES`."""
     if name not in FLAG_CLASSES:
         return None
     from mteb.models import ModelMeta

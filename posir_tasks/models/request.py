@@ -1,4 +1,4 @@
-"""Search request: texts, settings and timer. Importing it imports neither models nor torch."""
+"""Search request: texts, settings and timer. This module imports neither models nor torch."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ class SearchRequest:
 
     @cached_property
     def query_texts(self) -> dict[str, str]:
-        """Texts of the queries by id."""
+        """Query texts by id."""
         return list_texts(self.queries)

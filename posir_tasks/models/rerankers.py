@@ -1,4 +1,4 @@
-"""Rerankers: scores of question-text pairs from any cross-encoder or encoder in mteb."""
+"""Score question-text pairs with any cross-encoder or encoder in mteb."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 Scores = Floats
 #: A question and a text.
 Pair = tuple[str, str]
-#: Number of decimals in a margin.
+#: Number of decimals of a margin.
 DECIMALS = 12
 
 
 @dataclass
 class ModelReranker:
-    """A lazily loaded reranker. Encoders score by the similarity of embeddings."""
+    """A lazily loaded reranker. An encoder's score is the similarity of the embeddings."""
 
     reference: ModelReference
     language: str
     logits: bool = False
     """If true, scores are logits; otherwise they must be probabilities or cosines."""
     name: str = field(init=False)
-    """Name of the model, with its revision if it has one."""
+    """Name of the model and its revision, if any: `NAME@REVISION`."""
 
     def __post_init__(self) -> None:
         meta = find_model(self.reference)
@@ -44,9 +44,9 @@ class ModelReranker:
 
     @cached_property
     def _model(self) -> MTEBModels:
-        from posir_tasks.models.embeddings.cached_encoder import with_cache
+        from posir_tasks.models.embeddings.cached_encoder import add_cache
 
-        return with_cache(load_model(self.reference))
+        return add_cache(load_model(self.reference))
 
     def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
         """Yield the index of each batch and its scores: probabilities, or cosines of an encoder.
@@ -60,19 +60,19 @@ class ModelReranker:
         score = build_scorer(
             self._model, [question for pairs in batches for question, _ in pairs], self.language
         )
-        for number, pairs in enumerate(batches):
-            yield number, to_probabilities(score(pairs), self.name, logits=self.logits)
+        for index, pairs in enumerate(batches):
+            yield index, to_probabilities(score(pairs), self.name, logits=self.logits)
 
 
 def build_scorer(
     model: MTEBModels, questions: Iterable[str], language: str
 ) -> Callable[[Sequence[Pair]], Scores]:
-    """Build a function that scores pairs of these questions with texts, shape (n,).
+    """Build a function that scores pairs of these questions and any texts, shape (n,).
 
     Raises:
         PosirError: The model is neither a cross-encoder nor an encoder.
     """
-    # mteb takes seconds to import, and margins do not need it.
+    # Importing mteb takes seconds, and margins do not need it.
     from mteb.models import CrossEncoderProtocol, EncoderProtocol
     from mteb.types import PromptType
 
@@ -142,7 +142,7 @@ def compute_margin(scores: Scores, target: int) -> float:
     3.1.3).
 
     m = min over rerankers of [score of the target - highest score of another segment], rounded to
-    remove floating-point errors. Scores have shape (rerankers, segments); the target is an index.
+    remove floating-point errors. `scores` has shape (rerankers, segments); `target` is an index.
     """
     best_others = np.delete(scores, target, axis=1).max(axis=1)
     return round(float((scores[:, target] - best_others).min()), DECIMALS)

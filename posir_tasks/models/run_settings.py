@@ -1,8 +1,7 @@
 """Run settings that change a model: a paper's protocol, prompts, window, first stage and others.
 
-Settings are environment variables, so they also apply to plain `mteb run`. For mteb, a run with
-settings is an experiment, whose results are stored in a separate folder
-(`experiments/query_prompt_...`).
+Settings are environment variables, so they also apply to `mteb run`. For mteb, a run with settings
+is an experiment, with results in a separate folder (`experiments/query_prompt_...`).
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from posir_tasks.models.references import (
     BM25_BASELINE,
     CROSS_ENCODER,
     ENDPOINT,
-    model_origin,
-    portable_name,
+    find_origin,
+    get_portable_reference,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 #: A run's settings as mteb's `experiment_kwargs`.
 RunSettings: TypeAlias = dict[str, str | int]
-# Their keys.
+# Keys of the settings.
 #: Model whose top 100 a reranker reranks; BM25 by default.
 FIRST_STAGE = "first_stage"
 #: Text to put before each query; `\n` is a line break.
@@ -46,9 +45,9 @@ DOCUMENT_PROMPT = "document_prompt"
 WINDOW = "window"
 #: Paper whose protocol the run follows.
 PROTOCOL = "protocol"
-#: Tokenizer that counts the tokens in an endpoint's window.
+#: Tokenizer that counts tokens for an endpoint's window.
 TOKENIZER = "tokenizer"
-#: 1 to leave out texts that an endpoint cannot embed.
+#: 1 to skip texts that an endpoint cannot embed.
 SKIP_FAILED = "skip_failed"
 #: Backend of sentence-transformers, optionally with a file: `onnx:model_qint8_avx512.onnx`.
 BACKEND = "backend"
@@ -56,7 +55,7 @@ BACKEND = "backend"
 REQUEST_FIELDS = ("query_field", "passage_field")
 #: Domains of PosIR's tasks to evaluate.
 SELECTED_DOMAINS = "domains"
-#: The environment variable of each setting.
+#: Environment variable of each setting.
 SETTING_VARIABLES: Mapping[str, str] = {
     name: f"POSIR_{name.upper()}"
     for name in (
@@ -74,10 +73,10 @@ SETTING_VARIABLES: Mapping[str, str] = {
 }
 VARIABLES = tuple(SETTING_VARIABLES.values())
 FIRST_STAGE_VARIABLE = SETTING_VARIABLES[FIRST_STAGE]
-#: Digest of settings that mteb's experiment name would change or shorten.
-DIGEST = "settings_digest"
-#: Names | None that mteb does not change in an experiment's name, and their maximum total length.
-KEPT_TEXT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*")
+#: Key for a digest, which is added to settings that mteb's experiment name would change or shorten.
+SETTINGS_DIGEST = "settings_digest"
+#: Text that mteb does not change in an experiment's name, and the maximum total length.
+SAFE_TEXT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*")
 MAX_EXPERIMENT = 100
 #: Module that each backend of sentence-transformers needs.
 BACKENDS: Mapping[str, str] = {
@@ -100,8 +99,8 @@ _ignores_settings: ContextVar[bool] = ContextVar("_ignores_settings", default=Fa
 
 
 @contextmanager
-def without_run_settings() -> Iterator[None]:
-    """Load models without the run's settings, which are meant for another model."""
+def ignore_run_settings() -> Iterator[None]:
+    """Ignore the run's settings inside the context, since they are for another model."""
     token = _ignores_settings.set(True)
     try:
         yield
@@ -110,15 +109,15 @@ def without_run_settings() -> Iterator[None]:
 
 
 @contextmanager
-def with_settings(**settings: str | int | Iterable[str] | None) -> Iterator[None]:
-    """Set the settings that are neither None nor False, such as `window`, for this process and its
-    new child processes.
+def override_settings(**settings: str | int | Iterable[str] | None) -> Iterator[None]:
+    """Set run settings, such as `window`, for this process and new child processes inside the
+    context. None and False do not change a setting.
     """
     changes: dict[str, str] = {}
     for name, value in settings.items():
         if value is None or value is False:
             continue
-        # True is 1.
+        # `True` becomes "1".
         text = f"{value:d}" if isinstance(value, int) else value
         changes[f"POSIR_{name.upper()}"] = text if isinstance(text, str) else "\n".join(text)
     original = {name: os.environ[name] for name in changes if name in os.environ}
@@ -131,20 +130,22 @@ def with_settings(**settings: str | int | Iterable[str] | None) -> Iterator[None
         os.environ.update(original)
 
 
-def _read(name: str) -> str:
+def _read_setting(name: str) -> str:
     return os.environ.get(SETTING_VARIABLES[name], "").strip()
 
 
 def select_domains(available: Iterable[str]) -> list[str]:
-    """Return the domains of a task that the run selects, by default all."""
-    selection = _list_selected()
+    """Return the domains of a task that the run selects; by default, all."""
+    selection = _list_selected_domains()
     return [domain for domain in available if not selection or domain in selection]
 
 
-def check_selected(domains: Iterable[str], where: object) -> None:
-    """Raise PosirError if the data lacks a domain that the run selects."""
+def check_selected_domains(domains: Iterable[str], where: object) -> None:
+    """Raise PosirError if `domains` lacks a domain that the run selects. `where` is the location
+    of the data, for the message.
+    """
     available = {*domains}
-    missing = [domain for domain in _list_selected() if domain not in available]
+    missing = [domain for domain in _list_selected_domains() if domain not in available]
     if missing:
         names = ", ".join(sorted(available)) or "none"
         raise PosirError(
@@ -153,18 +154,19 @@ def check_selected(domains: Iterable[str], where: object) -> None:
         )
 
 
-def _list_selected() -> list[str]:
-    """Return the sorted domains of the run, which are separated by commas or white space."""
-    return sorted({*_read(SELECTED_DOMAINS).replace(",", " ").split()})
+def _list_selected_domains() -> list[str]:
+    """Return the sorted domains that the run selects. Commas or white space separate them."""
+    return sorted({*_read_setting(SELECTED_DOMAINS).replace(",", " ").split()})
 
 
 def find_run_protocol(meta: ModelMeta) -> Protocol | None:
-    """Return the run's protocol for a model, or None without a protocol.
+    """Return the run's protocol for a model, or None if the run has no protocol.
 
     Raises:
-        PosirError: The paper did not evaluate the model, or other settings are also set.
+        PosirError: The paper's authors did not run the model, or other settings contradict the
+            protocol.
     """
-    paper = _read(PROTOCOL)
+    paper = _read_setting(PROTOCOL)
     if not paper or (_ignores_settings.get() and meta.name == BM25_BASELINE):
         return None
     protocol = find_protocol(paper, str(meta.name))
@@ -179,10 +181,9 @@ def find_run_protocol(meta: ModelMeta) -> Protocol | None:
 
 
 def find_first_stage(model: ModelMeta, task: str) -> str:
-    """Return the full name of a reranker's first-stage model, or its reference if it is not
-    registered.
+    """Return the full name or reference of a reranker's first-stage model.
 
-    A protocol may define it for a task.
+    A protocol may determine the first stage of a task.
     """
     protocol = find_run_protocol(model)
     stage = protocol.find_first_stage(task) if protocol else None
@@ -190,23 +191,23 @@ def find_first_stage(model: ModelMeta, task: str) -> str:
 
 
 def _find_run_first_stage() -> str:
-    reference = _read(FIRST_STAGE) or BM25_BASELINE
+    reference = _read_setting(FIRST_STAGE) or BM25_BASELINE
     registered = MODEL_REGISTRY.resolve()
-    return portable_name(registered[reference]) if reference in registered else reference
+    return get_portable_reference(registered[reference]) if reference in registered else reference
 
 
 def _find_endpoint_settings(meta: ModelMeta) -> RunSettings:
     settings: RunSettings = {}
-    is_endpoint = model_origin(str(meta.name)) == ENDPOINT
-    tokenizer = _read(TOKENIZER)
-    # Other models have a tokenizer, and only a window needs it.
-    if tokenizer and is_endpoint and _read(WINDOW):
+    is_endpoint = find_origin(str(meta.name)) == ENDPOINT
+    tokenizer = _read_setting(TOKENIZER)
+    # Only the window of an endpoint needs a tokenizer.
+    if tokenizer and is_endpoint and _read_setting(WINDOW):
         settings[TOKENIZER] = tokenizer
-    skip_failed = _read(SKIP_FAILED)
+    skip_failed = _read_setting(SKIP_FAILED)
     variable = SETTING_VARIABLES[SKIP_FAILED]
     if skip_failed not in ("", "0", "1"):
         raise PosirError(
-            f"{variable}={skip_failed}: must be 1 or 0. Write 1 to leave out texts, or unset it."
+            f"{variable}={skip_failed}: must be 1 or 0. Write 1 to skip texts, or unset it."
         )
     if skip_failed == "1":
         if not is_endpoint or CROSS_ENCODER in meta.model_type:
@@ -215,7 +216,7 @@ def _find_endpoint_settings(meta: ModelMeta) -> RunSettings:
             )
         settings[SKIP_FAILED] = 1
     for name in REQUEST_FIELDS:
-        fields = _read(name)
+        fields = _read_setting(name)
         if not fields:
             continue
         variable = SETTING_VARIABLES[name]
@@ -231,8 +232,8 @@ def _find_endpoint_settings(meta: ModelMeta) -> RunSettings:
     return settings
 
 
-def _find_backend(meta: ModelMeta) -> RunSettings:
-    backend = _read(BACKEND)
+def _find_backend_setting(meta: ModelMeta) -> RunSettings:
+    backend = _read_setting(BACKEND)
     if not backend:
         return {}
     variable = SETTING_VARIABLES[BACKEND]
@@ -252,7 +253,7 @@ def _find_backend(meta: ModelMeta) -> RunSettings:
     return {BACKEND: backend}
 
 
-def _load_by_backend(meta: ModelMeta, backend: str) -> ModelMeta:
+def _add_backend(meta: ModelMeta, backend: str) -> ModelMeta:
     name, _, file = backend.partition(":")
     try:
         import_module(BACKENDS[name])
@@ -275,8 +276,8 @@ def find_run_settings(meta: ModelMeta) -> RunSettings:
         PosirError: A setting is invalid.
     """
     settings: RunSettings = {}
-    domains = _list_selected()
-    # First-stage models have no results of their own.
+    domains = _list_selected_domains()
+    # First-stage models have no separate results.
     if domains and not _ignores_settings.get():
         settings[SELECTED_DOMAINS] = ",".join(domains)
     protocol = find_run_protocol(meta)
@@ -286,7 +287,7 @@ def find_run_settings(meta: ModelMeta) -> RunSettings:
         return settings
     if CROSS_ENCODER in meta.model_type and _find_run_first_stage() != BM25_BASELINE:
         settings[FIRST_STAGE] = _find_run_first_stage()
-    window = _read(WINDOW)
+    window = _read_setting(WINDOW)
     if window:
         if not window.isdecimal() or int(window) < 1:
             raise PosirError(
@@ -294,7 +295,7 @@ def find_run_settings(meta: ModelMeta) -> RunSettings:
                 "number such as 512, or unset it."
             )
         settings[WINDOW] = int(window)
-    settings |= _find_backend(meta)
+    settings |= _find_backend_setting(meta)
     settings |= _find_endpoint_settings(meta)
     for name in (QUERY_PROMPT, DOCUMENT_PROMPT):
         prompt = os.environ.get(SETTING_VARIABLES[name])
@@ -306,13 +307,13 @@ def find_run_settings(meta: ModelMeta) -> RunSettings:
 def add_digest(settings: RunSettings) -> RunSettings:
     """Add a digest if mteb could give other settings the same experiment name."""
     texts = [str(value) for value in settings.values()]
-    is_unchanged = all(KEPT_TEXT.fullmatch(text) and "__" not in text for text in texts)
+    is_unchanged = all(SAFE_TEXT.fullmatch(text) and "__" not in text for text in texts)
     if is_unchanged and sum(map(len, texts)) <= MAX_EXPERIMENT:
         return settings
-    return {**settings, DIGEST: digest(json.dumps(settings, sort_keys=True), size=4).hex()}
+    return {**settings, SETTINGS_DIGEST: digest(json.dumps(settings, sort_keys=True), size=4).hex()}
 
 
-def with_run_settings(meta: ModelMeta) -> ModelMeta:
+def add_run_settings(meta: ModelMeta) -> ModelMeta:
     """Add the run's settings to metadata, so that results are stored as an experiment."""
     settings = add_digest(find_run_settings(meta))
     if not settings:
@@ -321,22 +322,22 @@ def with_run_settings(meta: ModelMeta) -> ModelMeta:
     return meta.model_copy(update={"experiment_kwargs": experiment})
 
 
-def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
-    """Return metadata for loading: with the protocol or the backend, and without the run's
-    settings, which mteb would pass to the loader.
+def prepare_for_loading(meta: ModelMeta) -> ModelMeta:
+    """Return metadata for loading a model, with its protocol or backend. The run's settings are
+    removed, since mteb would pass them to the loader.
     """
     experiment = meta.experiment_kwargs or {}
     protocol = find_run_protocol(meta)
-    settings = (*SETTING_VARIABLES, DIGEST)
+    settings = (*SETTING_VARIABLES, SETTINGS_DIGEST)
     options = {name: value for name, value in experiment.items() if name not in settings}
     if options != experiment:
         meta = meta.model_copy(update={"experiment_kwargs": options or None})
     if protocol is None:
         backend = find_run_settings(meta).get(BACKEND)
-        return _load_by_backend(meta, str(backend)) if backend else meta
-    from posir_tasks.models.apply_protocol import prepare_loading
+        return _add_backend(meta, str(backend)) if backend else meta
+    from posir_tasks.models.apply_protocol import add_loader_settings
 
-    return prepare_loading(meta, protocol)
+    return add_loader_settings(meta, protocol)
 
 
 def apply_run_settings(model: MTEBModels) -> MTEBModels:
@@ -364,7 +365,7 @@ def apply_run_settings(model: MTEBModels) -> MTEBModels:
         model.skips_failed = True
     prompts = [name for name in (QUERY_PROMPT, DOCUMENT_PROMPT) if name in settings]
     if prompts:
-        # Avoids a circular import of mteb's model classes.
+        # A top-level import would be circular.
         from posir_tasks.models.prompts import replace_prompts
 
         if not replace_prompts(model, settings.get(QUERY_PROMPT), settings.get(DOCUMENT_PROMPT)):
@@ -372,5 +373,5 @@ def apply_run_settings(model: MTEBModels) -> MTEBModels:
                 f"{SETTING_VARIABLES[prompts[0]]}: {meta.name} is of the class "
                 f"{type(model).__name__}, which chooses its own prompts. Unset the variable."
             )
-    vars(model)["mteb_model_meta"] = with_run_settings(meta)
+    vars(model)["mteb_model_meta"] = add_run_settings(meta)
     return model

@@ -1,4 +1,4 @@
-"""Truncation of texts to a number of tokens, with a tokenizer or by an estimate."""
+"""Truncate texts to a number of tokens, counted with a tokenizer or estimated."""
 
 from __future__ import annotations
 
@@ -9,32 +9,27 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import BYTES_PER_TOKEN, is_unspaced
 
-#: Incomplete word at the end of a truncated text.
-HALF_WORD = re.compile(r"\s\S{0,40}\Z")
+#: Last, possibly incomplete word of a truncated text.
+LAST_WORD = re.compile(r"\s\S{0,40}\Z")
 
 
 def cut_text(text: str, characters: int) -> str:
-    """Return the first characters of a text, without an incomplete last word in scripts with
-    spaces.
-    """
+    """Return the first characters of a text, without an incomplete last word."""
     head = text[:characters]
     if len(head) == len(text) or text[len(head)].isspace() or is_unspaced(head):
         return head
-    return HALF_WORD.sub("", head) or head
+    return LAST_WORD.sub("", head) or head
 
 
 def cut_to_estimate(text: str, tokens: int) -> str:
-    """Return the first tokens of a text, estimated at four bytes per token."""
+    """Return the first tokens of a text, assuming four bytes per token."""
     head = text.encode()[: tokens * BYTES_PER_TOKEN].decode(errors="ignore")
     return cut_text(text, len(head))
 
 
-def cut_all(texts: Sequence[str], tokens: int, tokenizer: ModelTokenizer | None) -> list[str]:
-    """Truncate texts to a number of tokens, not counting special tokens. Without a tokenizer,
-    tokens are estimated.
-
-    Raises:
-        PosirError: `tokens` is below 1.
+def cut_texts(texts: Sequence[str], tokens: int, tokenizer: ModelTokenizer | None) -> list[str]:
+    """Truncate texts to a number of tokens, excluding special tokens. Without a tokenizer, tokens
+    are estimated. Raise PosirError if `tokens` is below 1.
     """
     if tokens < 1:
         raise PosirError(
@@ -43,12 +38,12 @@ def cut_all(texts: Sequence[str], tokens: int, tokenizer: ModelTokenizer | None)
         )
     if tokenizer is None:
         return [cut_to_estimate(text, tokens) for text in texts]
-    cut_texts = list(texts)
+    results = list(texts)
     for row, count in enumerate(tokenizer.count_all(texts)):
         if count > tokens:
             text = texts[row]
             (spans,) = tokenizer.find_tokens([text])
             heads = (text[:end] for end in spans[:tokens, 1][::-1].tolist())
-            # A truncated text may have different tokens at its end.
-            cut_texts[row] = next((head for head in heads if tokenizer.count(head) <= tokens), "")
-    return cut_texts
+            # Truncation may change the tokens at the end of a text.
+            results[row] = next((head for head in heads if tokenizer.count(head) <= tokens), "")
+    return results

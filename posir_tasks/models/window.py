@@ -21,7 +21,7 @@ from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadP
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-#: Values from this one on mean no limit: transformers uses 10^30.
+#: This value and higher ones mean no limit: transformers uses 10^30.
 NO_LIMIT = 2**31
 #: Attributes that store the limit, in order of precedence: late-interaction models,
 #: sentence-transformers models, mteb's classes (such as LlamaEmbedNemotron and
@@ -38,22 +38,20 @@ LIMIT_PATHS_BY_CLASS = {
     "NoInstructModel": "tokenizer.model_max_length",
     "RepLLaMAModel": "model.config.max_length",
 }
-#: Attribute that stores a window set by `set_window`.
+#: Model attribute that stores a window set by `set_window`.
 WINDOW = "posir_window"
 
 
 def find_read_part(model: MTEBModels) -> ReadPart:
-    """Return the part of a text that the model reads, as given by its attribute, its class, a
-    measurement or its metadata.
-    """
-    own_part = getattr(model, "read_part", None)
-    if isinstance(own_part, ReadPart):
-        return own_part
+    """Find the part of a text that a model reads, from its class, a measurement or metadata."""
+    declared_part = getattr(model, "read_part", None)
+    if isinstance(declared_part, ReadPart):
+        return declared_part
     if isinstance(model, BM25Search):
         return ReadPart.all(KnownBy.CLASS)
     side = getattr(find_inner_tokenizer(model), "truncation_side", None)
     part = Part.LAST if side == "left" else Part.FIRST
-    tokens = find_cut(model)
+    tokens = find_window(model)
     if tokens:
         return ReadPart(ReadKind.PART, part, tokens, known_by=KnownBy.CLASS)
     # Static embeddings have an infinite limit.
@@ -72,10 +70,8 @@ def find_read_part(model: MTEBModels) -> ReadPart:
     return UNKNOWN
 
 
-def find_cut(model: MTEBModels) -> int | None:
-    """Return the number of tokens after which a loaded model truncates, or None if unknown or
-    unlimited.
-    """
+def find_window(model: MTEBModels) -> int | None:
+    """Return the number of tokens that a loaded model reads, or None if unknown or unlimited."""
     return next((limit.value for limit in _list_limits(model) if limit.is_finite), None)
 
 
@@ -83,7 +79,7 @@ def set_window(model: MTEBModels, tokens: int) -> None:
     """Set the window of a loaded model in tokens.
 
     Raises:
-        PosirError: The model cannot read that many tokens, or its class has no attribute for the
+        PosirError: The model cannot read `tokens` tokens, or its class has no attribute for the
             limit.
     """
     if any(getattr(inner, WINDOW, None) == tokens for inner in [model, *vars(model).values()]):
@@ -98,7 +94,7 @@ def set_window(model: MTEBModels, tokens: int) -> None:
     limits = sorted(_list_limits(model), key=lambda limit: not limit.is_finite)
     for limit in limits[:1]:
         setattr(limit.owner, limit.attribute, tokens)
-    if find_cut(model) != tokens:
+    if find_window(model) != tokens:
         raise PosirError(
             f"window {tokens}: the input window of {meta.name} cannot be set, since its class "
             f"{type(model).__name__} has no attribute for it. Run without a window."
@@ -123,9 +119,7 @@ def cut_queries(model: Any, tokens: int) -> None:
 
 
 def find_capacity(model: Any) -> int | None:
-    """Return the maximum window of an mteb or sentence-transformers model, from its position
-    embeddings or its metadata.
-    """
+    """Return the maximum window of a model, from its position embeddings or metadata."""
     positions = _find_positions(model)
     if positions is not None:
         return positions
@@ -134,7 +128,7 @@ def find_capacity(model: Any) -> int | None:
 
 
 def _find_positions(model: Any) -> int | None:
-    """Return the number of positions of a model's transformer, or None if it has no limit."""
+    """Return the number of position embeddings in a model's transformer, or None."""
     transformer = find_transformer(model)
     if transformer is None:
         return None
@@ -157,7 +151,7 @@ class WindowLimit(NamedTuple):
 
     @property
     def is_finite(self) -> bool:
-        """True if the value is a real limit."""
+        """True if the value is a positive number below `NO_LIMIT`."""
         return isinstance(self.value, int) and 0 < self.value < NO_LIMIT
 
 

@@ -63,15 +63,15 @@ def check_parameters(function: Function, *names: str) -> Function:
 
 def add_tasks(module: ModuleType) -> None:
     """Let `mteb.get_tasks` find the tasks of posir and its plugins, created on demand."""
-    from posir_tasks.tasks.catalog import builtin_tasks, plugin_tasks
+    from posir_tasks.tasks.catalog import collect_plugin_tasks, load_builtin_tasks
 
     def create_builtin_tasks() -> Tasks:
         if sentence := warn_untested_mteb():
             print(f"posir: {sentence}", file=sys.stderr)
-        return builtin_tasks()
+        return load_builtin_tasks()
 
     # ChainMap adds new tasks to the first mapping.
-    mappings = (LazyTasks(create_builtin_tasks), LazyTasks(plugin_tasks), LanguageTasks())
+    mappings = (LazyTasks(create_builtin_tasks), LazyTasks(collect_plugin_tasks), LanguageTasks())
     registry = Registry(module._TASKS_REGISTRY, *mappings)  # type: ignore[arg-type]
     replace_everywhere("_TASKS_REGISTRY", module._TASKS_REGISTRY, registry)
     replace_everywhere("TASK_LIST", module.TASK_LIST, registry.values())
@@ -107,9 +107,9 @@ def explain_missing_models(module: ModuleType) -> None:
     """
     from posir_tasks.models.hub import explain_missing_hub, explain_missing_weights
     from posir_tasks.models.packaged import restore_loader, use_package
-    from posir_tasks.models.prefixes import hint_prefixes
+    from posir_tasks.models.prefixes import warn_about_missing_prompts
     from posir_tasks.models.references import describe_unknown
-    from posir_tasks.models.run_settings import apply_run_settings, prepare_run_settings
+    from posir_tasks.models.run_settings import apply_run_settings, prepare_for_loading
 
     model_meta = module.ModelMeta
     attempt = partial(fall_back, explain_missing_models.__name__)
@@ -118,7 +118,7 @@ def explain_missing_models(module: ModuleType) -> None:
 
     @wraps(load_model)
     def load_or_explain(self: ModelMeta, *arguments: Any, **options: Any) -> MTEBModels:
-        meta = attempt(prepare_run_settings, self, otherwise=self)
+        meta = attempt(prepare_for_loading, self, otherwise=self)
         code_before = find_repository_code()
         source = attempt(use_package, meta, otherwise=meta)
         context: AbstractContextManager[None] = attempt(
@@ -131,7 +131,7 @@ def explain_missing_models(module: ModuleType) -> None:
         attempt(warn_repository_code, self, code_before, otherwise=None)
         attempt(ensure_padding, model, otherwise=None)
         model = attempt(apply_run_settings, model, otherwise=model)
-        attempt(hint_prefixes, model, otherwise=None)
+        attempt(warn_about_missing_prompts, model, otherwise=None)
         return model
 
     @wraps(from_hub)
@@ -324,7 +324,7 @@ class LanguageTasks(LazyTasks):
     def __init__(self) -> None:
         from posir_tasks.tasks import catalog
 
-        super().__init__(catalog.language_tasks)
+        super().__init__(catalog.find_language_tasks)
         self._find = catalog.find_language_task
 
     def __getitem__(self, name: str) -> type[Any]:

@@ -1,1 +1,1 @@
-"""Search of a subset with any mteb model, and measurements on its results."""
+"""Search a subset with any mteb model, and score the results."""

@@ -24,7 +24,7 @@ from posir_tasks.models.embeddings.encoding import (
     ModelEncoder,
     Vectors,
     encode_distinct,
-    not_dense,
+    make_not_dense_error,
 )
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.prompts import find_prompt
@@ -39,13 +39,13 @@ from posir_tasks.values.read_part import KnownBy, ReadPart
 if TYPE_CHECKING:
     from datasets import Dataset
 
-#: Number of documents whose vectors are in memory at a time.
+#: Number of documents to encode and score at a time.
 BLOCK_SIZE = 10_000
 
 
 @dataclass(frozen=True)
 class DocumentVectors:
-    """The vectors of n documents, with at least one vector each."""
+    """The vectors of n documents, at least one per document."""
 
     vectors: Vectors
     """Shape (all vectors, dimensions), document by document."""
@@ -64,7 +64,7 @@ class DocumentVectors:
         return np.concatenate(batches)
 
     def split(self) -> list[Vectors]:
-        """Return the vectors of each document, each of shape (vectors, dimensions)."""
+        """Return one array per document, shape (vectors, dimensions)."""
         edges = accumulate(self.counts, initial=0)
         return [self.vectors[start:end] for start, end in pairwise(edges)]
 
@@ -78,14 +78,15 @@ Vectorizer: TypeAlias = Callable[[ModelEncoder, Sequence[str]], DocumentVectors]
 
 
 class MaximumSearch(MultiVectorSearchEncoderWrapper):
-    """An mteb search model with several vectors per document. The most similar vector counts.
+    """An mteb search model with several vectors per document. The most similar vector determines
+    the score.
 
-    The base class is required: mteb passes its timer only to subclasses.
+    mteb passes its timer only to subclasses of the base class.
     """
 
     scores_depend_on_corpus = False
     read_part: ReadPart | None = None
-    """The part of a document that is read; None for the part that the base model reads."""
+    """The part of a document that is read. If None, it is the part that the base model reads."""
 
     def __init__(
         self, base: EncoderProtocol, vectorize: Vectorizer, memory: EmbeddingMemory | None = None
@@ -104,11 +105,11 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         return self._base
 
     def encode_documents(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
-        """Compute document vectors for an index, with an encoder of the base model."""
+        """Compute the vectors of documents. `encoder` must wrap the base model."""
         return self._vectorize(encoder, texts)
 
     def index(self, corpus: Dataset, **_: Any) -> None:
-        """Store the corpus. It is encoded in blocks during the search."""
+        """Store the corpus. The search encodes it in blocks."""
         self._corpus = corpus
 
     def search(
@@ -117,15 +118,15 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         *,
         top_k: int,
         top_ranked: Mapping[str, Sequence[str]] | None = None,
-        **task: Any,
+        **task_arguments: Any,
     ) -> SearchResults:
         """Return the scores of each query's `top_k` documents, by query id and document id.
 
         With `top_ranked`, only the listed documents are scored.
         """
         assert self._corpus is not None
-        context = EncodingContext.from_arguments(**task)
-        timer = task.get("timer") or TimingStack()
+        context = EncodingContext.from_arguments(**task_arguments)
+        timer = task_arguments.get("timer") or TimingStack()
         labels = {"split": context.hf_split, "subset": context.hf_subset}
         encoder = ModelEncoder(self._base, context, self._memory)
         with timer("Encoding queries", **labels):
@@ -151,7 +152,7 @@ def _update_best(
     top_k: int,
     candidates: Mapping[str, Sequence[str]] | None,
 ) -> None:
-    """Update the best documents of each query by `scores`, shape (queries, documents)."""
+    """Update the best documents of each query with `scores`, shape (queries, documents)."""
     rows = {document: row for row, document in enumerate(documents)}
     for query, values in zip(best, scores, strict=True):
         best_rows = np.arange(len(values))
@@ -169,13 +170,13 @@ def _update_best(
 
 @dataclass(frozen=True)
 class TextModel:
-    """A model for an application's index, the same that `mteb run` evaluates under its name."""
+    """A model for an application's index. `mteb run` evaluates the same model by its name."""
 
     name: str
     encoder: ModelEncoder
-    """Encodes queries, and documents with a single vector."""
+    """Encodes queries and, unless `multi_vector` is set, documents."""
     multi_vector: MaximumSearch | None = None
-    """Encodes documents with several vectors; None if each document has one vector."""
+    """Encodes documents as several vectors; None if each document has one vector."""
 
     @classmethod
     def load(cls, name: str, revision: str | None, batch_size: int) -> TextModel:
@@ -189,13 +190,13 @@ class TextModel:
         multi_vector = model if isinstance(model, MaximumSearch) else None
         base = multi_vector.base if multi_vector else model
         if not isinstance(base, EncoderProtocol):
-            raise not_dense(name)
+            raise make_not_dense_error(name)
         options: Any = {"batch_size": batch_size, "show_progress_bar": False}
         encoder = ModelEncoder(base, replace(DEFAULT_CONTEXT, encode_kwargs=options))
         return cls(str(model.mteb_model_meta.name), encoder, multi_vector)
 
     def encode(self, texts: Sequence[str], *, query: bool = False) -> list[Vectors]:
-        """Return the vectors of each document or query, shape (1 or more, dimensions)."""
+        """Return one array per document or query, shape (vectors, dimensions)."""
         if not texts:
             return []
         if self.multi_vector and not query:
@@ -206,7 +207,7 @@ class TextModel:
     def search(
         self, queries: Sequence[str], documents: Sequence[str], k: int = 10
     ) -> list[list[tuple[int, float]]]:
-        """Return the row and score of each query's top `k` documents, best first.
+        """Return the index and score of the top `k` documents for each query, best first.
 
         The score of a document is the score of its best vector.
         """
@@ -224,18 +225,18 @@ class TextModel:
 
 @dataclass(frozen=True)
 class Chunker:
-    """Splits documents into chunks, and encodes the chunks."""
+    """Splits documents into chunks and encodes them."""
 
     chunking: Chunking
     tokenizer: Tokenizer
 
     @classmethod
-    def of_model(cls, model: EncoderProtocol, chunking: Chunking) -> Chunker:
-        """Build the chunker for a model. Without a tokenizer, tokens are estimated."""
+    def from_model(cls, model: EncoderProtocol, chunking: Chunking) -> Chunker:
+        """Build the chunker for a model. If its tokenizer is unknown, tokens are estimated."""
         return cls(chunking, find_tokenizer(model) or EstimatedTokenizer())
 
-    def divide(self, texts: Sequence[str], language: str) -> list[list[str]]:
-        """Return the chunks of each text, at least one. `language` is a code such as `eng-Latn`."""
+    def split(self, texts: Sequence[str], language: str) -> list[list[str]]:
+        """Return at least one chunk per text. `language` is a code such as `eng-Latn`."""
         if self.chunking.unit is ChunkUnit.SENTENCES:
             return [
                 self.chunking.split_text(text, find_sentences(text, language)) for text in texts
@@ -244,28 +245,26 @@ class Chunker:
         return list(map(self.chunking.split_text, texts, tokens))
 
     def find_read_part(self, model: EncoderProtocol) -> ReadPart | None:
-        """Return the whole document if chunks always fit the model's window, else None."""
+        """Return `ReadPart.all` if chunks always fit into the model's window, else None."""
         fits = self.chunking.unit is ChunkUnit.TOKENS and find_room(model) is not None
         return ReadPart.all(KnownBy.CHUNKS) if fits else None
 
     def vectorize(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
-        """Encode the chunks of documents; raise PosirError if a chunk exceeds the window."""
+        """Encode the chunks of documents. Raise PosirError if chunks do not fit into the window."""
         self.check_room(encoder.model, encoder.context)
-        return vectorize_chunks(encoder, self.divide(texts, encoder.context.corpus_language))
+        return vectorize_chunks(encoder, self.split(texts, encoder.context.corpus_language))
 
     def vectorize_in_context(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
-        """Encode the chunks of documents on a server that embeds each chunk in the context of its
-        document.
-        """
+        """Encode chunks with an endpoint that embeds each one in the context of its document."""
         assert isinstance(encoder.model, EndpointEncoder)
         prompt = find_prompt(encoder.model, encoder.context.task_metadata, PromptType.document)
         prefix = prompt.text or "" if prompt else ""
-        documents = self.divide(texts, encoder.context.corpus_language)
+        documents = self.split(texts, encoder.context.corpus_language)
         chunks = [[prefix + chunk for chunk in document] for document in documents]
         return DocumentVectors(encoder.model.embed_documents(chunks), list(map(len, chunks)))
 
     def check_room(self, model: EncoderProtocol, context: EncodingContext | None = None) -> None:
-        """Raise PosirError if a chunk plus the context's prompt exceeds the model's window."""
+        """Raise PosirError if a chunk and the context's prompt do not fit into the window."""
         room = None if self.chunking.unit is ChunkUnit.SENTENCES else find_room(model, context)
         if room is not None and self.chunking.size > room:
             raise PosirError(
@@ -281,8 +280,8 @@ def vectorize_chunks(encoder: ModelEncoder, chunks: Sequence[Sequence[str]]) -> 
 
 
 def find_room(model: EncoderProtocol, context: EncodingContext | None = None) -> int | None:
-    """Return how many tokens of text fit a model's window next to the context's prompt; None if
-    unknown.
+    """Return how many tokens of text fit into a model's window after special tokens and the
+    context's prompt; None if unknown.
     """
     tokenizer = find_tokenizer(model)
     window = getattr(getattr(model, "model", None), "max_seq_length", None)

@@ -1,7 +1,7 @@
-"""The first stage of a cross-encoder run: the cached top 100 of BM25 or any other model.
+"""First stage of a reranker: the top 100 documents of BM25 or any other model, cached.
 
-The papers rerank the top 100 of BM25 on SQuAD-PosQ, and of NV-Embed-v2 on FineWeb-PosQ (Zeng et al.
-2025, arXiv 2505.13950, evaluation scripts).
+The authors of PosQ rerank the top 100 of BM25 on SQuAD-PosQ and of NV-Embed-v2 on FineWeb-PosQ
+(Zeng et al. 2025, arXiv 2505.13950, evaluation scripts).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.files import atomic_write, cache_folder
 from posir_tasks.data.checks import read_columns
 from posir_tasks.data.data import digest_texts
-from posir_tasks.models.bm25 import fit_to_script
+from posir_tasks.models.bm25 import adapt_to_script
 from posir_tasks.models.dispatch import order_documents, search
-from posir_tasks.models.embeddings.cached_encoder import with_cache
+from posir_tasks.models.embeddings.cached_encoder import add_cache
 from posir_tasks.models.references import (
     BM25_BASELINE,
     CROSS_ENCODER,
@@ -32,7 +32,7 @@ from posir_tasks.models.references import (
 )
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.models.request import SearchRequest
-from posir_tasks.models.run_settings import FIRST_STAGE_VARIABLE, without_run_settings
+from posir_tasks.models.run_settings import FIRST_STAGE_VARIABLE, ignore_run_settings
 from posir_tasks.text.words import UNSPACED_ALPHABETS
 
 if TYPE_CHECKING:
@@ -47,16 +47,16 @@ CANDIDATES: dict[str, PolarsDataType] = {"query": pl.String, "documents": pl.Lis
 def load_first_stage(
     request: SearchRequest, reference: str = BM25_BASELINE
 ) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Search the first stage, or read it from the cache.
+    """Search with the first-stage model, or read the results from the cache.
 
     Returns:
-        The document ids of each query, best first, by query id; and the name and revision of the
-        model, as in mteb's results.
+        The document ids of each query, best first, by query id; and the model's name and revision
+        as in mteb's results.
 
     Raises:
         PosirError: The model does not exist, or is a reranker.
     """
-    with without_run_settings():
+    with ignore_run_settings():
         meta = (
             get_model_meta(reference)
             if reference == BM25_BASELINE
@@ -77,7 +77,7 @@ def load_first_stage(
         if request.context.corpus_language[4:] in UNSPACED_ALPHABETS:
             settings.append("trigrams")
     else:
-        # The prompt depends on the task.
+        # The model's prompt depends on the task.
         settings += [task.name, subset]
     key = digest(*settings, digest_texts(request.corpus), digest_texts(request.queries)).hex()
     file = cache_folder() / "first-stage" / f"{key}.parquet"
@@ -88,8 +88,8 @@ def load_first_stage(
         logger.info(
             "Searching the first stage for reranking: the top %d of %s", request.top_k, meta.name
         )
-        model = fit_to_script(
-            with_cache(_load_model(reference, meta.experiment_name)),
+        model = adapt_to_script(
+            add_cache(_load_model(reference, meta.experiment_name)),
             request.context.corpus_language,
         )
         top_ranked = order_documents(search(model, request))
@@ -102,13 +102,13 @@ def load_first_stage(
 
 @lru_cache(maxsize=1)
 def _load_model(reference: str, protocol: str | None) -> MTEBModels:  # noqa: ARG001 (the key of the cache)
-    """Load the first-stage model, which stays in memory for the next subset."""
-    with without_run_settings():
+    """Load the first-stage model and keep it in memory for the next subset."""
+    with ignore_run_settings():
         return load_model(ModelReference(reference))
 
 
 def _read_candidates(file: Path) -> dict[str, list[str]] | None:
-    """Read the cached candidates of each query; None if the file is missing or damaged."""
+    """Read the cached candidates of each query. Return None if the file is missing or corrupt."""
     if not file.exists():
         return None
     try:

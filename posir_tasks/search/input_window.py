@@ -1,4 +1,4 @@
-"""Evidence positions within a loaded model's context window, counted with its tokenizer."""
+"""Locate evidence in a loaded model's context window, in tokens of its tokenizer."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Number of texts tokenized at a time.
+#: Number of texts to tokenize at a time.
 BATCH_SIZE = 256
 
 #: Start and end of each token in characters, shape (tokens, 2).
 Offsets: TypeAlias = NDArray[np.int32]
-#: One model input, including prompts: a document, or a query and a document.
+#: Texts of one input, including prompts: a document, or a query and a document.
 ModelInput: TypeAlias = tuple[str, ...]
 
 
@@ -58,56 +58,60 @@ def find_read_evidence(
 
     Args:
         model: The model.
-        request: The search, with its corpus and task.
+        request: The search request.
         queries: The queries.
         evidence: Evidence of the queries.
         documents: Rows of the relevant documents by id.
     """
     context = request.context
-    read = find_corpus_read_part(model, context.task_metadata, context.hf_subset, request.corpus)
+    read_part = find_corpus_read_part(
+        model, context.task_metadata, context.hf_subset, request.corpus
+    )
     read_evidence = count_read_evidence(
-        model, read, queries, context.task_metadata, evidence, documents
+        model, read_part, queries, context.task_metadata, evidence, documents
     )
     languages = context.task_metadata.hf_subsets_to_langscripts[context.hf_subset]
     return read_evidence or ReadEvidence.estimate(
-        read, evidence.complete(select_texts(documents)), languages
+        read_part, evidence.complete(select_texts(documents)), languages
     )
 
 
 def find_corpus_read_part(
     model: MTEBModels, task: TaskMetadata, subset: str, corpus: Dataset
 ) -> ReadPart:
-    """Return the part of the corpus texts that a model reads: all if the longest text fits."""
-    read = find_read_part(model)
-    if read.least_tokens is None:
-        return read
+    """Return the part of the corpus texts that a model reads. If only a lower bound of the window
+    is known, check whether the longest text fits.
+    """
+    read_part = find_read_part(model)
+    if read_part.least_tokens is None:
+        return read_part
     tokenizer, _ = find_token_counter(model, task)
     languages = task.hf_subsets_to_langscripts[subset]
-    return resolve_window(read, to_frame(corpus), languages, tokenizer)
+    return resolve_window(read_part, to_frame(corpus), languages, tokenizer)
 
 
 def count_read_evidence(
     model: MTEBModels,
-    read: ReadPart,
+    read_part: ReadPart,
     queries: Dataset,
     task: TaskMetadata,
     evidence: Evidence,
     documents: Rows,
 ) -> ReadEvidence | None:
-    """Locate evidence within a model's window with its tokenizer; None if the model reads whole
-    texts or the tokens cannot be counted.
+    """Locate evidence within a model's window with its tokenizer. Return None if the model reads
+    whole texts or its tokens cannot be counted.
     """
-    if read.kind is not ReadKind.PART:
+    if read_part.kind is not ReadKind.PART:
         return None
     try:
-        twelfths = _count_twelfths(model, read, queries, task, evidence, documents)
+        twelfths = _count_twelfths(model, read_part, queries, task, evidence, documents)
     except Exception as error:
         # Third-party wrappers and tokenizers may raise anything.
         logger.warning(
             "the model's tokens cannot be counted (%s) and are estimated", summarize_error(error)
         )
         return None
-    return None if twelfths is None else ReadEvidence(read, twelfths, CountedWith.TOKENIZER)
+    return None if twelfths is None else ReadEvidence(read_part, twelfths, CountedWith.TOKENIZER)
 
 
 def count_corpus(
@@ -116,27 +120,25 @@ def count_corpus(
     subset: str,
     scheme: PositionScheme,
     corpus: pl.DataFrame,
-    read: ReadPart,
+    read_part: ReadPart,
 ) -> TokensRead | None:
-    """Count the corpus tokens that a model reads, with its tokenizer or by estimate; None if the
-    window is unknown.
-    """
+    """Count or estimate the corpus tokens that a model reads; None if its window is unknown."""
     count = partial(count_tokens_read, scheme, task.hf_subsets_to_langscripts[subset])
     try:
-        return count(*find_token_counter(model, task), corpus, read)
+        return count(*find_token_counter(model, task), corpus, read_part)
     except Exception as error:
         # Third-party wrappers and tokenizers may raise anything.
         logger.warning(
             "the model's tokens cannot be counted (%s) and are estimated", summarize_error(error)
         )
-        return count(None, 0, corpus, read)
+        return count(None, 0, corpus, read_part)
 
 
 def find_token_counter(model: MTEBModels, task: TaskMetadata) -> tuple[ModelTokenizer | None, int]:
-    """Return a model's tokenizer and the number of prompt and special tokens; None and 0 if the
+    """Return a model's tokenizer and the number of prompt and special tokens, or None and 0 if the
     tokenizer does not return offsets.
     """
-    model = _find_reader(model)
+    model = _find_base_model(model)
     tokenizer = find_tokenizer(model)
     if tokenizer is None or not tokenizer.returns_offsets:
         return None, 0
@@ -144,32 +146,30 @@ def find_token_counter(model: MTEBModels, task: TaskMetadata) -> tuple[ModelToke
     return tokenizer, tokenizer.special_tokens + (tokenizer.count(prompt) if prompt else 0)
 
 
-def _find_reader(model: Any) -> Any:
-    """Return the base model that receives the texts unchanged, or the model itself."""
+def _find_base_model(model: Any) -> Any:
+    """Return the base model if a wrapper passes texts to it unchanged, else the model itself."""
     return getattr(model, "reads_as", model)
 
 
 def _count_twelfths(
     model: MTEBModels,
-    read: ReadPart,
+    read_part: ReadPart,
     queries: Dataset,
     task: TaskMetadata,
     evidence: Evidence,
     documents: Rows,
 ) -> Integers | None:
-    """Compute `ReadEvidence.twelfths` with the model's tokenizer; None if the tokenizer or the
-    spans are unknown.
-    """
-    if read.part not in (Part.FIRST, Part.LAST) or not len(evidence.starts):
+    """Compute `ReadEvidence.twelfths`. Return None if the tokenizer or the spans are unknown."""
+    if read_part.part not in (Part.FIRST, Part.LAST) or not len(evidence.starts):
         return None
-    # SQuAD-PosQ has no ends.
+    # SQuAD-PosQ has only the starts of spans.
     ends = evidence.ends if len(evidence.ends) else evidence.starts + 1
-    reader = _InputReader.of_model(_find_reader(model), read.tokens or 0, task)
+    reader = _InputReader.from_model(_find_base_model(model), read_part.tokens or 0, task)
     if reader is None:
         return None
     texts = [documents[name]["text"] for name in evidence.document_ids]
     if len(evidence.characters) and list(map(len, texts)) != evidence.characters.tolist():
-        # The spans refer to texts in another language.
+        # The spans refer to documents in another language.
         return None
     # mteb joins title and text, and strips white space.
     received_texts = {
@@ -180,7 +180,7 @@ def _count_twelfths(
         for query, name in zip(queries["text"][:], evidence.document_ids, strict=True)
     ]
     distinct = list(dict.fromkeys(inputs))
-    # The model's own preprocessing must give the same tokens.
+    # The model's preprocessing must return the same tokens.
     longest = max(distinct, key=lambda model_input: len(model_input[-1]))
     sample = longest if len(longest) > 1 else longest[0]
     features = preprocess(reader.model, [sample], task="document")
@@ -190,7 +190,7 @@ def _count_twelfths(
     twelfths = evidence.complete(select_texts(documents)).twelfths()
     for query, (model_input, text) in enumerate(zip(inputs, texts, strict=True)):
         if model_input in offsets:
-            # The input ends with the text, except for white space.
+            # Except for white space, the input ends with the text.
             text_start = len(model_input[-1]) - len(text.rstrip())
             start = max(int(evidence.starts[query]), 0)
             size = len(text[start : int(ends[query])].rstrip())
@@ -200,7 +200,8 @@ def _count_twelfths(
 
 
 def _find_twelfth(offsets: Offsets, text_start: int, start: int, end: int) -> int:
-    """Return the twelfth of the read tokens that contains the middle of a span, or `Unread`.
+    """Return the twelfth of the read tokens that contains the middle of a span, or an `Unread`
+    code.
 
     Args:
         offsets: Offsets of the read tokens, shape (tokens, 2).
@@ -211,7 +212,7 @@ def _find_twelfth(offsets: Offsets, text_start: int, start: int, end: int) -> in
     token_starts, token_ends = offsets[offsets[:, 0] >= text_start].T
     if not len(token_starts) or end <= token_starts[0] or start >= token_ends[-1]:
         return Unread.BEYOND
-    # A model that reads the last tokens truncates the start.
+    # The model may truncate the start of a text.
     if (start < token_starts[0] and token_starts[0] > text_start) or end > token_ends[-1]:
         return Unread.CUT
     first_token = np.searchsorted(token_ends, [start], side="right").astype(np.float64)
@@ -229,13 +230,13 @@ class _InputReader:
     window: int
     document_prefix: str
     query_prefix: str | None
-    """Prefix of the query, which a cross-encoder reads with each document; None for other
-    models.
-    """
+    """Prefix of the query, which a cross-encoder reads with the document; None for other models."""
 
     @classmethod
-    def of_model(cls, model: Any, window: int, task_metadata: TaskMetadata) -> _InputReader | None:
-        """Build the reader for an mteb model; None without a fast tokenizer or a known prompt."""
+    def from_model(
+        cls, model: Any, window: int, task_metadata: TaskMetadata
+    ) -> _InputReader | None:
+        """Build the reader, or return None if the tokenizer is slow or the prompt unknown."""
         transformer: Any = getattr(model, "model", None)
         if not getattr(getattr(transformer, "tokenizer", None), "is_fast", False):
             return None
@@ -246,13 +247,13 @@ class _InputReader:
         return None if prompt is None else cls(transformer, window, prompt, None)
 
     def join(self, query: str, document: str) -> ModelInput:
-        """Build the input for a document, or for a query and a document."""
+        """Build the model's input. Only cross-encoders use the query."""
         text = self.document_prefix + document
         return (text,) if self.query_prefix is None else (self.query_prefix + query, text)
 
     def truncate(self, inputs: Sequence[ModelInput]) -> dict[ModelInput, Offsets]:
         """Return the offsets of the document's tokens for each truncated input."""
-        # A token has at least one byte of normalized text.
+        # A token has at least one byte of normalized text, so shorter inputs are not truncated.
         special_tokens = self.model.tokenizer.num_special_tokens_to_add(pair=len(inputs[0]) > 1)
         room = self.window - special_tokens - len(inputs[0])
         long_inputs = [texts for texts in inputs if sum(map(_count_bytes, texts)) > room]

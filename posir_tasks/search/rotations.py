@@ -1,6 +1,6 @@
-"""Ranks of rotated versions of a sample of documents, among the unchanged other documents.
+"""Rotate a sample of documents, and rank each version among the other, unchanged documents.
 
-The sample depends only on the texts: all models get the same sample, and a larger sample contains
+The sample depends only on the texts, so all models get the same sample. A larger sample contains
 every smaller one.
 """
 
@@ -68,13 +68,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Minimum number of hits of a run for an exact nDCG@10 of a rotated document.
+#: Minimum number of hits in a run for an exact nDCG@10 of a rotated document.
 MIN_HITS = 11
-#: A run's scores are reproduced if this share of them is within this relative tolerance.
+#: A model reproduces a run if this share of its scores is within the relative tolerance.
 SCORE_TOLERANCE = 1e-3
 REPRODUCED_SHARE = 0.95
-#: Separates document id and version. It occurs in no document id.
-MARK = "\0"
+#: Separates document id and version. Document ids do not contain it.
+VERSION_SEPARATOR = "\0"
 
 
 def sample_documents(
@@ -90,22 +90,23 @@ def sample_documents(
         quota: Maximum number of documents per length bucket.
 
     Returns:
-        The number of each document within its bucket's sample, from 1; 0 if it is not sampled.
+        The number of each document within its bucket's sample, from 1; 0 if it is not in the
+        sample.
     """
-    by_length: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
+    documents_by_length: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
     for index, group in enumerate(groups):
         name = evidence.document_ids[group[0]]
         key = hash_text(str(rows[name]["text"]))
-        by_length[int(lengths[group[0]])].append((key, name, index))
+        documents_by_length[int(lengths[group[0]])].append((key, name, index))
     numbers = [0] * len(groups)
-    for documents in by_length.values():
+    for documents in documents_by_length.values():
         for number, (_, _, index) in enumerate(sorted(documents)[:quota], start=1):
             numbers[index] = number
     return numbers
 
 
 def find_spans(evidence: Evidence, rows: Sequence[int]) -> list[Span]:
-    """Return the evidence spans of questions, or an empty list if the evidence has labels."""
+    """Return the evidence spans of questions, or an empty list if evidence is labeled by third."""
     if not len(evidence.starts):
         return []
     starts = evidence.starts[rows].tolist()
@@ -121,21 +122,22 @@ class RotatedDocument:
     row: Mapping[str, Any]
     questions: Sequence[int]
     """Rows of its questions in the evidence."""
-    whole: Sequence[Version]
-    excerpt: Sequence[Version] = ()
-    """Versions of test R, if any."""
+    whole_versions: Sequence[Version]
+    """Versions of the whole document, for test W."""
+    excerpt_versions: Sequence[Version] = ()
+    """Versions of the excerpt, for test R."""
     tests: Sequence[int] = ()
     """The tests of each question, as a bit mask."""
 
     @property
     def is_read_whole(self) -> bool:
         """True if the excerpt is the whole document."""
-        return self.excerpt is self.whole
+        return self.excerpt_versions is self.whole_versions
 
     def name_version(self, version: Version) -> str:
         """Return the id of a version."""
-        kind = "w" if version in self.whole else "r"
-        return f"{self.name}{MARK}{kind}{version.number}"
+        kind = "w" if version in self.whole_versions else "r"
+        return f"{self.name}{VERSION_SEPARATOR}{kind}{version.number}"
 
     def build_rows(self, versions: Iterable[Version]) -> dict[str, dict[str, Any]]:
         """Build corpus rows from versions, by id."""
@@ -144,10 +146,10 @@ class RotatedDocument:
 
     @property
     def version_bits(self) -> int:
-        """The numbers of the versions of both tests, as a bit mask."""
-        whole = sum(1 << version.number for version in self.whole)
-        excerpt = sum(1 << version.number for version in self.excerpt)
-        return int(whole + VERSION_BITS * excerpt)
+        """Version numbers in both tests, as a bit mask."""
+        whole_bits = sum(1 << version.number for version in self.whole_versions)
+        excerpt_bits = sum(1 << version.number for version in self.excerpt_versions)
+        return int(whole_bits + VERSION_BITS * excerpt_bits)
 
 
 class VersionRow(NamedTuple):
@@ -160,11 +162,11 @@ class VersionRow(NamedTuple):
 
 
 def list_rows(documents: Iterable[RotatedDocument], *, window: bool) -> list[VersionRow]:
-    """List the rows of test R (`window`) or of test W, question by question."""
+    """List the rows of test R if `window` is true, else of test W, question by question."""
     bit = IN_WINDOW if window else IN_WHOLE
     rows = []
     for document in documents:
-        versions = document.excerpt if window else document.whole
+        versions = document.excerpt_versions if window else document.whole_versions
         for question, tests in zip(document.questions, document.tests, strict=True):
             if tests & bit:
                 rows += [VersionRow(question, document, version) for version in versions]
@@ -173,20 +175,22 @@ def list_rows(documents: Iterable[RotatedDocument], *, window: bool) -> list[Ver
 
 @dataclass(frozen=True)
 class ExcerptReader:
-    """The room for excerpts in the context window."""
+    """Finds the room for excerpts in the context window."""
 
     tokenizer: Tokenizer
     room: int
-    """Maximum number of tokens in title and text."""
+    """Maximum number of tokens in title and text together."""
     queries: Mapping[str, str] = field(default_factory=dict)
-    """Query texts by id for a cross-encoder, which reads query and document; else empty."""
+    """Query texts by id if the model is a cross-encoder, which reads both query and document."""
 
     @classmethod
-    def of_model(cls, model: MTEBModels, request: SearchRequest, read: ReadPart) -> ExcerptReader:
+    def from_model(
+        cls, model: MTEBModels, request: SearchRequest, read_part: ReadPart
+    ) -> ExcerptReader:
         """Build the reader for a model that truncates texts."""
         base = model.base if isinstance(model, CachedEncoder) else model
         tokenizer, added_tokens = find_token_counter(base, request.context.task_metadata)
-        tokens = read.tokens or 0
+        tokens = read_part.tokens or 0
         queries: dict[str, str] = {}
         if is_reranker(model):
             queries = request.query_texts
@@ -196,14 +200,14 @@ class ExcerptReader:
         return cls(tokenizer, tokens - added_tokens - SPARE_TOKENS, queries)
 
     def find_room(self, title: str, questions: Iterable[str]) -> int:
-        """Return the maximum number of tokens in a text, given its title and question ids."""
+        """Return the maximum number of tokens for a text, given its title and question ids."""
         texts = [self.queries[name] for name in questions if name in self.queries]
         longest = max(self.tokenizer.count_all(texts)) if texts else 0
         return self.room - longest - (self.tokenizer.count(title) if title else 0)
 
 
 def _count_pair_tokens(tokenizer: ModelTokenizer | None) -> int:
-    """Return how many special tokens a pair of texts has in addition to those of one text."""
+    """Count the special tokens that a pair of texts has in addition to those of a single text."""
     if tokenizer is None:
         return 0
     return int(tokenizer.tokenizer.num_special_tokens_to_add(pair=True)) - tokenizer.special_tokens
@@ -214,14 +218,14 @@ class RotationTest:
     """The test of a model on the rotated documents of one subset."""
 
     model: MTEBModels
-    """The model of the original search."""
+    """The model in the original search."""
     request: SearchRequest
     results: Results
     """Results of the original search."""
     ordinary_ranks: Mapping[str, int]
     """Rank of each query's document in `results`, from 1, by query id; 0 for a miss."""
     sample_size: int
-    """Number of documents per length bucket, over all subsets of the task."""
+    """Number of documents per length bucket, in all subsets of the task together."""
     subsets: int
     """Number of the task's subsets."""
     language: str = ""
@@ -235,18 +239,18 @@ class RotationTest:
         evidence: Evidence,
         documents: Rows,
         ranks: DocumentRanks,
-        find_read: ReadFinder,
-        read: ReadPart,
+        find_read_evidence: ReadFinder,
+        read_part: ReadPart,
     ) -> RotationRanks | None:
         """Rank the rotated versions.
 
         Args:
-            scheme: Divides documents into length buckets.
+            scheme: Assigns documents to length buckets.
             evidence: The evidence of questions with a single span.
             documents: Rows of the relevant documents by id.
-            ranks: Ranks of these questions in the original search.
+            ranks: Ranks for these questions in the original search.
             find_read: Locates evidence in the part of documents that the model reads.
-            read: The part of a document that the model reads.
+            read_part: The part of a document that the model reads.
 
         Returns:
             The ranks, or None if the sample size is 0.
@@ -263,7 +267,7 @@ class RotationTest:
         logger.info("Rotating %d documents", np.count_nonzero(numbers))
         if not ranks.sets:
             return RotationRanks(())
-        subset = SubsetRotation(self, evidence, documents, find_read, read)
+        subset = SubsetRotation(self, evidence, documents, find_read_evidence, read_part)
         sample = [group for group, number in zip(groups, numbers, strict=True) if number]
         return RotationRanks((subset.build(ranks.sets[0], sample, numbers),))
 
@@ -279,41 +283,41 @@ class RotationTest:
 
 @dataclass(frozen=True, eq=False)
 class SubsetRotation:
-    """Rotates and ranks the sample of a subset."""
+    """Rotates and ranks the sampled documents of a subset."""
 
     test: RotationTest
     evidence: Evidence
     documents: Rows
-    find_read: ReadFinder
-    read: ReadPart
+    find_read_evidence: ReadFinder
+    read_part: ReadPart
     left_out: Counter[str] = field(default_factory=Counter)
 
     @cached_property
     def window(self) -> Window:
-        """The kind of text that test R rotates."""
-        if self.read.kind is ReadKind.ALL:
+        """What test R rotates: whole documents or excerpts."""
+        if self.read_part.kind is ReadKind.ALL:
             return Window.WHOLE
-        if self.read.kind is ReadKind.UNKNOWN or self.read.part is Part.CHUNKS:
+        if self.read_part.kind is ReadKind.UNKNOWN or self.read_part.part is Part.CHUNKS:
             return Window.UNKNOWN
         return Window.EXCERPT
 
     @cached_property
     def reader(self) -> ExcerptReader | None:
-        """The reader for excerpts, or None if test R needs no excerpts."""
+        """The reader for excerpts; None if test R does not rotate excerpts."""
         if self.window is not Window.EXCERPT:
             return None
-        return ExcerptReader.of_model(self.test.model, self.test.request, self.read)
+        return ExcerptReader.from_model(self.test.model, self.test.request, self.read_part)
 
     @cached_property
     def thirds(self) -> list[int | None]:
-        """The third of each labeled question, None for labels of several thirds; empty if the
-        evidence has spans.
+        """The labeled third for each question, or None if the label covers several thirds. The list
+        is empty if the evidence has spans.
         """
         return [read_third(label) for label in self.evidence.labels]
 
     @cached_property
     def spans(self) -> list[Span]:
-        """The evidence span of each question; empty if the evidence has labels."""
+        """The evidence span for each question; empty if evidence is labeled by third."""
         return find_spans(self.evidence, range(len(self.evidence)))
 
     def build(
@@ -323,7 +327,7 @@ class SubsetRotation:
 
         Args:
             document_set: The original ranks of the subset.
-            sample: The questions of each sampled document.
+            sample: The questions for each sampled document.
             numbers: The number of each document within its bucket's sample, or 0.
         """
         documents = [self._rotate(questions) for questions in sample]
@@ -341,20 +345,22 @@ class SubsetRotation:
         if reason is not None:
             return replace(base, untested=reason, left_out=dict(self.left_out))
         ranks = self._rank(documents)
-        whole = list_rows(documents, window=False)
-        excerpts = list_rows(documents, window=True) if self.reader else []
-        texts = [version.text for document in documents for version in document.whole]
-        window_texts = [version.text for document in documents for version in document.excerpt]
+        whole_rows = list_rows(documents, window=False)
+        excerpt_rows = list_rows(documents, window=True) if self.reader else []
+        texts = [version.text for document in documents for version in document.whole_versions]
+        window_texts = [
+            version.text for document in documents for version in document.excerpt_versions
+        ]
         return replace(
             base,
             sample=np.array(numbers, np.int64),
             versions=np.array([document.version_bits for document in documents], np.int64),
             tested=np.array([bits for document in documents for bits in document.tests], np.int64),
-            twelfths=self._find_twelfths(whole, in_tokens=False),
-            ranks=self._list_ranks(whole, ranks),
-            unread=self._find_unread(whole),
-            window_twelfths=self._find_twelfths(excerpts, in_tokens=True),
-            window_ranks=self._list_ranks(excerpts, ranks),
+            twelfths=self._find_twelfths(whole_rows, in_tokens=False),
+            ranks=self._list_ranks(whole_rows, ranks),
+            unread=self._find_unread(whole_rows),
+            window_twelfths=self._find_twelfths(excerpt_rows, in_tokens=True),
+            window_ranks=self._list_ranks(excerpt_rows, ranks),
             window=self.window,
             room=self.reader.room if self.reader else 0,
             digest=digest_versions(texts),
@@ -373,76 +379,77 @@ class SubsetRotation:
     def _list_tests(
         self, documents: Iterable[RotatedDocument]
     ) -> Iterator[tuple[str, RotatedDocument, int]]:
-        """Yield the id of each tested question, with its document and tests."""
+        """Yield the id, the document and the tests of each tested question."""
         for document in documents:
             for row, tests in zip(document.questions, document.tests, strict=True):
                 if tests:
                     yield self.evidence.query_ids[row], document, tests
 
     def _build_ranker(
-        self, candidates: Mapping[str, Mapping[str, Mapping[str, Any]]], owners: Mapping[str, str]
+        self,
+        candidates: Mapping[str, Mapping[str, Mapping[str, Any]]],
+        document_ids: Mapping[str, str],
     ) -> VersionRanker:
-        """Build a ranker.
-
-        Args:
-            candidates: Rows of the versions, by query id and version id.
-            owners: Document ids by query id.
-        """
+        """Build a ranker for versions by query and version id. Document ids are by query id."""
         rows = {name: row for versions in candidates.values() for name, row in versions.items()}
         return VersionRanker(
             self.test.request,
             self.test.results,
             Dataset.from_list(list(rows.values())),
             {question: list(versions) for question, versions in candidates.items()},
-            owners,
+            document_ids,
             self.documents,
         )
 
     def _reproduces_run(self, documents: Sequence[RotatedDocument]) -> bool:
         """Return True if the model reproduces the run's scores for the original documents."""
         results = self.test.results
-        owners = dict[str, str]()
+        document_ids = dict[str, str]()
         candidates = dict[str, dict[str, dict[str, Any]]]()
         for question, document, _ in self._list_tests(documents):
             if document.name in results.get(question, {}):
-                owners[question] = document.name
+                document_ids[question] = document.name
                 candidates[question] = {document.name: {**document.row, "id": document.name}}
-        if not owners:
+        if not document_ids:
             return False
-        scores = self._build_ranker(candidates, owners).score(self.test.model)
-        run_scores = [results[question][name] for question, name in owners.items()]
-        model_scores = [scores[pair] for pair in owners.items()]
+        scores = self._build_ranker(candidates, document_ids).score(self.test.model)
+        run_scores = [results[question][name] for question, name in document_ids.items()]
+        model_scores = [scores[pair] for pair in document_ids.items()]
         are_close = np.isclose(model_scores, run_scores, rtol=SCORE_TOLERANCE, atol=0.0)
         return bool(are_close.mean() >= REPRODUCED_SHARE)
 
     def _rotate(self, questions: Sequence[int]) -> RotatedDocument:
-        """Rotate the document of `questions`, and its excerpt."""
+        """Rotate the document of `questions` and, for test R, its excerpt."""
         name = self.evidence.document_ids[questions[0]]
         row = self.documents[name]
         text = str(row["text"])
         spans = [self.spans[question] for question in questions] if self.spans else []
         language = self.test.language or self.test.request.context.corpus_language
         units = find_units(text, language, spans)
-        whole = rotate_text(text, units)
-        if len(whole) < 2:
+        whole_versions = rotate_text(text, units)
+        if len(whole_versions) < 2:
             self.left_out[LeftOut.DOCUMENTS_OF_ONE_UNIT] += 1
-        document = RotatedDocument(name, row, questions, whole)
+        document = RotatedDocument(name, row, questions, whole_versions)
         if self.reader is None:
-            return replace(document, excerpt=whole) if self.window is Window.WHOLE else document
+            return (
+                replace(document, excerpt_versions=whole_versions)
+                if self.window is Window.WHOLE
+                else document
+            )
         names = [self.evidence.query_ids[question] for question in questions]
         room = self.reader.find_room(str(row.get("title") or ""), names)
         sizes = count_units(text, units, self.reader.tokenizer)
         if sum(sizes) <= room:
-            return replace(document, excerpt=whole)
+            return replace(document, excerpt_versions=whole_versions)
         excerpt_span = choose_excerpt(text, units, sizes, room, spans) if spans else None
-        excerpt = rotate_text(text, units, excerpt_span) if excerpt_span else []
-        if len(excerpt) < 2:
+        excerpt_versions = rotate_text(text, units, excerpt_span) if excerpt_span else []
+        if len(excerpt_versions) < 2:
             self.left_out[LeftOut.DOCUMENTS_WITHOUT_EXCERPT] += 1
             return document
-        return replace(document, excerpt=excerpt)
+        return replace(document, excerpt_versions=excerpt_versions)
 
     def _select_tests(self, document: RotatedDocument) -> list[int]:
-        """Return the tests of each question, as bit masks."""
+        """Return the tests for each question, as bit masks."""
         masks = []
         for question in document.questions:
             reason = self._find_exclusion(document, question)
@@ -450,8 +457,8 @@ class SubsetRotation:
                 self.left_out[reason] += 1
                 masks.append(0)
                 continue
-            mask = IN_WHOLE if len(document.whole) > 1 else 0
-            if len(document.excerpt) > 1 and self._is_inside(document, question):
+            mask = IN_WHOLE if len(document.whole_versions) > 1 else 0
+            if len(document.excerpt_versions) > 1 and self._is_inside_excerpt(document, question):
                 mask |= IN_WINDOW
             masks.append(mask)
         return masks
@@ -480,11 +487,11 @@ class SubsetRotation:
         same_text = not len(characters) or int(characters[question]) == len(text)
         return same_text and 0 <= span.start < span.end <= len(text)
 
-    def _is_inside(self, document: RotatedDocument, question: int) -> bool:
-        """Return True if a question's evidence is inside the excerpt."""
+    def _is_inside_excerpt(self, document: RotatedDocument, question: int) -> bool:
+        """Return True if a question's evidence is inside the excerpt. Count it if it is not."""
         if document.is_read_whole:
             return True
-        first = document.excerpt[0]
+        first = document.excerpt_versions[0]
         inside = False
         if self.spans:
             span = self.spans[question]
@@ -495,44 +502,42 @@ class SubsetRotation:
 
     def _rank(self, documents: Sequence[RotatedDocument]) -> dict[Pair, int]:
         """Rank the versions for each tested question, except the original document."""
-        owners = dict[str, str]()
+        document_ids = dict[str, str]()
         candidates = dict[str, dict[str, dict[str, Any]]]()
         for question, document, tests in self._list_tests(documents):
-            versions = list(document.whole[1:]) if tests & IN_WHOLE else []
+            versions = list(document.whole_versions[1:]) if tests & IN_WHOLE else []
             if tests & IN_WINDOW and not document.is_read_whole:
-                versions += document.excerpt
+                versions += document.excerpt_versions
             if versions:
-                owners[question] = document.name
+                document_ids[question] = document.name
                 candidates[question] = document.build_rows(versions)
-        if not owners:
+        if not document_ids:
             return {}
-        ranker = self._build_ranker(candidates, owners)
+        ranker = self._build_ranker(candidates, document_ids)
         ranks = ranker.rank(self.test.model)
         self.left_out[LeftOut.COPIES] += ranker.count_copies()
         return ranks
 
     def _list_ranks(self, rows: Sequence[VersionRow], ranks: Mapping[Pair, int]) -> Integers:
-        """Return the rank column of each row. The original document keeps its original rank."""
+        """Return the rank column for each row. The original document keeps its original rank."""
         row_ranks = []
         for question, document, version in rows:
             name = self.evidence.query_ids[question]
-            if version is document.whole[0]:
+            if version is document.whole_versions[0]:
                 row_ranks.append(self.test.ordinary_ranks[name])
             else:
                 row_ranks.append(ranks[name, document.name_version(version)])
         return map_ranks_to_columns(np.array(row_ranks, np.int64))
 
-    def _move_spans(self, rows: Sequence[VersionRow]) -> list[Span]:
+    def _locate_spans(self, rows: Sequence[VersionRow]) -> list[Span]:
         return [row.version.move(self.spans[row.question]) for row in rows]
 
     def _find_twelfths(self, rows: Sequence[VersionRow], *, in_tokens: bool) -> Integers:
-        """Return the twelfth of each version that contains the middle of the evidence, in
-        characters or tokens.
-        """
+        """Return the twelfth that contains the middle of the evidence, shape (rows,)."""
         if self.thirds:
             thirds = [((self.thirds[row.question] or 0) - row.version.number) % 3 for row in rows]
             return 4 * np.array(thirds, np.int64) + 1
-        spans = self._move_spans(rows)
+        spans = self._locate_spans(rows)
         middles = list[float]()
         if in_tokens and self.reader is not None:
             texts = list(dict.fromkeys(row.version.text for row in rows))
@@ -547,13 +552,13 @@ class SubsetRotation:
 
     def _find_unread(self, rows: Sequence[VersionRow]) -> Integers:
         """Return the codes of unread evidence, shape (rows,); shape (0,) if unknown."""
-        if self.read.kind is ReadKind.ALL or self.thirds or not rows:
+        if self.read_part.kind is ReadKind.ALL or self.thirds or not rows:
             return empty_integers()
-        spans = self._move_spans(rows)
+        spans = self._locate_spans(rows)
         questions = [row.question for row in rows]
         # Rotation does not change the number of tokens.
         tokens = self.evidence.tokens
-        moved = Evidence(
+        moved_evidence = Evidence(
             query_ids=[str(number) for number in range(len(rows))],
             document_ids=[row.document.name_version(row.version) for row in rows],
             starts=np.array([span.start for span in spans], np.int64),
@@ -566,11 +571,11 @@ class SubsetRotation:
         texts = self.test.request.query_texts
         names = [self.evidence.query_ids[question] for question in questions]
         query_texts = [texts[name] for name in names]
-        queries = Dataset.from_dict({"id": moved.query_ids, "text": query_texts})
-        twelfths = self.find_read(queries, moved, documents).twelfths
+        queries = Dataset.from_dict({"id": moved_evidence.query_ids, "text": query_texts})
+        twelfths = self.find_read_evidence(queries, moved_evidence, documents).twelfths
         return code_unread(twelfths) if len(twelfths) else empty_integers()
 
 
 def digest_versions(texts: Iterable[str]) -> str:
-    """Return the digest of the versions' texts, in sample order."""
+    """Return the digest of the versions' texts, which must be in sample order."""
     return digest(*texts).hex()

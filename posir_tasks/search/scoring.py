@@ -1,6 +1,6 @@
-"""Scores of search results on one subset, for mteb's tasks and for runs of any system.
+"""Score the search results of one subset, for mteb's tasks and for runs of other systems.
 
-Importing this module does not import mteb.
+This module does not import mteb.
 """
 
 from __future__ import annotations
@@ -54,26 +54,26 @@ from posir_tasks.values.tokens_read import TokensRead
 if TYPE_CHECKING:
     from datasets import Dataset
 
-#: Cut-offs of the scores. The PosQ scripts retrieve 100 documents per query. mteb's 1,000 would
-#: take ten times the memory for the same scores.
+#: Cutoffs of the scores. Like the PosQ scripts, posir retrieves 100 documents per query. mteb's
+#: 1,000 would need ten times the memory for the same scores.
 K_VALUES = (1, 3, 5, 10, 20, 30, 50, 100)
 
-#: mteb's `RetrievalSplitData`, extended by evidence: `single` and `evidence` for queries with one
-#: evidence span, `places` for queries with several.
+#: mteb's `RetrievalSplitData` plus evidence: `single` and `evidence` for queries with one evidence
+#: span, `places` for queries with several.
 SplitData: TypeAlias = dict[str, Any]
 #: Rows by document id.
 Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
 #: Ranks rotated versions; see `RotationTest.rank`.
-Rotate: TypeAlias = Callable[
+RankRotations: TypeAlias = Callable[
     [PositionScheme, Evidence, Rows, DocumentRanks, "ReadFinder", ReadPart], RotationRanks | None
 ]
 #: Locates the evidence of queries in the part of documents that the model reads.
 ReadFinder: TypeAlias = Callable[["Dataset", Evidence, Rows], ReadEvidence]
 
 
-def divide_split(data: PositionData, top_ranked: Any = None) -> SplitData:
-    """Convert data to an mteb split, with separate queries for one and several evidence spans."""
-    # A slow import.
+def build_split(data: PositionData, top_ranked: Any = None) -> SplitData:
+    """Convert data to an mteb split. Queries with one and several evidence spans are separated."""
+    # Importing datasets is slow.
     from datasets import Dataset
 
     judgments = Judgments.from_positions(data)
@@ -89,7 +89,7 @@ def divide_split(data: PositionData, top_ranked: Any = None) -> SplitData:
         "top_ranked": top_ranked,
         "evidence": single.evidence,
         "single": single.queries,
-        # Keeps a single copy of the corpus in memory.
+        # `corpus` already contains the documents.
         "places": replace(several, documents=data.documents.clear()),
         "digest": partial(_digest_split, corpus, data.questions, data.evidence, data.places),
         "revision": data.revision,
@@ -117,15 +117,15 @@ def select_texts(documents: Rows) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class QueryScores(Mapping[str, Mapping[str, float]]):
-    """The scores of each query by pytrec_eval's names, as in mteb. They are computed on access."""
+    """Scores by query and pytrec_eval's score name, as in mteb. They are computed on access."""
 
     ranks: Mapping[str, int]
     """Rank of the relevant document by query id; 0 for a miss."""
     k_values: Sequence[int]
     mteb_scores: Mapping[str, Any]
-    """mteb's own scores for the subset."""
+    """mteb's scores for the subset."""
     additive: ResultValues
-    """Additive values for posir's scores."""
+    """Values from which posir's scores are computed."""
 
     def __getitem__(self, query: str) -> Mapping[str, float]:
         return compute_query_scores(self.ranks[query], self.k_values)
@@ -136,11 +136,11 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
     def __len__(self) -> int:
         return len(self.ranks)
 
-    def compute_declared(self) -> dict[str, Any]:
-        """Compute the scores that plugins declare, in the result format."""
+    def compute_plugin_scores(self) -> dict[str, Any]:
+        """Compute the scores that plugins declare, in the format of results."""
         scores = score_result(self.additive)
-        reserved = {*self.mteb_scores, *NO_SCORES}
-        return scores.to_json(self.additive.profile.positions, reserved_keys=reserved)
+        reserved_keys = {*self.mteb_scores, *NO_SCORES}
+        return scores.to_json(self.additive.profile.positions, reserved_keys=reserved_keys)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,13 +150,13 @@ class SearchedSubset:
     name: str
     data: SplitData
     results: Results
-    ranked: RankedQueries
-    find_read: ReadFinder
+    ranked_queries: RankedQueries
+    find_read_evidence: ReadFinder
     count_tokens: Callable[[pl.DataFrame, ReadPart], TokensRead | None]
     extra_entries: Mapping[str, Any] = field(default_factory=dict)
-    """Entries of the result that are not scores."""
-    rotate: Rotate = lambda *_: None
-    """Ranks rotated versions of the documents."""
+    """Entries for the result that are not scores."""
+    rotate: RankRotations = lambda *_: None
+    """Ranks rotated versions of documents; by default, none."""
 
 
 @dataclass(frozen=True)
@@ -167,53 +167,60 @@ class SubsetScorer:
     k_values: Sequence[int] = K_VALUES
     top_k: int = max(K_VALUES)
     missing_subsets: Sequence[str] = ()
-    compute_specific: Callable[[QueryScores, SearchedSubset], dict[str, Any]] = lambda scores, _: (
-        scores.compute_declared()
+    compute_task_scores: Callable[[QueryScores, SearchedSubset], dict[str, Any]] = (
+        lambda scores, _: scores.compute_plugin_scores()
     )
-    """Computes scores in addition to mteb's own."""
+    """Computes scores in addition to mteb's; by default, those that plugins declare."""
 
     def score(
         self,
-        searched: SearchedSubset,
+        subset: SearchedSubset,
         timer: Callable[..., AbstractContextManager[Any]] = lambda *_, **__: nullcontext(),
     ) -> dict[str, Any]:
-        """Build a subset's entry in the result, without the fields that mteb adds."""
-        data = searched.data
-        evidence = searched.data["evidence"]
-        ranked = searched.ranked
+        """Build a subset's entry for the result, without the fields that mteb adds."""
+        data = subset.data
+        evidence = subset.data["evidence"]
+        ranked_queries = subset.ranked_queries
         is_single = not len(data["places"].evidence)
-        phase = {"split": SPLIT, "subset": searched.name}
+        phase = {"split": SPLIT, "subset": subset.name}
         with timer("Scoring", **phase):
             # Only queries with several relevant documents need grades.
             if is_single:
-                scores = compute_retrieval_scores(ranked, self.k_values)
+                scores = compute_retrieval_scores(ranked_queries, self.k_values)
             else:
                 grades = data["relevant_docs"]
-                scores = {**score_rankings(searched.results, grades, self.k_values)}
-            scores |= searched.extra_entries
+                scores = {**score_rankings(subset.results, grades, self.k_values)}
+            scores |= subset.extra_entries
         with timer("Counting tokens", **phase):
             documents = select_documents(data["corpus"], evidence.document_ids)
-            read_evidence = searched.find_read(data["single"], evidence, documents)
-            tokens_read = searched.count_tokens(to_frame(data["corpus"]), read_evidence.read)
+            read_evidence = subset.find_read_evidence(data["single"], evidence, documents)
+            tokens_read = subset.count_tokens(to_frame(data["corpus"]), read_evidence.read)
         with timer("Scoring positions", **phase):
             ranks = DocumentRanks.from_ranks(
                 self.scheme,
                 evidence,
-                ranked.ranks,
+                ranked_queries.ranks,
                 read_evidence,
-                searched.name,
+                subset.name,
                 select_texts(documents),
             )
         with timer("Rotating documents", **phase):
-            rotations = searched.rotate(
-                self.scheme, evidence, documents, ranks, searched.find_read, read_evidence.read
+            rotations = subset.rotate(
+                self.scheme,
+                evidence,
+                documents,
+                ranks,
+                subset.find_read_evidence,
+                read_evidence.read,
             )
         with timer("Scoring positions", **phase):
-            by_query = dict(zip(evidence.positives(), ranked.ranks.tolist(), strict=True))
-            places = None if is_single else self._rank_places(searched)
+            ranks_by_query = dict(
+                zip(evidence.positives(), ranked_queries.ranks.tolist(), strict=True)
+            )
+            places = None if is_single else self._rank_places(subset)
             values = ResultValues(ranks, read_evidence.read, tokens_read, places, rotations)
-            by_query_scores = QueryScores(by_query, self.k_values, scores, values)
-            declared = round_floats(self.compute_specific(by_query_scores, searched))
+            query_scores = QueryScores(ranks_by_query, self.k_values, scores, values)
+            task_scores = round_floats(self.compute_task_scores(query_scores, subset))
             run = {
                 "schema": SCHEMA,
                 REVISION_KEY: data["revision"],
@@ -221,22 +228,20 @@ class SubsetScorer:
                 TOLERATED_KEY: data["tolerated"],
                 "missing_subsets": list(self.missing_subsets),
                 "top_k": self.top_k,
-                SCORE_NAMES_KEY: sorted(declared),
+                SCORE_NAMES_KEY: sorted(task_scores),
             }
-        entry: dict[str, Any] = scores | values.to_json() | {RUN_KEY: run} | declared
+        entry: dict[str, Any] = scores | values.to_json() | {RUN_KEY: run} | task_scores
         return entry
 
-    def _rank_places(self, searched: SearchedSubset) -> DocumentRanks:
-        """Rank the document of each evidence span of queries with several spans."""
-        places: PositionData = searched.data["places"]
+    def _rank_places(self, subset: SearchedSubset) -> DocumentRanks:
+        """For queries with several evidence spans, rank the document of each span."""
+        places: PositionData = subset.data["places"]
         evidence = places.evidence
         queries = [places.places[name].query for name in evidence.query_ids]
-        results = [searched.results.get(query, {}) for query in queries]
-        by_span = dict(zip(evidence.query_ids, results, strict=True))
-        documents = select_documents(searched.data["corpus"], evidence.document_ids)
-        ranks = rank_results(by_span, evidence.positives()).ranks
-        read_evidence = searched.find_read(places.queries, evidence, documents)
+        results = [subset.results.get(query, {}) for query in queries]
+        results_by_span = dict(zip(evidence.query_ids, results, strict=True))
+        documents = select_documents(subset.data["corpus"], evidence.document_ids)
+        ranks = rank_results(results_by_span, evidence.positives()).ranks
+        read_evidence = subset.find_read_evidence(places.queries, evidence, documents)
         texts = select_texts(documents)
-        return rank_places(
-            self.scheme, evidence, queries, ranks, read_evidence, searched.name, texts
-        )
+        return rank_places(self.scheme, evidence, queries, ranks, read_evidence, subset.name, texts)

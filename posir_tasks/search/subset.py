@@ -1,6 +1,6 @@
-"""Search of one subset of a task with any model, including its first stage.
+"""Search one subset of a task with any model, including the first stage of a reranker.
 
-This module imports torch, so task classes import it only for an evaluation.
+This module imports torch, so task classes only import it for an evaluation.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from datasets import Dataset
 from mteb.models.model_implementations.bm25 import BM25Search
 
-from posir_tasks.models.bm25 import fit_to_script
-from posir_tasks.models.dispatch import is_reranker, search_and_rank, search_results
-from posir_tasks.models.embeddings.cached_encoder import with_cache
+from posir_tasks.models.bm25 import adapt_to_script
+from posir_tasks.models.dispatch import is_reranker, search_and_rank, search_with_mteb
+from posir_tasks.models.embeddings.cached_encoder import add_cache
 from posir_tasks.models.loaded_model import read_example
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.models.run_settings import find_first_stage
@@ -47,16 +47,15 @@ def search_subset(
     """Search the queries of a subset.
 
     Args:
-        model: Any mteb model. A reranker without candidates gets the candidates of its first
-            stage.
-        data: The subset, as returned by `divide_split`.
+        model: Any mteb model. If a reranker has no candidates, its first stage is searched.
+        data: The subset, as returned by `build_split`.
         request: The subset's texts, and a reranker's candidates.
-        scheme: Divides documents into length buckets.
+        scheme: Assigns documents to length buckets.
         first_stage_model: Name and revision of the model that retrieved the candidates.
         save: Saves the predictions; None to discard them.
 
     Returns:
-        The searched subset, and the record of the search for the result.
+        The searched subset, and the search's record for the result.
     """
     context = request.context
     if request.top_ranked is None and is_reranker(model):
@@ -64,26 +63,26 @@ def search_subset(
         top_ranked, first_stage_model = load_first_stage(request, first_stage)
         request = replace(request, top_ranked=top_ranked)
     protocol = _describe_protocol(model, request)
-    fitted_model = fit_to_script(with_cache(model), context.corpus_language)
-    results, ranked = _search(fitted_model, request, save)
+    adapted_model = adapt_to_script(add_cache(model), context.corpus_language)
+    results, ranked_queries = _search(adapted_model, request, save)
     extra_entries = {"previous_results_model_meta": first_stage_model} if first_stage_model else {}
-    ordinary_ranks = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
+    ordinary_ranks = dict(zip(request.positives, ranked_queries.ranks.tolist(), strict=True))
     subsets = len(context.task_metadata.hf_subsets)
     rotation = RotationTest(
-        fitted_model, request, results, ordinary_ranks, read_sample_size(), subsets
+        adapted_model, request, results, ordinary_ranks, read_sample_size(), subsets
     )
     subset_search = SearchedSubset(
         name=context.hf_subset,
         data=data,
         results=results,
-        ranked=ranked,
-        find_read=partial(find_read_evidence, model, request),
+        ranked_queries=ranked_queries,
+        find_read_evidence=partial(find_read_evidence, model, request),
         count_tokens=partial(count_corpus, model, context.task_metadata, context.hf_subset, scheme),
         extra_entries=extra_entries,
         rotate=rotation.rank,
     )
-    # The search of rotated versions later overwrites the model's record.
-    record = _record_search(model, fitted_model, request)
+    # Create the record now: the search for rotated versions overwrites the model's attributes.
+    record = _record_search(model, adapted_model, request)
     if protocol:
         record[PROTOCOL_KEY] = protocol
     return subset_search, record
@@ -94,16 +93,18 @@ def _search(
 ) -> tuple[Results, RankedQueries]:
     if save is None:
         return search_and_rank(model, request)
-    results = search_results(model, request)
+    results = search_with_mteb(model, request)
     save(results)
     return results, rank_results(results, request.positives)
 
 
-def _record_search(model: MTEBModels, fitted: MTEBModels, request: SearchRequest) -> dict[str, Any]:
+def _record_search(
+    model: MTEBModels, adapted_model: MTEBModels, request: SearchRequest
+) -> dict[str, Any]:
     record: dict[str, Any] = {}
-    if isinstance(fitted, BM25Search) and fitted is not model:
+    if isinstance(adapted_model, BM25Search) and adapted_model is not model:
         record["bm25_tokens"] = "character trigrams"
-    # Some models count the document vectors of their last search, and describe this search.
+    # Some models count the document vectors in their last search, or describe the search.
     if (vectors := getattr(model, "document_vectors", None)) is not None:
         record[INDEX_KEY] = {"documents": len(request.corpus), "vectors": vectors}
     if (search_record := getattr(model, "search_record", None)) is not None:
@@ -112,9 +113,7 @@ def _record_search(model: MTEBModels, fitted: MTEBModels, request: SearchRequest
 
 
 def _describe_protocol(model: MTEBModels, request: SearchRequest) -> dict[str, Any] | None:
-    """Describe a model's protocol, including one tokenized query and document; None without a
-    protocol.
-    """
+    """Describe a model's protocol, if any, including one tokenized query and document."""
     record: dict[str, Any] | None = getattr(model, "posir_protocol", None)
     if record is None:
         return None

@@ -1,6 +1,6 @@
-"""Ranks of document versions among the other hits of their questions.
+"""Rank document versions among the other hits for their questions.
 
-The model scores the versions. The other documents keep their scores from the original search.
+The model scores the versions. Other documents keep their scores from the original search.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mteb.types import PromptType
 
 from posir_tasks.base.errors import ScoreError
 from posir_tasks.data.data import list_texts
-from posir_tasks.models.dispatch import HybridSearch, fuse_rankings, is_reranker, search_results
+from posir_tasks.models.dispatch import HybridSearch, fuse_rankings, is_reranker, search_with_mteb
 from posir_tasks.models.embeddings.distinct import DistinctEmbeddings
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.text.rotations import VERSIONS
@@ -42,7 +42,7 @@ def is_order_blind(model: object) -> bool:
 
 
 def can_score_versions(model: object) -> bool:
-    """Return True if a document's score does not depend on the other documents."""
+    """Return True if a document's score does not depend on other documents."""
     if isinstance(model, HybridSearch):
         return all(is_order_blind(member) or can_score_versions(member) for member in model.models)
     if isinstance(model, MultiVectorSearchEncoderWrapper):
@@ -54,7 +54,7 @@ def can_score_versions(model: object) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class VersionRanker:
-    """Ranks document versions among the other hits of their questions."""
+    """Ranks document versions among the other hits for their questions."""
 
     request: SearchRequest
     """The original search."""
@@ -64,26 +64,26 @@ class VersionRanker:
     """The versions as a corpus."""
     pairs: Mapping[str, Sequence[str]]
     """Ids of the versions to rank, by query id."""
-    owners: Mapping[str, str]
+    document_ids: Mapping[str, str]
     """Document ids by query id."""
     documents: Rows
 
     @cached_property
     def copies(self) -> dict[str, set[str]]:
-        """Ids of the hits with the same text as the query's document, by query id."""
+        """Ids of hits with the same text as the question's document, by question id."""
         hits = set[str]()
-        for question in self.owners:
+        for question in self.document_ids:
             hits.update(self.results.get(question, {}))
         texts = _read_texts(self.request.corpus, hits)
         copies = {}
-        for question, owner in self.owners.items():
-            text = str(self.documents[owner]["text"])
-            names = set(self.results.get(question, {})) - {owner}
+        for question, document_id in self.document_ids.items():
+            text = str(self.documents[document_id]["text"])
+            names = set(self.results.get(question, {})) - {document_id}
             copies[question] = {name for name in names if texts.get(name) == text}
         return copies
 
     def count_copies(self) -> int:
-        """Count the hits that are copies of a question's document."""
+        """Count the hits that are copies of their question's document."""
         return sum(map(len, self.copies.values()))
 
     def rank(self, model: MTEBModels) -> dict[Pair, int]:
@@ -91,10 +91,10 @@ class VersionRanker:
         if isinstance(model, HybridSearch):
             return self._rank_hybrid(model)
         scores = self.score(model)
-        return {pair: self._rank_among(*pair, score) for pair, score in scores.items()}
+        return {pair: self._rank_among_hits(*pair, score) for pair, score in scores.items()}
 
     def score(self, model: MTEBModels) -> dict[Pair, float]:
-        """Return the score of each pair; raise ScoreError for NaN."""
+        """Return the score of each pair. Raise ScoreError for NaN."""
         scores = self._score(model)
         nan_count = sum(map(math.isnan, scores.values()))
         if nan_count:
@@ -115,7 +115,7 @@ class VersionRanker:
             top_ranked={question: list(names) for question, names in self.pairs.items()},
             top_k=2 * VERSIONS,
         )
-        results = search_results(model, request)
+        results = search_with_mteb(model, request)
         return {
             (question, name): results[question][name]
             for question, names in self.pairs.items()
@@ -128,18 +128,18 @@ class VersionRanker:
         return queries.select(rows)
 
     def _score_embeddings(self, model: EncoderProtocol) -> dict[Pair, float]:
-        """Score pairs by embedding similarity, document by document."""
+        """Score pairs by embedding similarity, grouping the questions for the same versions."""
         context = self.request.context
         queries = self._select_queries()
         embeddings = context.encode(model, queries, PromptType.query)
-        query_embeddings = DistinctEmbeddings(_number(queries["id"][:]), embeddings)
+        query_embeddings = DistinctEmbeddings(_index_names(queries["id"][:]), embeddings)
         embeddings = context.encode(model, self.versions, PromptType.document)
-        versions = DistinctEmbeddings(_number(self.versions["id"][:]), embeddings)
-        by_versions: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        versions = DistinctEmbeddings(_index_names(self.versions["id"][:]), embeddings)
+        questions_by_versions: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for question, names in self.pairs.items():
-            by_versions[tuple(names)].append(question)
+            questions_by_versions[tuple(names)].append(question)
         scores = dict[Pair, float]()
-        for names, questions in by_versions.items():
+        for names, questions in questions_by_versions.items():
             similarities = model.similarity(
                 query_embeddings.select(questions), versions.select(names)
             )
@@ -148,69 +148,71 @@ class VersionRanker:
                 scores |= {(question, name): score for name, score in zip(names, row, strict=True)}
         return scores
 
-    def _rank_among(self, question: str, _version: str, score: float) -> int:
-        """Return the rank of a version among a question's hits; 0 if it would not be a hit."""
-        owner = self.owners[question]
-        excluded = self.copies[question] | {owner}
+    def _rank_among_hits(self, question: str, _version: str, score: float) -> int:
+        """Return the rank of a version among the hits for a question; 0 if it is not a hit."""
+        document_id = self.document_ids[question]
+        excluded_ids = self.copies[question] | {document_id}
         hits = {
             name: value
             for name, value in self.results.get(question, {}).items()
-            if name not in excluded
+            if name not in excluded_ids
         }
-        rank = 1 + _count_above(hits, owner, score)
+        rank = 1 + _count_above(hits, document_id, score)
         is_last = rank == len(hits) + 1
-        return 0 if is_last and self._has_more(question, len(hits) + len(excluded)) else rank
+        return 0 if is_last and self._has_more(question, len(hits) + len(excluded_ids)) else rank
 
     def _has_more(self, question: str, hits: int) -> bool:
-        """Return True if more documents can be ranked for a question than the hits."""
+        """Return True if more than `hits` documents can be ranked for a question."""
         top_ranked = self.request.top_ranked
         size = len(self.request.corpus) if top_ranked is None else len(top_ranked[question])
         return size > hits
 
     def _rank_hybrid(self, model: HybridSearch) -> dict[Pair, int]:
-        """Replace the document by its version in each model's ranking, then fuse the rankings."""
+        """Replace the document with its version in each model's ranking, then fuse the rankings."""
         rankings_by_pair: dict[Pair, list[list[str]]] = defaultdict(list)
-        for member, rankings in model.searched:
+        for member, results in model.last_results:
             scores = {} if is_order_blind(member) else self.score(member)
             for question, names in self.pairs.items():
                 for name in names:
                     ranking = self._replace_document(
-                        question, rankings.get(question, {}), scores.get((question, name))
+                        question, results.get(question, {}), scores.get((question, name))
                     )
                     rankings_by_pair[question, name].append(ranking)
         top_k = self.request.top_k
         ranks = {}
-        for pair, lists in rankings_by_pair.items():
-            fused = fuse_rankings(ranking[:top_k] for ranking in lists)
-            owner = self.owners[pair[0]]
-            other_scores = {name: score for name, score in fused.items() if name != owner}
-            rank = 1 + _count_above(other_scores, owner, fused[owner]) if owner in fused else 0
+        for pair, rankings in rankings_by_pair.items():
+            fused_scores = fuse_rankings(ranking[:top_k] for ranking in rankings)
+            document_id = self.document_ids[pair[0]]
+            other_scores = {
+                name: score for name, score in fused_scores.items() if name != document_id
+            }
+            rank = 0
+            if document_id in fused_scores:
+                rank = 1 + _count_above(other_scores, document_id, fused_scores[document_id])
             ranks[pair] = rank if rank <= top_k else 0
         return ranks
 
     def _replace_document(
         self, question: str, ranking: Mapping[str, float], score: float | None
     ) -> list[str]:
-        """Return document ids, best first, after giving the document the score of its version."""
+        """Assign the version's score to the document, and return the document ids, best first."""
         copies = self.copies[question]
         scores = {name: value for name, value in ranking.items() if name not in copies}
         if score is not None:
-            scores[self.owners[question]] = score
+            scores[self.document_ids[question]] = score
         return sorted(scores, key=lambda name: (np.float32(scores[name]), name), reverse=True)
 
 
-def _number(names: Sequence[str]) -> dict[str, int]:
+def _index_names(names: Sequence[str]) -> dict[str, int]:
     return {name: row for row, name in enumerate(names)}
 
 
-def _count_above(scores: Mapping[str, float], owner: str, score: float) -> int:
-    """Count the documents that rank above `owner`: their score in single precision is higher, or
-    equal with a later id.
-    """
+def _count_above(scores: Mapping[str, float], document_id: str, score: float) -> int:
+    """Count the documents that rank above `document_id`, by score in single precision, then id."""
     single = np.float32(score)
     values = np.fromiter(scores.values(), np.float64, len(scores)).astype(np.float32)
     names = np.array(list(scores), np.object_)
-    ties = sum(str(name) > owner for name in names[values == single])
+    ties = sum(str(name) > document_id for name in names[values == single])
     return int((values > single).sum()) + ties
 
 

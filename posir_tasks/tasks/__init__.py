@@ -1,1 +1,1 @@
-"""The task classes."""
+"""Task classes."""

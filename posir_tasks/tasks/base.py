@@ -1,4 +1,4 @@
-"""Base class of position-aware retrieval tasks, and tasks on local or Hub data."""
+"""Base class for position-aware retrieval tasks, and tasks on data in the PosIR layout."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ POSIR_SCHEME = RelativePositions()
 
 @dataclass(eq=False)
 class BenchmarkTasks:
-    """The tasks of a benchmark. Tasks without data are skipped with one warning."""
+    """The tasks of a benchmark. Tasks without data are skipped with a single warning."""
 
     name: str
     tasks: Sequence[PositionTask]
-    is_warned: bool = False
+    has_warned: bool = False
 
     def check_data(self) -> None:
         """Warn once about tasks without data. Raise DataError if no task has data."""
@@ -88,8 +88,8 @@ class BenchmarkTasks:
                 f"benchmark {self.name}: none of its tasks ({names}) has data. Check "
                 f"{DATA_VARIABLE}, or unset it to read from the Hub."
             )
-        if missing and not self.is_warned:
-            self.is_warned = True
+        if missing and not self.has_warned:
+            self.has_warned = True
             logger.warning(
                 "benchmark %s: %d of %d tasks are evaluated; no data for %s",
                 self.name,
@@ -100,31 +100,30 @@ class BenchmarkTasks:
 
 
 class PositionTask(RetrievalTask):
-    """Retrieval task with evidence spans: one or more for each query, in one or more documents.
+    """Retrieval task with one or more evidence spans per query, in one or more documents.
 
-    A subclass defines `metadata`, a `scheme` and `read_subset`.
+    A subclass defines `metadata`, `scheme` and `read_subset`.
     """
 
     scheme: ClassVar[PositionScheme]
     k_values = K_VALUES
     dataset: Fields  # type: ignore[assignment]
-    #: The instance's benchmark, which skips tasks without data. Outside a benchmark, missing data
-    #: is an error.
+    #: The benchmark of this instance, which skips tasks without data. Outside a benchmark, missing
+    #: data is an error.
     benchmark: BenchmarkTasks | None = None
 
     @staticmethod
     def from_folder(
         folder: str | Path, *, name: str, language: str, **options: Any
     ) -> PositionTask:
-        """Create a task from a local folder for `mteb.evaluate`, and register it with mteb in this
-        process.
+        """Create a task from a local folder, and register it with mteb in this process.
 
         Args:
-            folder: A folder in the PosIR layout, `<language>/<domain>/`, or the folder of one
-                language or domain in it.
+            folder: A folder in the PosIR layout, `<language>/<domain>/`, or its subfolder for a
+                language or domain.
             name: Name of the task in results.
             language: Language code of the data, such as `eng-Latn`.
-            options: `scheme`, which assigns evidence to position bins (PosIR's by default), and
+            options: `scheme`, which assigns evidence to position bins (by default, PosIR's), and
                 fields of mteb's `TaskMetadata`.
 
         Raises:
@@ -161,9 +160,7 @@ class PositionTask(RetrievalTask):
         )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle an instance. A class that was created at run time cannot be imported, so it is
-        pickled with its attributes.
-        """
+        """Pickle an instance, with the attributes of a class that was created at run time."""
         task = type(self)
         if getattr(sys.modules[task.__module__], task.__name__, None) is task:
             return super().__reduce_ex__(protocol)
@@ -175,7 +172,7 @@ class PositionTask(RetrievalTask):
         return restore_instance, (task.__name__, task.__bases__, attributes), vars(self)
 
     def _set_revision(self, revision: str, **fields: Any) -> None:
-        """Set the revision of the data, and other fields, in the instance's metadata."""
+        """Set the data's revision, and other fields, in the instance's metadata."""
         dataset = {**self.metadata.dataset, "revision": revision}
         self.metadata = self.metadata.model_copy(update={"dataset": dataset, **fields})
 
@@ -195,18 +192,16 @@ class PositionTask(RetrievalTask):
         """Return the error message for a task without data."""
         return f"{self.metadata.name}: no data, so there is nothing to evaluate."
 
-    def missing_subsets(self) -> list[str]:
-        """List the subsets of the complete task that this instance lacks."""
+    def list_missing_subsets(self) -> list[str]:
+        """List the subsets of the complete task that this instance does not have."""
         return []
 
     def locate_subset(self, subset: str) -> tuple[Repository, Sequence[str]] | None:  # noqa: ARG002
-        """Return a subset's repository and the paths of its files, or None if a package contains
-        it.
-        """
+        """Return a subset's repository and file paths, or None if it is part of a package."""
         return None
 
     def describe_data_reference(self, subset: str) -> Record:
-        """Return the entries of a run record that later commands need to find the subset's data."""
+        """Return the entries of a run record with which later commands find the subset's data."""
         location = self.locate_subset(subset)
         if location is None or not isinstance(location[0], LocalRepository):
             return {}
@@ -216,8 +211,8 @@ class PositionTask(RetrievalTask):
     def compare_data(self, subset: str, run: Fields) -> DataState:
         """Compare a subset's current data with the data of a saved result.
 
-        Hub revisions count as the same here, since mteb compares them. If the revisions of local
-        data differ, the content of the subset is compared.
+        Revisions on the Hub are not compared here, since mteb compares them. If the revisions of
+        local data differ, the contents of the subset are compared.
 
         Args:
             subset: Name of the subset.
@@ -252,8 +247,7 @@ class PositionTask(RetrievalTask):
             DataError: There is no data, and the task is not part of a benchmark; or a split does
                 not exist.
         """
-        # `mteb run` does not catch exceptions.
-        hide_tracebacks()
+        hide_tracebacks()  # `mteb run` does not catch exceptions
         if not self.data_loaded:
             splits = sorted({*self.eval_splits} - {*self.metadata.eval_splits})
             if splits:
@@ -273,8 +267,7 @@ class PositionTask(RetrievalTask):
             self.data_loaded = True
 
     def prepare_subsets(self) -> None:
-        """Set the data's revision and select its subsets, once per instance, before they are
-        read.
+        """Set the data's revision and select subsets. It is called once, before any subset is read.
 
         Raises:
             DataError: The data cannot be reached, or lacks a selected subset.
@@ -283,18 +276,18 @@ class PositionTask(RetrievalTask):
     def calculate_descriptive_statistics(
         self, overwrite_results: bool = False, num_proc: int | None = None
     ) -> dict[str, DescriptiveStatistics]:
-        """Return mteb's statistics of the texts, which are computed only once.
+        """Return mteb's statistics for the texts, computing them only once.
 
         Args:
-            overwrite_results: If true, compute them again.
+            overwrite_results: If true, compute the statistics again.
             num_proc: Number of processes that mteb may use.
 
         Raises:
-            DataError: The data cannot be read, or the task has only some of its subsets.
+            DataError: The data cannot be read, or a subset is missing.
         """
         hide_tracebacks()
         if overwrite_results or self.metadata.descriptive_stats is None:
-            # Loading determines the revision of local data.
+            # The revision of local data is only known after loading.
             self.load_data(num_proc)
             if absent := [
                 subset for subset in self.metadata.hf_subsets if subset not in self.dataset
@@ -327,7 +320,7 @@ class PositionTask(RetrievalTask):
         **kwargs: Any,  # noqa: ARG002
     ) -> ScoresDict:
         """Search, rank the relevant documents, and score the ranks."""
-        # Imports torch, which listing tasks does not need.
+        # Importing the module loads torch, which listing tasks does not need.
         from posir_tasks.search.subset import search_subset
 
         context = EncodingContext(self.metadata, hf_split, hf_subset, encode_kwargs, num_proc)
@@ -344,17 +337,17 @@ class PositionTask(RetrievalTask):
             save = partial(self._save_results, model, prediction_folder, context)
         else:
             save = None
-        searched, record = search_subset(
+        subset, record = search_subset(
             model, data, request, self.scheme, first_stage_model=self.first_stage_model, save=save
         )
-        scores = self.build_scorer().score(searched, timer)
+        scores = self.build_scorer().score(subset, timer)
         scores[RUN_KEY] |= record
         if reference := self._describe_reference(model, hf_subset):
             scores[RUN_KEY][REFERENCE_KEY] = reference
         return scores
 
     def _describe_reference(self, model: MTEBModels, subset: str) -> Record:
-        """Return the references to model, settings and data to record in a result."""
+        """Return the references to model, settings and data for a result."""
         from posir_tasks.models.command_reference import describe_reference
 
         reference = describe_reference(model.mteb_model_meta)
@@ -374,22 +367,22 @@ class PositionTask(RetrievalTask):
         """Return the scores that plugins declare, such as PSI. Subclasses may add scores.
 
         Args:
-            scores: Query scores by pytrec_eval's names, such as `ndcg_cut_10`. A subclass passes on
-                the object that it received.
-            qrels: Relevant documents of each query.
-            results: Scores of retrieved documents, by query.
+            scores: Query scores by pytrec_eval's names, such as `ndcg_cut_10`. A subclass must pass
+                this object to `super()` unchanged.
+            qrels: Relevant documents by query.
+            results: Scores of retrieved documents by query.
             hf_split: The split.
             hf_subset: The subset.
 
         Raises:
-            PosirError: `scores` is a copy, which lacks the data that posir's scores need.
+            PosirError: `scores` is a copy, without the data for posir's scores.
         """
         if not isinstance(scores, QueryScores):
             raise PosirError(
                 f"{self.metadata.name}: task_specific_scores needs the original `scores`, not a "
                 "copy. In a subclass, pass them to super() unchanged."
             )
-        return scores.compute_declared()
+        return scores.compute_plugin_scores()
 
     def _save_results(
         self, model: MTEBModels, folder: Path, context: EncodingContext, results: Results
@@ -398,27 +391,27 @@ class PositionTask(RetrievalTask):
             self.save_predictions(results, model, part, context.hf_split, context.hf_subset)
 
     def build_scorer(self) -> SubsetScorer:
-        """Build a scorer for search results on the task's subsets."""
+        """Build a scorer for the search results of the task's subsets."""
 
-        def compute_specific(scores: QueryScores, subset: SearchedSubset) -> Record:
+        def compute_task_scores(scores: QueryScores, subset: SearchedSubset) -> Record:
             qrels = subset.data["relevant_docs"]
             return self.task_specific_scores(
                 scores, qrels, subset.results, hf_split=SPLIT, hf_subset=subset.name
             )
 
         return SubsetScorer(
-            self.scheme, self.k_values, self.top_k, self.missing_subsets(), compute_specific
+            self.scheme, self.k_values, self.top_k, self.list_missing_subsets(), compute_task_scores
         )
 
 
 class RepositoryTask(PositionTask):
-    """A task whose subsets are domains in the PosIR layout, in one repository."""
+    """A task on one repository in the PosIR layout. Each subset is a domain."""
 
     scheme = POSIR_SCHEME
 
     @abstractmethod
     def find_repository(self) -> Repository:
-        """Return the repository of all subsets."""
+        """Return the repository that contains all subsets."""
 
     @abstractmethod
     def find_key(self, subset: str) -> SubsetKey:
@@ -443,18 +436,18 @@ class RepositoryTask(PositionTask):
 
 
 class LayoutTask(PositionTask):
-    """A task on a single dataset, with one subset per domain in the PosIR layout.
+    """A task on any dataset in the PosIR layout. Each subset is a domain.
 
-    Subset names end with the revision of the data (`letters@1f0c8a52`), since mteb considers a
-    result complete once it contains all subset names of the task.
+    Subset names end with the data's revision (`letters@1f0c8a52`), since mteb considers a result
+    complete if it contains the names of all subsets.
     """
 
     #: Readers by subset name.
     readers: ClassVar[Mapping[str, Callable[[], PositionData]]]
     #: If true, the class was created in this process and may be replaced.
     replaceable: ClassVar[bool] = False
-    #: Command-line argument for the data: a path or a dataset on the Hub; empty if commands cannot
-    #: open it.
+    #: Command-line argument for the data, a path or a dataset on the Hub; empty if commands cannot
+    #: open the data.
     reference: ClassVar[str] = ""
 
     def read_subset(self, subset: str) -> PositionData:
@@ -462,9 +455,7 @@ class LayoutTask(PositionTask):
         return replace(self.readers[subset](), revision=self.metadata.revision)
 
     def describe_data_reference(self, subset: str) -> Record:  # noqa: ARG002
-        """Return the command-line argument for the data, since the task's name is only known in
-        this process.
-        """
+        """Return the command-line argument for the data, since commands do not know the task."""
         return {"data": self.reference}
 
     def compare_data(self, subset: str, run: Fields) -> DataState:  # noqa: ARG002
@@ -474,7 +465,7 @@ class LayoutTask(PositionTask):
 
 @cache
 def read_digest(task: type[PositionTask], subset: str, revision: str) -> dict[str, str] | None:  # noqa: ARG001
-    """Return the content digests of a subset's current revision, or None if it cannot be read."""
+    """Return the content digests of a subset's current data, or None if it cannot be read."""
     try:
         data = task().read_subset(subset)
     except PosirError:
@@ -493,9 +484,9 @@ def build_task(
     reference: str = "",
     **fields: Any,
 ) -> type[LayoutTask]:
-    """Create a task class for a dataset from the language codes and the reader of each subset.
+    """Create a task class from the language codes and the reader of each subset.
 
-    `reference` is the command-line argument for the data; paths are absolute.
+    `reference` is the command-line argument for the data. It must not be a relative path.
     """
     codes = {name_version(subset, revision): names for subset, names in languages.items()}
     metadata = build_metadata(name, dataset=location, revision=revision, languages=codes, **fields)
@@ -535,8 +526,8 @@ def _build_layout_task(
 def build_folder_task(
     folder: str | Path, *, name: str, language: str, **options: Any
 ) -> type[LayoutTask]:
-    """Create a task class for a folder in the PosIR layout. Arguments and errors are the same as
-    for `PositionTask.from_folder`.
+    """Create a task class for a folder in the PosIR layout. Arguments and errors are those of
+    `PositionTask.from_folder`.
     """
     return _build_layout_task(
         open_folder(Path(folder), language), name=name, language=language, **options
@@ -544,7 +535,7 @@ def build_folder_task(
 
 
 def restore_instance(name: str, bases: tuple[type, ...], attributes: Record) -> PositionTask:
-    """Create an empty instance of a task class for pickle, and register the class with mteb."""
+    """Register a task class with mteb, and create an instance that pickle fills."""
     registry = TASKS_REGISTRY.resolve()
     metadata = attributes["metadata"]
     if metadata.name not in registry or registry[metadata.name].metadata != metadata:

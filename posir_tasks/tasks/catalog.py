@@ -1,6 +1,6 @@
-"""Position-aware tasks and benchmarks: built-in, in other languages, and from plugins.
+"""Position-aware tasks and benchmarks: built-in, in additional languages, and from plugins.
 
-Importing this module does not import mteb.
+This module does not import mteb.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Name prefix of tasks in the PosIR layout.
+#: Prefix of the names of PosIR's tasks.
 PREFIX = "PosIR-"
 #: Advice on the accepted kinds of data.
-KINDS = (
+SUPPORTED_DATA = (
     "Give a task, which `posir tasks` lists, a dataset on the Hub (owner/name), or a file or "
     "folder, in the formats of "
     "`posir inspect --help` for texts and `posir import --help` for questions."
 )
-#: Plugin and class of each plugin task, by task name.
+#: Plugin name and task class, by task name.
 PluginTasks: TypeAlias = "dict[str, tuple[str, type[PositionTask]]]"
 
 
 def builtin_task_classes() -> tuple[type[PositionTask], ...]:
-    """Return the built-in task classes."""
+    """Import and return the built-in task classes."""
     from posir_tasks.tasks.nano import NANO
     from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL, PosIRMini
     from posir_tasks.tasks.posq import POSQ_TASKS
@@ -58,26 +58,24 @@ def builtin_task_classes() -> tuple[type[PositionTask], ...]:
     )
 
 
-def builtin_tasks() -> dict[str, type[PositionTask]]:
+def load_builtin_tasks() -> dict[str, type[PositionTask]]:
     """Return the built-in task classes by name."""
     return {task.metadata.name: task for task in builtin_task_classes()}
 
 
 def read_language(name: str) -> Language | None:
-    """Return the language in a task name, or None if the name does not match `PosIR-<Language>`."""
+    """Return the language in a task name such as `PosIR-German`, or None."""
     if not name.startswith(PREFIX):
         return None
     from posir_tasks.data.declared import NANO_SUFFIX
     from posir_tasks.text.languages import PIVOT, find_language
 
     language = name.removeprefix(PREFIX).removesuffix(NANO_SUFFIX).removesuffix(f"-{PIVOT.name}")
-    return find_language(language, lambda: [*list_languages(), *plugin_languages()[0]])
+    return find_language(language, lambda: [*list_languages(), *collect_plugin_languages()[0]])
 
 
 def find_language_task(name: str) -> type[PosirTask] | None:
-    """Return the task `PosIR-<Language>`, with `-English` or `-Nano`, or None for any other
-    name.
-    """
+    """Return the task `PosIR-<Language>`, also with `-English` or `-Nano`, or None."""
     language = read_language(name)
     if language is None:
         return None
@@ -86,20 +84,19 @@ def find_language_task(name: str) -> type[PosirTask] | None:
     from posir_tasks.tasks.posir import build_posir_task
     from posir_tasks.text.languages import PIVOT
 
-    complete = build_posir_task(language, PIVOT if name.endswith(f"-{PIVOT.name}") else language)
-    task = build_nano_task(language) if name.endswith(NANO_SUFFIX) else complete
+    corpus_language = PIVOT if name.endswith(f"-{PIVOT.name}") else language
+    full = build_posir_task(language, corpus_language)
+    task = build_nano_task(language) if name.endswith(NANO_SUFFIX) else full
     return task if task.metadata.name == name else None
 
 
 def find_task(name: str) -> type[PositionTask] | None:
-    """Find posir's own task by name, in any language, or return None. Plugins are not searched."""
-    return builtin_tasks().get(name) or find_language_task(name)
+    """Find a task of posir by name, in any language, or return None. Plugins are not searched."""
+    return load_builtin_tasks().get(name) or find_language_task(name)
 
 
 def name_larger_task(name: str) -> str:
-    """Return the next larger task, such as PosIR-English-Nano for PosIR-Mini, or an empty
-    string.
-    """
+    """Name the next larger task, such as PosIR-English-Nano for PosIR-Mini; empty if none."""
     if not name.startswith(PREFIX) and "-PosQ" not in name:
         return ""
     stem, _, size = name.rpartition("-")
@@ -108,21 +105,21 @@ def name_larger_task(name: str) -> str:
 
 def require_task(name: str) -> type[PositionTask]:
     """Find a task of posir or a plugin by name. Raise PosirError if it does not exist."""
-    task = find_task(name) or plugin_tasks().get(name)
+    task = find_task(name) or collect_plugin_tasks().get(name)
     if task is None:
         raise PosirError(f"{name}: no task with evidence positions. `posir tasks` lists them.")
     return task
 
 
-def refuse_missing(data: str) -> None:
+def raise_if_missing(data: str) -> None:
     """Raise PosirError, with the most similar name, unless `data` is a file, folder or task, or may
     be a dataset on the Hub.
 
-    mteb's task names are read from its source code, since importing mteb takes seconds.
+    mteb's task names are searched in its source code, since importing mteb takes seconds.
     """
     path = Path(data).expanduser()
     if path.is_dir() and not any(path.iterdir()):
-        raise PosirError(f"{data} has no files.{mention_task(data)}\n{KINDS}")
+        raise PosirError(f"{data} has no files.{describe_hidden_task(data)}\n{SUPPORTED_DATA}")
     if path.exists() or is_hub_name(data):
         return
     tasks = [] if "/" in data or path.suffix else [task.name for task in declare_tasks()]
@@ -131,7 +128,7 @@ def refuse_missing(data: str) -> None:
     kinds = "file, folder or task" if tasks else "file or folder"
     files = [entry.name for entry in path.parent.glob("*")]
     advice = suggest_name(path.name, [*files, *tasks])
-    raise PosirError(f"{data}: no such {kinds}.{advice}\n{KINDS}")
+    raise PosirError(f"{data}: no such {kinds}.{advice}\n{SUPPORTED_DATA}")
 
 
 def _is_mteb_task(name: str) -> bool:
@@ -143,33 +140,31 @@ def _is_mteb_task(name: str) -> bool:
     )
 
 
-def mention_task(name: str) -> str:
-    """Return a warning if a file or folder hides the task of the same name, else an empty
-    string.
-    """
+def describe_hidden_task(name: str) -> str:
+    """Return a warning if a file or folder hides the task of this name; empty if not."""
     hides = any(task.name == name for task in declare_tasks())
     return " It hides the task of this name: rename it, or run in another folder." if hides else ""
 
 
-def language_tasks() -> dict[str, type[PosirTask]]:
-    """Return the tasks in additional languages, from the data or from plugins, by name."""
+def find_language_tasks() -> dict[str, type[PosirTask]]:
+    """Return the tasks in additional languages by name. The data or a plugin adds a language."""
     return {
-        declared.name: task
-        for declared in declare_other_tasks()
-        if (task := find_language_task(declared.name))
+        declaration.name: task
+        for declaration in declare_language_tasks()
+        if (task := find_language_task(declaration.name))
     }
 
 
-def declare_other_tasks() -> list[DeclaredTask]:
-    """Declare the tasks in additional languages. A task with the English corpus needs a domain that
-    this corpus contains, unless a plugin adds the language.
+def declare_language_tasks() -> list[DeclaredTask]:
+    """Declare the tasks in additional languages. A task with the English corpus is only declared if
+    that corpus has one of the language's domains, or if a plugin adds the language.
     """
     from posir_tasks.data.declared import declare_nano, declare_posir
     from posir_tasks.text.languages import PIVOT, name_languages
 
     tasks: list[DeclaredTask] = []
     domains = list_languages()
-    plugin_codes, _ = plugin_languages()
+    plugin_codes, _ = collect_plugin_languages()
     english = domains.get(PIVOT.code, frozenset())
     for language in name_languages([*domains, *plugin_codes]):
         tasks.append(declare_posir(language, language))
@@ -180,11 +175,13 @@ def declare_other_tasks() -> list[DeclaredTask]:
 
 
 def declare_tasks() -> list[DeclaredTask]:
-    """Declare all tasks: built-in, in other languages, and from plugins. Only plugins need mteb."""
+    """Declare all tasks: built-in, in additional languages, and from plugins. This imports mteb
+    only if a plugin adds tasks.
+    """
     from posir_tasks.data.declared import BUILTIN, DeclaredTask
 
-    tasks = [*BUILTIN, *declare_other_tasks()]
-    for task in plugin_tasks().values():
+    tasks = [*BUILTIN, *declare_language_tasks()]
+    for task in collect_plugin_tasks().values():
         metadata = task.metadata
         dataset = metadata.dataset
         tasks.append(
@@ -200,7 +197,9 @@ def list_languages() -> dict[str, frozenset[str]]:
 
     repository = open_repository(REPO_ID, REVISION)
     paths = (
-        _hub_paths(repository) if isinstance(repository, HubRepository) else repository.list_paths()
+        _list_hub_paths(repository)
+        if isinstance(repository, HubRepository)
+        else repository.list_paths()
     )
     domains: dict[str, set[str]] = {}
     for path in paths:
@@ -211,7 +210,7 @@ def list_languages() -> dict[str, frozenset[str]]:
 
 
 @cache
-def _hub_paths(repository: HubRepository) -> list[str]:
+def _list_hub_paths(repository: HubRepository) -> list[str]:
     try:
         return repository.list_paths()
     except PosirError as error:
@@ -220,16 +219,16 @@ def _hub_paths(repository: HubRepository) -> list[str]:
 
 
 @cache
-def plugin_languages() -> tuple[list[str], list[str]]:
-    """Return the language codes that plugins add, and the problems; log each problem once."""
+def collect_plugin_languages() -> tuple[list[str], list[str]]:
+    """Return the language codes that plugins add, and the problems. Log each problem once."""
     from posir_tasks.text.languages import check_code
 
     codes = []
     problems = []
     for plugin, caller in get_plugins().iterate_callers("posir_languages"):
         try:
-            for answer in caller():
-                for code in answer:
+            for plugin_codes in caller():
+                for code in plugin_codes:
                     check_code(code)
                     codes.append(code)
         except Exception as error:
@@ -239,18 +238,18 @@ def plugin_languages() -> tuple[list[str], list[str]]:
 
 
 @cache
-def plugin_tasks() -> dict[str, type[PositionTask]]:
-    """Return the plugins' valid task classes by name; log each invalid one once."""
-    tasks, problems = checked_plugin_tasks()
+def collect_plugin_tasks() -> dict[str, type[PositionTask]]:
+    """Return the plugins' valid task classes by name. Log each problem once."""
+    tasks, problems = check_plugin_tasks()
     for problem in problems:
         logger.warning("posir %s", problem)
     return {name: task for name, (_, task) in tasks.items()}
 
 
 @cache
-def checked_plugin_tasks() -> tuple[PluginTasks, list[str]]:
-    """Return the valid tasks of the installed plugins, and the problems of invalid ones."""
-    if not list(get_plugins().iterate_callers("posir_task_classes")):
+def check_plugin_tasks() -> tuple[PluginTasks, list[str]]:
+    """Return the valid tasks of the installed plugins, and the problems with other tasks."""
+    if not list(get_plugins().callers("posir_task_classes")):
         return {}, []
     from mteb import AbsTask
     from mteb import tasks as mteb_tasks
@@ -266,19 +265,19 @@ def checked_plugin_tasks() -> tuple[PluginTasks, list[str]]:
 
 
 def collect_tasks(plugins: Plugins, owners: dict[str, str]) -> tuple[PluginTasks, list[str]]:
-    """Return the plugins' valid tasks by name, and a message for each invalid one.
+    """Return the plugins' valid tasks by name, and a message for each invalid task.
 
-    `owners` maps the names of existing tasks, which are taken, to their modules.
+    The keys of `owners` are the names of existing tasks, its values their modules.
     """
     owners = dict(owners)
     tasks: PluginTasks = {}
     problems = []
     for plugin, caller in plugins.iterate_callers("posir_task_classes"):
         try:
-            answers = caller()
-            if not answers:
+            results = caller()
+            if not results:
                 raise TypeError("posir_task_classes must return a list of task classes")
-            classes = [task for answer in answers for task in answer]
+            classes = [task for result in results for task in result]
         except Exception as error:
             problems.append(
                 f"plugin '{plugin}' could not provide its tasks: {type(error).__name__}: {error}"
@@ -332,9 +331,7 @@ def _find_problem(task: Any, owners: Mapping[str, str]) -> str | None:
 
 
 def build_benchmarks() -> list[Benchmark]:
-    """Build mteb's benchmarks from the built-in tasks. Tasks without data are skipped with one
-    warning.
-    """
+    """Build mteb's benchmarks from the built-in tasks. Tasks without data are skipped."""
     from mteb.benchmarks.benchmark import Benchmark
     from mteb.get_tasks import get_tasks
 
@@ -342,8 +339,8 @@ def build_benchmarks() -> list[Benchmark]:
     from posir_tasks.tasks.base import BenchmarkTasks, PositionTask
 
     benchmarks = []
-    for declared in BENCHMARKS:
-        name = declared.name
+    for declaration in BENCHMARKS:
+        name = declaration.name
         instances = get_tasks([task.name for task in BUILTIN if task.benchmark == name])
         group = BenchmarkTasks(name, [task for task in instances if isinstance(task, PositionTask)])
         for task in group.tasks:
@@ -352,9 +349,9 @@ def build_benchmarks() -> list[Benchmark]:
             Benchmark(
                 name,
                 tasks=instances,
-                description=declared.description,
-                reference=f"https://arxiv.org/abs/{declared.arxiv}",
-                citation=declared.citation,
+                description=declaration.description,
+                reference=f"https://arxiv.org/abs/{declaration.arxiv}",
+                citation=declaration.citation,
             )
         )
     return benchmarks

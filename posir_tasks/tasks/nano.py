@@ -1,6 +1,4 @@
-"""Nano tasks: samples of PosIR that run in minutes, one per language, with the subsets of the
-complete task.
-"""
+"""Nano tasks: one sample of PosIR per language, with all subsets, that runs in minutes."""
 
 import logging
 from functools import cache
@@ -23,19 +21,19 @@ logger = logging.getLogger(__name__)
 
 
 class NanoTask(PosirTask):
-    """A sample of PosIR's questions in one language, with their documents and hard negatives as
-    the corpus.
+    """A sample of PosIR's questions in one language. The corpus consists of their documents and
+    hard negatives.
     """
 
     def has_list(self, domain: str) -> bool:
-        """Return True if the domain has a sample list, even if the list is for other data."""
+        """Return True if a list for the domain exists, even if it was made for other data."""
         return nano.locate_sample(self.metadata.name, domain).is_file()
 
     def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:
-        """Read the sample of a domain. If it has no list yet, select the sample first.
+        """Read the sample of a domain. If there is no list yet, select the sample first.
 
         Raises:
-            DataError: The list is for other data.
+            DataError: The list was made for other data.
         """
         name = self.metadata.name
         data = super().read_subset(subset, repository)
@@ -53,12 +51,12 @@ class NanoTask(PosirTask):
         return nano.count_domain_questions(subset, self._list_available(self.find_repository()))
 
     def select_sample(self, subset: str, data: PositionData) -> nano.DomainSample:
-        """Select the sample of a domain from its complete data, and write its list.
+        """Select the sample of a domain from its full data, and write its list.
 
         Raises:
             PosirError: The search for hard negatives fails.
         """
-        # Imports torch.
+        # Importing the module loads torch.
         from posir_tasks.search.first_stage import load_first_stage
 
         question_count = self._count_questions(subset)
@@ -90,7 +88,7 @@ def build_nano_task(language: Language) -> type[NanoTask]:
     description = (
         f"A sample of {full.metadata.name}: about 1,500 queries, balanced over domains and "
         "positions, with the document lengths of the full task, and the documents that BM25 finds "
-        "for them in the full corpus. Its scores differ from those of the complete task."
+        "for them in the full corpus. Its scores differ from those of the full task."
     )
     metadata = full.metadata.model_copy(
         update={"name": declare_nano(language).name, "description": description}

@@ -1,6 +1,4 @@
-"""PosIR tasks: one per language, and one per language with the English corpus; each domain is a
-subset.
-"""
+"""PosIR tasks: per language, one with its own and one with the English corpus."""
 
 import logging
 from functools import cache
@@ -20,7 +18,7 @@ from posir_tasks.data.repository import (
     open_repository,
 )
 from posir_tasks.data.task_metadata import MINI_METADATA, build_metadata
-from posir_tasks.models.run_settings import check_selected, select_domains
+from posir_tasks.models.run_settings import check_selected_domains, select_domains
 from posir_tasks.tasks.base import PositionTask, RepositoryTask
 from posir_tasks.text.languages import DOMAINS, LANGUAGES, PIVOT, Language
 from posir_tasks.values.schemes import RelativePositions
@@ -40,12 +38,12 @@ class PosirTask(RepositoryTask):
         if folder is None:
             revision = choose_revision(REPO_ID, REVISION)
         else:
-            # The digest of local data takes time and is only computed when the data is loaded.
+            # Computing the digest of local data takes time, so it is deferred until loading.
             revision = LOCAL
             domains = (
                 self._list_available(LocalRepository(folder / get_folder_name(REPO_ID))) or domains
             )
-        # Selected domains that the data lacks are reported when the data is loaded.
+        # Loading reports selected domains that are not in the data.
         domains = select_domains(domains) or domains
         languages = next(iter(self.metadata.hf_subsets_to_langscripts.values()))
         self._set_revision(revision, eval_langs=dict.fromkeys(domains, languages))
@@ -82,24 +80,24 @@ class PosirTask(RepositoryTask):
             "import`, or download them."
         )
 
-    def missing_subsets(self) -> list[str]:
-        """List PosIR's missing or filtered domains; empty if all domains are custom."""
+    def list_missing_subsets(self) -> list[str]:
+        """List PosIR's missing or unselected domains; empty if all domains are custom."""
         missing = [domain for domain in DOMAINS if domain not in self.hf_subsets]
         return [] if self.hf_subsets and len(missing) == len(DOMAINS) else missing
 
     def prepare_subsets(self) -> None:
-        """Set the revision of local data, and select its domains, including custom domains."""
+        """Set the revision of local data, and select its domains, including custom ones."""
         repository = self.find_repository()
         available = self._list_available(repository)
         if available:
-            check_selected(available, repository.location)
+            check_selected_domains(available, repository.location)
             domains = select_domains(available)
             if isinstance(repository, LocalRepository):
                 self._set_revision(self.find_revision(repository, domains))
             self._adopt_domains(repository, domains)
 
     def _adopt_domains(self, repository: Repository, domains: list[str]) -> None:
-        """Evaluate the domains in the data; warn about custom and missing domains."""
+        """Set the subsets to the domains in the data. Warn about custom and missing domains."""
         languages = self.metadata.hf_subsets_to_langscripts
         custom = [domain for domain in domains if domain not in languages]
         if custom:
@@ -112,7 +110,7 @@ class PosirTask(RepositoryTask):
             self.metadata = self.metadata.model_copy(update={"eval_langs": languages})
         # mteb holds a reference to this list and evaluates the subsets in it.
         self.hf_subsets[:] = [domain for domain in self.hf_subsets if domain in domains] + custom
-        absent = self.missing_subsets()
+        absent = self.list_missing_subsets()
         if absent:
             logger.warning(
                 "%s, %s: %d of PosIR's %d domains are not evaluated, so the result is marked as "
@@ -148,8 +146,7 @@ def build_posir_task(language: Language, corpus_language: Language) -> type[Posi
         date=("2026-01-13", "2026-01-13"),
         domains=["Web", "Written", "Non-fiction"],
         annotations_creators="LM-generated",
-        # PosIR's Chinese and English texts both come from crawled corpora, so they are not
-        # translations.
+        # The Chinese and English texts both come from crawled corpora. Others are translations.
         sample_creation="found"
         if language.name in ("English", "Chinese")
         else "machine-translated",
@@ -172,11 +169,11 @@ CROSS_LINGUAL = {
 
 
 class PosIRMini(PositionTask):
-    """A small English dataset in the package."""
+    """A small English dataset that is part of the package."""
 
     scheme = RelativePositions()
     metadata = MINI_METADATA
 
     def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
-        """Read the dataset in the package."""
+        """Read the dataset from the package."""
         return mini.read_mini()

@@ -1,4 +1,4 @@
-"""SQuAD-PosQ and FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950), complete and Tiny."""
+"""SQuAD-PosQ and FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950), with their Tiny samples."""
 
 from abc import abstractmethod
 from typing import Any
@@ -63,7 +63,7 @@ class PosqTask(PositionTask):
         super().__init__(*args, **kwargs)
 
     @classmethod
-    def _repository(cls) -> Repository:
+    def _open_repository(cls) -> Repository:
         dataset = cls.metadata.dataset
         return open_repository(dataset["path"], dataset["revision"])
 
@@ -86,7 +86,7 @@ class PosqTask(PositionTask):
         """Return the location and the expected dataset."""
         dataset = self.metadata.dataset["path"]
         return (
-            f"{self._repository().location}: no files of {self.metadata.name}; expected the "
+            f"{self._open_repository().location}: no files of {self.metadata.name}; expected the "
             f"dataset {dataset} from the Hub. Download it, or unset {DATA_VARIABLE}."
         )
 
@@ -97,26 +97,28 @@ class PosqTask(PositionTask):
             self._set_revision(repository.resolve_revision(files))
 
     def locate_subset(self, subset: str) -> tuple[Repository, list[str]]:  # noqa: ARG002
-        """Return the repository, and its files if it is a local folder."""
-        repository = self._repository()
+        """Return the repository, with the paths of its files if it is a local folder."""
+        repository = self._open_repository()
         if isinstance(repository, LocalRepository):
             return repository, self.list_files(repository)
         return repository, []
 
     def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:  # noqa: ARG002
         """Read the dataset. Raise DataError if it cannot be read."""
-        return self.read_from(repository or self._repository())
+        return self.read_from(repository or self._open_repository())
 
 
-def _rename(task: type[PosqTask], declared: DeclaredTask, description: str) -> PositionTaskMetadata:
-    dataset = {"path": declared.repository, "revision": declared.revision}
+def _rename_task(
+    task: type[PosqTask], declaration: DeclaredTask, description: str
+) -> PositionTaskMetadata:
+    dataset = {"path": declaration.repository, "revision": declaration.revision}
     return task.metadata.model_copy(
-        update={"name": declared.name, "description": description, "dataset": dataset}
+        update={"name": declaration.name, "description": description, "dataset": dataset}
     )
 
 
 class SQuADPosQ(PosqTask):
-    """SQuAD 2.0 questions by the position of the answer's first character."""
+    """SQuAD 2.0 questions in buckets by the position of the answer's first character."""
 
     scheme = AbsolutePositions()
     read_from = staticmethod(read_squad)
@@ -136,7 +138,7 @@ class SQuADPosQTiny(SQuADPosQ):
     """The authors' sample of 10,000 questions, with the complete corpus."""
 
     read_from = staticmethod(lambda repository: sample_tiny_squad(read_squad(repository)))
-    metadata = _rename(
+    metadata = _rename_task(
         SQuADPosQ,
         SQUAD_TINY,
         "The authors' sample of 10,000 questions of SQuAD-PosQ, for rerankers; complete corpus.",
@@ -167,7 +169,7 @@ class FineWebPosQTiny(FineWebPosQ):
     read_from = staticmethod(
         lambda repository: sample_tiny_fineweb(read_fineweb(repository), TINY_FINEWEB_CLASS)
     )
-    metadata = _rename(
+    metadata = _rename_task(
         FineWebPosQ,
         FINEWEB_TINY,
         "The authors' sample of 1,000 questions per class of FineWeb-PosQ, for rerankers; "
@@ -176,13 +178,11 @@ class FineWebPosQTiny(FineWebPosQ):
 
 
 class FineWebPosQRaw(FineWebPosQ):
-    """The first release of FineWeb-PosQ (first version of the paper), where questions may have two
-    labels.
-    """
+    """The first release of FineWeb-PosQ. Questions may have two labels."""
 
     read_from = staticmethod(read_fineweb_raw)
     list_files = staticmethod(list_raw_files)
-    metadata = _rename(
+    metadata = _rename_task(
         FineWebPosQ,
         FINEWEB_RAW,
         "The first release of FineWeb-PosQ (Benchmarking the Myopic Trap): 265,865 questions "
@@ -197,7 +197,7 @@ class FineWebPosQRawTiny(FineWebPosQRaw):
     read_from = staticmethod(
         lambda repository: sample_tiny_fineweb(read_fineweb_raw(repository), TINY_RAW_CLASS)
     )
-    metadata = _rename(
+    metadata = _rename_task(
         FineWebPosQRaw,
         FINEWEB_RAW_TINY,
         "The authors' sample of 3,300 questions per class of FineWeb-PosQ's first release; "

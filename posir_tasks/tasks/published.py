@@ -1,8 +1,8 @@
-"""Tasks on published datasets of questions about whole documents: TyDi QA, MIRACL, RepLiQA and
+"""Tasks on published datasets with questions about whole documents: TyDi QA, MIRACL, RepLiQA and
 Natural Questions.
 
-The data is not on the Hub in the PosIR layout. `posir import` converts the published files to a
-folder with the task's name below `POSIR_DATA`.
+The Hub does not have this data in the PosIR layout. `posir import` converts the published files to
+a folder with the task's name in `POSIR_DATA`.
 """
 
 from collections.abc import Mapping
@@ -24,16 +24,16 @@ from posir_tasks.tasks.base import RepositoryTask
 
 
 class PublishedTask(RepositoryTask):
-    """Imported published data, with a subset for each language or part."""
+    """A task on imported data. Each subset is a language or a split."""
 
     keys: ClassVar[Mapping[str, SubsetKey]]
     """Language and domain of each subset."""
     source: ClassVar[str]
-    """Location, size and license of the files, and the import command, for messages."""
+    """Location, size and license of the files, and the command that imports them, for messages."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if get_data_folder() is not None:
-            # The digest of local data takes time and is only computed when the data is loaded.
+            # Computing the digest of local data takes time, so it is deferred until loading.
             languages = self.metadata.hf_subsets_to_langscripts
             languages = {
                 subset: languages[subset] for subset in self._list_available()
@@ -42,7 +42,7 @@ class PublishedTask(RepositoryTask):
         super().__init__(*args, **kwargs)
 
     def find_repository(self) -> LocalRepository:
-        """Return the folder of the imported data, whether or not it exists."""
+        """Return the folder for imported data, which may not exist."""
         check_environment()
         folder = get_data_folder()
         name = type(self).metadata.name
@@ -61,7 +61,7 @@ class PublishedTask(RepositoryTask):
         return get_data_folder() is not None and bool(self._list_available())
 
     def explain_missing_data(self) -> str:
-        """Return the expected location, and the command that imports the data."""
+        """Return the reason, and the command that imports the data."""
         name = type(self).metadata.name
         if get_data_folder():
             problem = f"{self.find_repository().location}: no data"
@@ -69,12 +69,12 @@ class PublishedTask(RepositoryTask):
             problem = f"{DATA_VARIABLE} is not set"
         return f"{name}: {problem}. Import it from {self.source}; then set {DATA_VARIABLE}=data."
 
-    def missing_subsets(self) -> list[str]:
-        """Return the subsets that are not imported or are filtered out."""
+    def list_missing_subsets(self) -> list[str]:
+        """List the subsets that are not imported or not selected."""
         return [subset for subset in self.keys if subset not in self.hf_subsets]
 
     def prepare_subsets(self) -> None:
-        """Select the imported subsets, with the digest of their files as the revision."""
+        """Select the imported subsets. The digest of their files is the revision."""
         if self.has_data():
             available = self._list_available()
             self._set_revision(self.find_revision(self.find_repository(), available))
@@ -87,28 +87,28 @@ class PublishedTask(RepositoryTask):
 
 
 def _build_task(
-    declared: DeclaredTask, files: str, arguments: str, domain: str | None = None, **fields: Any
+    declaration: DeclaredTask, files: str, arguments: str, domain: str | None = None, **fields: Any
 ) -> type[PublishedTask]:
-    """Create the task on a published dataset.
+    """Create the task for a published dataset.
 
     Args:
-        declared: Name, repository and languages.
+        declaration: Name, repository and languages.
         files: Location and size of the published files.
         arguments: First arguments of `posir import`.
         domain: Domain of all subsets; by default, the name of each subset.
         fields: Additional metadata fields.
     """
-    name = declared.name
-    languages = dict(declared.languages)  # type: ignore[arg-type]
+    name = declaration.name
+    languages = dict(declaration.languages)  # type: ignore[arg-type]
     keys = {
         subset: SubsetKey(codes[0], codes[0], domain or subset)
         for subset, codes in languages.items()
     }
     key = next(iter(keys.values()))
     metadata = build_metadata(
-        **declared.to_metadata(),
+        **declaration.to_metadata(),
         sample_creation="found",
-        reference=f"https://huggingface.co/datasets/{declared.repository}",
+        reference=f"https://huggingface.co/datasets/{declaration.repository}",
         **fields,
     )
     command = (

@@ -1,6 +1,6 @@
-"""Base class of posir's retrieval tasks, and readers of mteb's retrieval tasks.
+"""Base class for posir's retrieval tasks, and functions that read mteb's retrieval tasks.
 
-mteb's private methods get public names here.
+This module wraps mteb's private methods in public ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from posir_tasks.base.untrusted import read_json
 from posir_tasks.data.data import Judgments, PositionData, ScoringRules
 from posir_tasks.data.formats.passages import Item, Passage
 from posir_tasks.data.grades import read_grade
-from posir_tasks.search.scoring import SplitData, divide_split
+from posir_tasks.search.scoring import SplitData, build_split
 from posir_tasks.values.result_schema import SPLIT
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def find_retrieval_task(name: str) -> AbsTaskRetrieval | None:
 
 
 def _load_split(task: AbsTaskRetrieval, subset: str, split: str | None) -> SplitData:
-    """Load mteb's data for a subset and a split, by default the first evaluated split.
+    """Load mteb's data for a subset and a split; by default, the first evaluated split.
 
     Raises:
         DataError: The split does not exist, or the data cannot be loaded or has no texts.
@@ -52,7 +52,7 @@ def _load_split(task: AbsTaskRetrieval, subset: str, split: str | None) -> Split
         )
     try:
         task.load_data()
-        # Some tasks load the format of mteb 1, which mteb also converts.
+        # Some tasks load the format of mteb 1. mteb converts it in the same way.
         task.convert_v1_dataset_format_to_v2(num_proc=None)
     except Exception as error:
         raise DataError(
@@ -69,7 +69,7 @@ def _load_split(task: AbsTaskRetrieval, subset: str, split: str | None) -> Split
 
 
 def read_task_judgments(task: AbsTaskRetrieval, subset: str, split: str | None) -> Judgments:
-    """Return the qrels of a subset for the queries that mteb scores.
+    """Return the relevance judgments for the queries of a subset that mteb scores.
 
     Raises:
         DataError: The data cannot be loaded, or a grade is invalid.
@@ -100,7 +100,7 @@ def _join_turns(text: object) -> str:
 
 
 def read_scoring_rules(task: AbsTaskRetrieval, split: str | None) -> ScoringRules:
-    """Return the scoring rules of a task on a split, by default the first evaluated split."""
+    """Return a task's scoring rules for a split; by default, the first evaluated split."""
     return ScoringRules(
         split=split or task.metadata.eval_splits[0],
         ignore_identical_ids=task.ignore_identical_ids,
@@ -111,31 +111,29 @@ def read_scoring_rules(task: AbsTaskRetrieval, split: str | None) -> ScoringRule
 
 
 def list_task_texts(task: AbsTaskRetrieval, subset: str, split: str | None) -> Iterator[Item]:
-    """Yield the documents of a subset, each with its title, like mteb."""
+    """Yield the documents of a subset, including titles, like mteb."""
     for row in _load_split(task, subset, split)["corpus"]:
         text = f"{row.get('title') or ''} {row['text'] or ''}".strip()
         yield Passage(task.metadata.name, row["id"], text, id=row["id"])
 
 
-#: Key for the model's name and revision in a prediction file.
+#: Key in a prediction file for the model's name and revision.
 FIRST_STAGE_KEY = "mteb_model_meta"
 
 
 class RetrievalTask(AbsTaskRetrieval):
-    """An mteb retrieval task whose subsets posir evaluates."""
+    """An mteb retrieval task that posir evaluates subset by subset."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.top_k = max(self.k_values)
         """Number of documents to retrieve or rerank per query."""
         self.first_stage_model: dict[str, str] | None = None
-        """Name and revision of the model whose predictions are reranked; set by
-        `convert_to_reranking`.
-        """
+        """Name and revision of the first-stage model, which `convert_to_reranking` sets."""
 
     @abstractmethod
     def evaluate_subset(self, *args: Any, **settings: Any) -> ScoresDict:
-        """Score a model on a subset. The arguments are those of mteb's method."""
+        """Score a model on a subset, with the arguments of mteb's `_evaluate_subset`."""
 
     def save_predictions(
         self,
@@ -157,7 +155,7 @@ class RetrievalTask(AbsTaskRetrieval):
         file.write_text(json.dumps(predictions), encoding="utf-8")
 
     def convert_to_reranking(self, top_ranked_path: str | Path, top_k: int = 10) -> RetrievalTask:
-        """Rerank the documents in a prediction file, or in a folder's file for the task."""
+        """Rerank the documents in a prediction file, or in the task's file in a folder."""
         super().convert_to_reranking(top_ranked_path, top_k)
         file = Path(top_ranked_path)
         file = file / self.prediction_file_name if file.is_dir() else file
@@ -168,9 +166,7 @@ class RetrievalTask(AbsTaskRetrieval):
     def evaluate(
         self, *args: Any, prediction_folder: Path | None = None, **kwargs: Any
     ) -> Mapping[str, ScoresDict]:
-        """Evaluate like mteb's tasks. Raise PosirError if the installed mteb would bypass posir's
-        scores.
-        """
+        """Evaluate like mteb. Raise PosirError if the installed mteb would bypass posir."""
         EVALUATE_SUBSET.resolve()
         return super().evaluate(*args, prediction_folder=prediction_folder, **kwargs)
 
@@ -181,8 +177,8 @@ class RetrievalTask(AbsTaskRetrieval):
 class LazySubsets(Mapping[str, dict[str, SplitData]]):
     """Data by subset and split. Subsets are read on access, and only the last one stays in memory.
 
-    The 31 domains of a language contain about 8 GB of text, and mteb evaluates them one at a time.
-    The candidates that `convert_to_reranking` adds are kept for all subsets.
+    mteb evaluates subsets one at a time, and the 31 domains of a language contain about 8 GB of
+    text. Candidates that `convert_to_reranking` adds are kept for all subsets.
     """
 
     def __init__(self, subsets: list[str], read: Callable[[str], PositionData]) -> None:
@@ -204,8 +200,8 @@ class LazySubsets(Mapping[str, dict[str, SplitData]]):
             self._top_ranked |= {
                 name: splits[SPLIT]["top_ranked"] for name, splits in self._loaded.items()
             }
-            # Free the memory before the next subset is read.
+            # Free memory before reading the next subset.
             self._loaded.clear()
-            split = divide_split(self._read(subset), self._top_ranked.get(subset))
+            split = build_split(self._read(subset), self._top_ranked.get(subset))
             self._loaded[subset] = {SPLIT: split}
         return self._loaded[subset]

@@ -1,5 +1,5 @@
-"""From documents to a result: `posir build`, then `mteb run` and a report; on a Ray cluster, and in
-another language.
+"""End-to-end tests of `posir build`: evaluation of the dataset, a Ray cluster, translation, and
+documents from the Hub.
 """
 
 import json
@@ -93,7 +93,7 @@ def test_a_build_on_a_ray_cluster_has_the_same_dataset(tmp_path):
     documents = mini_documents()[:12]
     write_documents(tmp_path / "texts", documents)
     model = str(write_tiny_model(tmp_path / "model"))
-    # At this threshold the tiny model suspects every document that it retrieves.
+    # At this threshold the tiny model flags every retrieved document.
     values = {"embedder": model, "recall": 4, "rerankers": [model], "threshold": 0.0}
     fields = {"verify": {"rerankers": [model]}, "false_negatives": values}
     with serve_language_model(Truth(documents)) as server:
@@ -191,8 +191,7 @@ def test_documents_are_read_from_the_hub(tmp_path):
         "sample.lengths=any",
     )
     options = [option for field in fields for option in ("--set", field)]
-    # The library `datasets` reads the variables when it is imported: POSIR_AUTOLOAD asks for a new
-    # interpreter.
+    # `datasets` reads the variables on import, so POSIR_AUTOLOAD starts a new interpreter.
     hub_cache = {"HF_HOME": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "0", "POSIR_AUTOLOAD": "1"}
     with serve("some/texts", tmp_path / "repository", "a" * 40) as hub:
         done = run(
@@ -238,7 +237,7 @@ def test_a_terminal_shows_each_stage_with_the_time_left(tmp_path):
         options = [option for field in fields for option in ("--set", field)]
         printed = run_in_terminal("posir", "build", "run", *options, columns=80, errors=True)
     bars = [line for line in re.split(r"[\r\n]+", printed) if " left" in line]
-    for stage in ("Ask", "Locate", "Grade relevance", "Leave the span out"):
+    for stage in ("Ask", "Locate", "Grade relevance", "Leave out the span"):
         assert any(
             re.search(rf"{stage} .*[1-9]\d* of \d+, 0:00:\d\d elapsed, 0:00:\d\d left", line)
             for line in bars

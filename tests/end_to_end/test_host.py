@@ -217,7 +217,7 @@ def test_the_hub_is_only_listed_for_an_unknown_name_or_a_listing():
     listed = python_with_mteb(
         "import mteb\n"
         "from posir_tasks.tasks import catalog\n"
-        "catalog._hub_paths = lambda repository: print('listed') or "
+        "catalog._list_hub_paths = lambda repository: print('listed') or "
         "['pes-Arab/sports/queries.parquet']\n"
         "for name in ('PosIR-German', 'NFCorpus', 'PosIR-Persian', 'PosIR-Thai-English'): "
         "mteb.get_task(name)\n"

@@ -147,7 +147,7 @@ def test_an_endpoint_is_evaluated_and_its_key_is_written_nowhere(
             **environment,
         )
         assert failed.returncode == 1
-        assert "refuses the key in OPENAI_API_KEY" in " ".join(failed.stderr.split())
+        assert "rejects the key in OPENAI_API_KEY" in " ".join(failed.stderr.split())
         assert "Traceback" not in failed.stderr
         printed += failed.stdout + failed.stderr
     assert "***" in printed

@@ -26,7 +26,7 @@ from posir_tasks.data.data import PositionData
 from posir_tasks.data.mini import read_mini
 from posir_tasks.models.prompts import find_prompt, replace_prompts
 from posir_tasks.models.protocols import find_protocol
-from posir_tasks.models.references import ModelReference, portable_name
+from posir_tasks.models.references import ModelReference, get_portable_reference
 from posir_tasks.models.registry import find_model, resolve_colbert_head
 from posir_tasks.results import read_results
 from posir_tasks.tasks.posir import PosIRMini
@@ -83,7 +83,7 @@ def test_the_head_of_bge_m3_is_a_late_interaction_model(tiny):
         mteb.get_model(f"{folder}:colbert")
     torch.save(head.state_dict(), f"{folder}/colbert_linear.pt")
     model = mteb.get_model(f"{folder}:colbert")
-    assert (model.mteb_model_meta.name, portable_name(model.mteb_model_meta)) == (
+    assert (model.mteb_model_meta.name, get_portable_reference(model.mteb_model_meta)) == (
         f"{mteb.get_model_meta(folder).name}-colbert",
         f"{folder}:colbert",
     )

@@ -299,7 +299,7 @@ def test_compare(results: Path, tmp_path: Path):
                 raise WrongError(f"{row['b']} - {row['a']} is not {row['difference']}")
         compared = {(row["model"], row["task"].partition(" (")[0]) for row in rows}
         if not compared >= whole and not any(
-            word in ended.everything for word in (file.name, "no results of it")
+            word in ended.everything for word in (file.name, "has no results")
         ):
             raise WrongError(f"{whole - compared} left out without a word")
 
@@ -953,7 +953,7 @@ def test_endpoint_answers(monkeypatch: pytest.MonkeyPatch):
                 )
             ]
             sent = len(elsewhere.batches)
-            with noted(what), client.measure(retries=0), time_limit():
+            with noted(what), client.open_measurement(retries=0), time_limit():
                 try:
                     vectors = client.embed(texts)
                 except PosirError as error:
@@ -1103,14 +1103,14 @@ def test_model_folders(tmp_path: Path):
             if ended.status:
                 return False
             shown = json.loads(ended.printed)
-            if shown["tokens"] != true["tokens"] and shown["tokens"] != count_read(copy):
+            if shown["tokens"] != true["tokens"] and shown["tokens"] != detect_window(copy):
                 raise WrongError(f"reads {shown['tokens']} tokens: {shown['sentence']}")
         return True
 
     try_cases("model", CASES["model"], examine)
 
 
-def count_read(folder: Path) -> int:
+def detect_window(folder: Path) -> int:
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(folder), device="cpu")

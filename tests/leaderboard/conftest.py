@@ -1,4 +1,4 @@
-"""What building a site takes longest for, once or not at all."""
+"""Fixtures that cache or skip the slowest parts of building a site."""
 
 from collections.abc import Iterator
 
@@ -9,14 +9,14 @@ from tests.support.board import published
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_library_and_one_reading_of_what_is_published() -> Iterator[None]:
+def _cache_libraries_and_published_records() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(site, "bundle_chart_library", lambda: "Vega, which takes seconds to bundle")
-        patched.setattr(build, "published_records", published)
+        patched.setattr(build, "list_published_records", published)
         yield
 
 
 @pytest.fixture
-def nothing_published(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Publish one result alone, on another task than those of the tests."""
-    monkeypatch.setattr(build, "published_records", lambda: published()[:1])
+def no_published_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Publish only one result, on a task that the tests do not use."""
+    monkeypatch.setattr(build, "list_published_records", lambda: published()[:1])

@@ -1,6 +1,4 @@
-"""The leaderboard's numbers, files and commands. The page in a browser is tested in
-`test_board_page`.
-"""
+"""Test the leaderboard's scores, files and commands; `test_board_page` tests the page."""
 
 import csv
 import gzip
@@ -30,20 +28,25 @@ from posir_compare.comparison import compare_pairs
 from posir_leaderboard.board import averages, groups, views
 from posir_leaderboard.board import build as building
 from posir_leaderboard.board import records as recording
-from posir_leaderboard.board.build import JSON
+from posir_leaderboard.board.build import RECORD_ADAPTER
 from posir_leaderboard.board.comparable import compute_pin, format_pins
 from posir_leaderboard.board.folder import create_server, push_site, write_site
 from posir_leaderboard.board.manifest import MANIFEST, hash_content
 from posir_leaderboard.board.ranks import (
+    average_by_cluster,
     average_differences,
-    means_by_cluster,
-    paired_differences,
-    rank_ranges,
+    compute_paired_differences,
+    compute_rank_ranges,
 )
-from posir_leaderboard.board.site import MODEL_FIELDS, bundle_table_library, data_file, render_site
+from posir_leaderboard.board.site import (
+    MODEL_FIELDS,
+    bundle_table_library,
+    render_data_file,
+    render_site,
+)
 from posir_leaderboard.entries import read_entries
-from posir_published.rows import published_rows
-from posir_report.columns import known_columns
+from posir_published.rows import list_published_rows
+from posir_report.columns import list_score_columns
 from posir_report.summary import VERDICT_COLUMNS, build_rows, summarize
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.cells import MERGED_BINS, build_curve_cells
@@ -88,7 +91,7 @@ EDGES = st.floats(0, 1)
 
 
 def profile(seed: int, queries: int = 300) -> PositionProfile:
-    """Make a profile of a model that finds the beginning best."""
+    """Build the profile of a model that favors the start."""
     rng = np.random.default_rng(seed)
     starts = rng.integers(0, 980, queries)
     tokens = rng.integers(100, 2500, queries)
@@ -125,10 +128,10 @@ def built(results, tmp_path_factory) -> tuple[Path, Path]:
     return folder / "site", folder / "cache"
 
 
-# Numbers
+# Scores
 
 
-def test_a_view_has_the_numbers_of_the_report(built, results):
+def test_view_has_the_scores_of_the_report(built, results):
     site = contents(read_site(built[0]))
     (group,) = (group for group in site["board"]["groups"] if group["name"] == "PosIR")
     reported = list(csv.DictReader(io.StringIO(call_posir("report", results, "--csv").printed)))
@@ -138,7 +141,7 @@ def test_a_view_has_the_numbers_of_the_report(built, results):
             view for view in group["views"] if view["name"] == row["task"] and not view["average"]
         )
         view = site[f"views/{choice['file']}"]
-        names = [site["board"]["models"]["name"][place] for place in view["models"]]
+        names = [site["board"]["models"]["name"][index] for index in view["models"]]
         columns, at = length_columns(site, choice["file"], row["length"]), names.index(row["model"])
         ends = ("ndcg_at_10", "position_effect", "position_effect_in_window", "start_minus_end")
         single = (
@@ -164,7 +167,7 @@ def test_a_view_has_the_numbers_of_the_report(built, results):
     assert compared == 20 * 3 * 5
 
 
-def test_a_link_preview_has_a_picture(built):
+def test_preview_has_an_image(built):
     content = (built[0] / "preview.png").read_bytes()
     assert content.startswith(b"\x89PNG")
     assert struct.unpack(">II", content[16:24]) == (1200, 630)
@@ -186,7 +189,7 @@ def test_sparse_bins_of_a_curve_are_merged_as_in_the_report(tmp_path):
     record = recording.score_entry(entry)
     view = views.build_task_view("PosIR-English", [record])
     glyph = columns_at(view, "Q4")["strip"][0]
-    assert glyph == draw_glyph(build_rows(summary)[-1].strip)
+    assert glyph == draw_glyph(build_rows(summary)[-1].position_chart)
     curves = record.detail["curves"][1:]
     counts = summary.profile.counts.sum(axis=2)
     sparse = [bool(queries.min() < MIN_QUERIES) for queries in counts]
@@ -197,21 +200,21 @@ def test_sparse_bins_of_a_curve_are_merged_as_in_the_report(tmp_path):
             cells = [cell for cell in build_curve_cells(summary.values) if cell.length == title]
             assert len(cells) == MERGED_BINS
             for name in recording.BIN_COLUMNS:
-                expected = [cell.columns().get(name) for cell in cells]
+                expected = [cell.to_record().get(name) for cell in cells]
                 assert curve[name] == round_floats(expected)
 
 
-def test_a_date_that_cannot_be_is_unknown():
+def test_impossible_date_is_unknown():
     assert recording.read_date(1795346613.2) == "2026-11-22"
     assert {recording.read_date(seconds) for seconds in (None, "now", -1, float("nan"), 1e300)} == {
         None
     }
 
 
-def test_a_models_page_has_every_position_and_domain(built):
+def test_model_page_has_every_position_and_domain(built):
     site = contents(read_site(built[0]))
-    place = site["board"]["models"]["name"].index("org/first")
-    detail = site[f"models/{site['board']['models']['id'][place]}"]["tasks"]["PosIR-English"]
+    index = site["board"]["models"]["name"].index("org/first")
+    detail = site[f"models/{site['board']['models']['id'][index]}"]["tasks"]["PosIR-English"]
     whole = profile(0) + profile(1) + profile(2)
     expected = [whole.by_position(), *average_gains(whole.counts, NDCG_AT_10)]
     for panel, scores in zip(detail["panels"], expected, strict=True):
@@ -223,35 +226,35 @@ def test_a_models_page_has_every_position_and_domain(built):
     )
 
 
-def test_published_averages_are_those_of_the_papers():
+def test_published_averages_match_the_papers():
     records = published()
-    for group in groups.builtin_groups()[:2]:
+    for group in groups.list_builtin_groups()[:2]:
         view = views.build_average_view(group, records)
         shown = {
             (row.model.name, length): scored
             for row in view.rows
             for length, scored in row.rows_by_length.items()
         }
-        papers = {(row.model, row.length): row for row in published_rows(group.name)}
-        opened = min(views.build_views(group, records), key=lambda view: view.opening_order)
-        assert (opened.name, opened.opening_length) == (group.averaged_tasks[0], "Q4"), (
+        papers = {(row.model, row.length): row for row in list_published_rows(group.name)}
+        opened = min(views.build_views(group, records), key=lambda view: view.initial_order)
+        assert (opened.name, opened.initial_length) == (group.averaged_tasks[0], "Q4"), (
             "no average of languages"
         )
         assert shown.keys() == papers.keys()
         for key, row in papers.items():
             values = (
                 shown[key].score.value,
-                shown[key].estimate("psi_as_published").value,
+                shown[key].get_estimate("psi_as_published").value,
                 shown[key].queries,
             )
             assert values == pytest.approx((row.ndcg_at_10, row.psi_as_published, row.queries))
 
 
-def test_further_languages_have_a_choice_and_no_average():
-    listed = groups.builtin_groups(
+def test_added_languages_can_be_selected_and_are_not_averaged():
+    listed = groups.list_builtin_groups(
         {"PosIR-Persian", "PosIR-Persian-English", "PosIR-German", "NFCorpus"}
     )
-    known = {task for group in groups.builtin_groups() for task in group.labels}
+    known = {task for group in groups.list_builtin_groups() for task in group.labels}
     further = {
         task: label for group in listed for task, label in group.labels.items() if task not in known
     }
@@ -259,7 +262,7 @@ def test_further_languages_have_a_choice_and_no_average():
     assert further.keys().isdisjoint(task for group in listed for task in group.averaged_tasks)
 
 
-def test_a_published_interval_is_the_widest_possible():
+def test_published_intervals_are_the_widest_possible():
     (row,) = (
         record
         for record in published()
@@ -301,7 +304,7 @@ def test_errors_of_independent_tasks_add_in_quadrature(ends):
         assert shown.value - 1e-9 <= shown.high <= 1 + 1e-9
 
 
-def test_an_average_lacks_what_a_task_lacks():
+def test_average_omits_scores_that_a_task_lacks():
     first, second = (fake_record(fake_model(0), "PosIR-English", seed).rows[0] for seed in (0, 1))
     shown = averages.average_rows([first.with_scores(psi_as_published=0.3)] * 4, "PosIR")
     assert shown.scores["psi_as_published"] == pytest.approx(0.3)
@@ -319,7 +322,7 @@ def test_an_average_lacks_what_a_task_lacks():
     )
 
 
-def test_an_average_counts_the_states_of_its_tasks():
+def test_average_counts_states_of_tasks():
     template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
     states = [State.FAVORS_END, *[State.FAVORS_START] * 3, State.INCONCLUSIVE]
     rows = [replace(template, findings=fake_findings(0.0, state=state)) for state in states]
@@ -327,7 +330,7 @@ def test_an_average_counts_the_states_of_its_tasks():
     assert average.states == (State.FAVORS_START, State.FAVORS_END, State.INCONCLUSIVE)
     start, end, inconclusive = (name_state(state, 0.05) for state in average.states)
     assert average.state_label == f"{start} in 3, {end} in 1, {inconclusive} in 1 of 5"
-    columns = recording.row_columns([average])
+    columns = recording.build_row_columns([average])
     assert (columns["state"], columns["states"]) == (
         [None],
         [[State.FAVORS_START, State.FAVORS_END, State.INCONCLUSIVE]],
@@ -343,24 +346,24 @@ def test_an_average_counts_the_states_of_its_tasks():
 
 
 @given(st.lists(st.tuples(EDGES, EDGES), max_size=12))
-def test_rank_ranges_count_who_is_certainly_before_and_after(pairs):
+def test_rank_ranges_count_clearly_better_and_worse_models(pairs):
     intervals = [tuple(sorted(pair)) for pair in pairs]
     scores = [sum(pair) / 2 for pair in pairs]
-    ranges = rank_ranges(list(map(Estimate, scores, intervals)))
+    ranges = compute_rank_ranges(list(map(Estimate, scores, intervals)))
     for own, result in zip(intervals, ranges, strict=True):
         lower = sum(other[1] < own[0] for other in intervals)
         higher = sum(other[0] > own[1] for other in intervals)
         assert result == (higher + 1, len(pairs) - lower)
 
 
-def test_scores_without_an_interval_have_no_range():
+def test_scores_without_interval_have_no_range():
     scores = [Estimate(0.9, (0.8, 1.0)), Estimate(0.5), Estimate(0.1, (0.0, 0.2)), None]
-    ranges = rank_ranges(scores)
+    ranges = compute_rank_ranges(scores)
     assert ranges == [(1, 2), None, (2, 3), None]
 
 
-def rank_values(gains: np.ndarray, articles: np.ndarray) -> list[DocumentRanks]:
-    """Ranks of each model whose queries have a gain of 0 or 1; articles of each query."""
+def simulate_ranks(gains: np.ndarray, articles: np.ndarray) -> list[DocumentRanks]:
+    """Simulate each model's ranks, given gains of 0 or 1 and the article of each query."""
     count = gains.shape[1]
     starts = np.arange(count) % 900
     ids, documents = (
@@ -376,13 +379,13 @@ def rank_values(gains: np.ndarray, articles: np.ndarray) -> list[DocumentRanks]:
     ]
 
 
-def test_a_paired_test_separates_overlapping_intervals():
+def test_paired_test_separates_overlapping_intervals():
     rng = np.random.default_rng(0)
     worse = (rng.random(600) < 0.5).astype(int)
     better = np.maximum(worse, rng.random(600) < 0.06)
     means = [
-        means_by_cluster(value)[0]
-        for value in rank_values(np.array([worse, better]), np.arange(600))
+        average_by_cluster(value)[0]
+        for value in simulate_ranks(np.array([worse, better]), np.arange(600))
     ]
     intervals = [
         estimate_mean(row.astype(float), np.arange(600)).interval for row in (worse, better)
@@ -390,31 +393,31 @@ def test_a_paired_test_separates_overlapping_intervals():
     scores = [mean.gains.mean() for mean in means]
     assert scores == pytest.approx([worse.mean(), better.mean()])
     estimates = list(map(Estimate, scores, intervals))
-    assert rank_ranges(estimates) == [(1, 2), (1, 2)]
-    assert rank_ranges(estimates, paired_differences(means)) == [(2, 2), (1, 1)]
+    assert compute_rank_ranges(estimates) == [(1, 2), (1, 2)]
+    assert compute_rank_ranges(estimates, compute_paired_differences(means)) == [(2, 2), (1, 1)]
 
 
-def test_models_on_other_queries_are_compared_by_their_intervals():
+def test_models_on_different_queries_are_compared_by_intervals():
     rng = np.random.default_rng(0)
     gains = (rng.random((2, 400)) < [[0.2], [0.9]]).astype(int)
     (first,), (second,) = (
-        rank_values(gains[:1], np.arange(400)),
-        rank_values(gains[1:, :399], np.arange(399)),
+        simulate_ranks(gains[:1], np.arange(400)),
+        simulate_ranks(gains[1:, :399], np.arange(399)),
     )
-    means = [means_by_cluster(value)[0] for value in (first, second)]
-    differences = paired_differences(means)
+    means = [average_by_cluster(value)[0] for value in (first, second)]
+    differences = compute_paired_differences(means)
     assert not differences.paired.any()
     best = Estimate(0.9, (0.8, 1.0))
-    assert rank_ranges([Estimate(0.2, (0.1, 0.3)), best], differences) == [(2, 2), (1, 1)]
-    assert rank_ranges([Estimate(0.2, (0.1, 0.95)), best], differences) == [(1, 2), (1, 2)]
+    assert compute_rank_ranges([Estimate(0.2, (0.1, 0.3)), best], differences) == [(2, 2), (1, 1)]
+    assert compute_rank_ranges([Estimate(0.2, (0.1, 0.95)), best], differences) == [(1, 2), (1, 2)]
 
 
-def test_paired_errors_are_those_of_the_mean_of_the_differences():
+def test_paired_errors_match_errors_of_mean_differences():
     rng = np.random.default_rng(3)
     gains = (rng.random((3, 200)) < 0.6).astype(int)
     documents = rng.integers(0, 50, 200)
-    differences = paired_differences(
-        [means_by_cluster(value)[0] for value in rank_values(gains, documents)]
+    differences = compute_paired_differences(
+        [average_by_cluster(value)[0] for value in simulate_ranks(gains, documents)]
     )
     for item, two in ((0, 1), (0, 2), (1, 2)):
         difference = gains[item] - gains[two]
@@ -429,34 +432,36 @@ def test_paired_errors_are_those_of_the_mean_of_the_differences():
     )
 
 
-def test_changes_equal_compare_and_ranks_hold_for_all_pairs():
+def test_changes_match_compare_and_ranks_are_simultaneous():
     rng = np.random.default_rng(5)
     for documents in (5, 60, 400):
         gains = (rng.random((6, documents)) < np.linspace(0.4, 0.6, 6)[:, None]).astype(int)
         gains[5] = gains[4]
-        means = [means_by_cluster(value)[0] for value in rank_values(gains, np.arange(documents))]
-        differences = paired_differences(means)
+        means = [
+            average_by_cluster(value)[0] for value in simulate_ranks(gains, np.arange(documents))
+        ]
+        differences = compute_paired_differences(means)
         states, level = differences.states, 1 - 0.05 / 3
-        ranks = rank_ranges(
+        ranks = compute_rank_ranges(
             [Estimate(mean.gains.mean(), (0.0, 1.0)) for mean in means], differences
         )
         for row, column in permutations(range(6), 2):
-            error, freedom = differences.errors[row, column], differences.freedom[row, column]
-            difference = build_student_difference(differences.values[row, column], error, freedom)
+            error, degrees = differences.errors[row, column], differences.degrees[row, column]
+            difference = build_student_difference(differences.values[row, column], error, degrees)
             change = decide_change(
                 Metric.NDCG_AT_10,
                 difference,
                 DEFAULT_MARGINS.ndcg_at_10,
-                int(freedom) + 1,
+                int(degrees) + 1,
                 1,
                 level,
             )
             assert states[row, column] == change.state
             assert differences.half_widths[row, column] == pytest.approx(
-                t.ppf((1 + level) / 2, freedom) * error
+                t.ppf((1 + level) / 2, degrees) * error
             )
         joint = (
-            differences.values > t.ppf(1 - 0.05 / 15 / 2, differences.freedom) * differences.errors
+            differences.values > t.ppf(1 - 0.05 / 15 / 2, differences.degrees) * differences.errors
         )
         before, after = (((states == ChangeState.BETTER) & joint).sum(axis=axis) for axis in (0, 1))
         assert ranks == [(1 + first, 6 - last) for first, last in zip(before, after, strict=True)]
@@ -464,7 +469,7 @@ def test_changes_equal_compare_and_ranks_hold_for_all_pairs():
     assert ChangeState.BETTER in states
 
 
-def test_no_score_may_be_named_like_another_field_of_the_page():
+def test_score_names_do_not_clash_with_page_fields():
     script = (resources.files("posir_leaderboard") / "board/static/js/table.js").read_text()
     derived = re.findall(
         r"^ {8}(\w+)[:,]", script.split("Object.assign(row, {")[1].split("});")[0], re.MULTILINE
@@ -472,21 +477,21 @@ def test_no_score_may_be_named_like_another_field_of_the_page():
     assert len(derived) > 5
     named = {
         name
-        for column in recording.board_columns()
-        if recording.page_key(column) == column.key
-        for name in recording.column_names(column, column.key)
+        for column in recording.list_board_columns()
+        if recording.get_page_key(column) == column.key
+        for name in recording.list_column_names(column, column.key)
     }
-    assert {*recording.NAMED_SCORES} <= {column.key for column in known_columns()}
+    assert {*recording.NAMED_SCORES} <= {column.key for column in list_score_columns()}
     assert named.isdisjoint(
         {*derived, "name", *MODEL_FIELDS, *recording.TABLE_COLUMNS, *VERDICT_COLUMNS} - {"state"}
     )
 
 
-def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
+def test_view_pairs_models_on_the_same_queries(tmp_path):
     rng = np.random.default_rng(0)
     gains = (rng.random((3, 400)) < [[0.5], [0.6], [0.6]]).astype(int)
     models = ("a", "b", "other")
-    for name, value in zip(models, rank_values(gains, np.arange(400)), strict=True):
+    for name, value in zip(models, simulate_ranks(gains, np.arange(400)), strict=True):
         write_result(
             tmp_path, {"sports": value.profile if name == "other" else value}, model=f"org/{name}"
         )
@@ -495,10 +500,13 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     records = [recording.score_entry(entry) for entry in entries]
     columns = columns_at(views.build_task_view("PosIR-English", records), "all")
     assert columns["paired"] == [1, 1, 0]
-    assert JSON.validate_json(JSON.dump_json(records[0])).means.keys() == records[0].means.keys()
+    assert (
+        RECORD_ADAPTER.validate_json(RECORD_ADAPTER.dump_json(records[0])).means.keys()
+        == records[0].means.keys()
+    )
     view = views.build_task_view("PosIR-English", records)
-    paired = view.differences_json(
-        {record.model.id: place for place, record in enumerate(records)}, view.compute_differences()
+    paired = view.build_differences(
+        {record.model.id: index for index, record in enumerate(records)}, view.compute_differences()
     )
     rows = [
         row
@@ -526,19 +534,19 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     )
 
 
-def test_a_result_without_rotated_versions_has_a_command(results):
+def test_result_without_rotated_versions_has_a_command(results):
     entries, _ = read_entries(results)
     (record,) = (recording.score_entry(entry) for entry in entries if entry.model == "org/second")
     for row in record.rows:
         assert (row.states, row.findings.reason) == ((State.NOT_TESTED,), Reason.NOT_STORED)
-    columns = recording.row_columns(record.rows)
+    columns = recording.build_row_columns(record.rows)
     assert {*columns["code"]} == {"posir run -t PosIR-English -m org/second"}
     assert {*columns["state"]} == {State.NOT_TESTED}
     assert {*columns["reason"]} == {"not_stored"}
-    assert JSON.validate_json(JSON.dump_json(record)).rows == record.rows
+    assert RECORD_ADAPTER.validate_json(RECORD_ADAPTER.dump_json(record)).rows == record.rows
 
 
-def test_a_part_has_no_rank_and_no_place_in_an_average():
+def test_partial_result_is_neither_ranked_nor_averaged():
     group = groups.Group("PosIR", "Language", "", {"A": "A", "B": "B"}, ("A", "B"))
     whole = [fake_record(fake_model(number), task, number) for number in range(2) for task in "AB"]
     third = fake_model(2)
@@ -556,7 +564,7 @@ def test_a_part_has_no_rank_and_no_place_in_an_average():
     assert columns_at(averaged, "all")["score"][2] is None
 
 
-def test_lengths_of_another_scheme_are_named():
+def test_lengths_of_another_scheme_have_names():
     record = fake_record(fake_model(0), "PosIR-English", 0)
     names = {"all": "all", "Q1": "s", "Q2": "m", "Q3": "l", "Q4": "xl"}
     rows = tuple(replace(row, length=names[row.length]) for row in record.rows)
@@ -578,13 +586,13 @@ def share(monkeypatch):
         better=Direction.HIGHER,
         interval=True,
     )
-    monkeypatch.setattr(recording, "known_columns", lambda: [*known_columns(), share])
-    recording.board_columns.cache_clear()
+    monkeypatch.setattr(recording, "list_score_columns", lambda: [*list_score_columns(), share])
+    recording.list_board_columns.cache_clear()
     yield share
-    recording.board_columns.cache_clear()
+    recording.list_board_columns.cache_clear()
 
 
-def test_a_foreign_score_named_like_a_field_is_a_column(
+def test_plugin_score_named_like_a_field_is_a_column(
     share,
 ):
     records = [
@@ -623,7 +631,7 @@ def test_a_foreign_score_named_like_a_field_is_a_column(
     ] * 10
 
 
-def test_the_file_has_every_declared_score():
+def test_csv_has_every_declared_score():
     records = [
         record
         for record in published()
@@ -633,7 +641,7 @@ def test_the_file_has_every_declared_score():
         [*records, fake_record(fake_model(0), "PosIR-English", 1)], GROUPS, NO_LIBRARIES
     )
     lines = list(csv.DictReader(io.StringIO(gzip.decompress(site["scores.csv.gz"]).decode())))
-    assert {column.key for column in known_columns()} <= lines[0].keys()
+    assert {column.key for column in list_score_columns()} <= lines[0].keys()
     means = ("ndcg_at_10", "ndcg_at_10_as_published")
     filled = {
         (line["published"], line["length"] == "all", *(bool(line[mean]) for mean in means))
@@ -648,18 +656,18 @@ def test_the_file_has_every_declared_score():
     for length, key in (("all", "ndcg_at_10"), ("Q1", "ndcg_at_10_as_published")):
         shown = length_columns(data, view["file"], length)
         from_paper = [
-            data["board"]["models"]["published"][place]
-            for place in data[f"views/{view['file']}"]["models"]
+            data["board"]["models"]["published"][index]
+            for index in data[f"views/{view['file']}"]["models"]
         ]
         keys = [key if of_paper else "ndcg_at_10" for of_paper in from_paper]
         assert shown["score"] == [shown[name][at] for at, name in enumerate(keys)]
         assert None not in shown["score"]
 
 
-# What a submitter says of a model
+# A submitter's description of a model
 
 
-def test_metadata_is_read_and_unknown_if_of_the_wrong_kind():
+def test_invalid_metadata_is_unknown():
     address = "https://huggingface.co/a/b"
     meta = {
         "n_parameters": 22713216,
@@ -697,10 +705,10 @@ def test_metadata_is_read_and_unknown_if_of_the_wrong_kind():
         assert model == recording.BoardModel("a/b", "r", kind=recording.UNKNOWN)
 
 
-# Names that mean harm
+# Hostile names
 
 
-def test_hostile_names_stay_in_folder_script_and_row():
+def test_hostile_names_cannot_escape():
     models = [replace(fake_model(number), name=name) for number, name in enumerate(hostile_names())]
     models.append(replace(models[0], revision="another"))
     records = [
@@ -724,7 +732,7 @@ def test_hostile_names_stay_in_folder_script_and_row():
     assert sum(path.startswith("data/models/") for path in site) == len(models)
 
 
-def test_ids_differ_where_name_or_revision_differ():
+def test_ids_depend_on_name_and_revision():
     parts = ("", "a", "b", "ab", "ba", "a\0", "\0b", "\ud800")
     models = [
         recording.BoardModel(*pair, published=published)
@@ -743,13 +751,13 @@ def test_ids_differ_where_name_or_revision_differ():
         st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner)
     )
 )
-def test_a_data_file_holds_its_value_and_no_markup(value):
-    text = data_file("x", value).decode("ascii")
+def test_data_file_contains_the_value_and_no_markup(value):
+    text = render_data_file("x", value).decode("ascii")
     assert "<" not in text
     assert contents({"data/x.js": text.encode()})["x"] == value
 
 
-def test_a_model_that_is_described_in_two_ways_has_one_row():
+def test_model_with_two_descriptions_has_one_row():
     model = fake_model(0)
     other = replace(model, license="mine", parameters=1)
     records = [fake_record(model, "PosIR-English", 0), fake_record(other, "PosIR-German", 1)]
@@ -761,7 +769,7 @@ def test_a_model_that_is_described_in_two_ways_has_one_row():
     assert averaged["partial"] == [""]
 
 
-def test_an_unreadable_file_is_named_and_the_others_shown(results, tmp_path):
+def test_unreadable_file_is_reported_and_the_others_shown(results, tmp_path):
     shutil.copytree(results, tmp_path / "a")
     bad = tmp_path / "a" / "results" / "org__first" / "rev1" / "PosIR-German.json"
     bad.write_text("[" * 100_000)
@@ -769,7 +777,7 @@ def test_an_unreadable_file_is_named_and_the_others_shown(results, tmp_path):
     link = tmp_path / "a" / "results" / "org__second" / "rev1" / "PosIR-English.json"
     link.unlink()
     link.symlink_to(tmp_path / "elsewhere.json")
-    files = list(building.entry_files(tmp_path / "a"))
+    files = list(building.find_entry_files(tmp_path / "a"))
     for _ in range(2):
         records, problems, _ = building.score_results(files, tmp_path / "cache", submitted=False)
         assert [(record.model.name, record.task) for record in records.values()] == [
@@ -781,10 +789,10 @@ def test_an_unreadable_file_is_named_and_the_others_shown(results, tmp_path):
         ]
 
 
-# The same input, the same bytes; what has not changed is not scored again
+# Reproducible builds, and the cache
 
 
-def test_the_order_of_results_makes_no_difference():
+def test_order_of_results_does_not_matter():
     records = [
         fake_record(fake_model(number), task, number)
         for number in range(4)
@@ -795,7 +803,7 @@ def test_the_order_of_results_makes_no_difference():
     )
 
 
-def test_building_again_scores_nothing_and_writes_nothing(built, results):
+def test_second_build_scores_and_writes_nothing(built, results):
     site, cache = built
     before = {path: path.stat().st_mtime_ns for path in site.rglob("*")}
     again = building.build_site(results, site, cache)
@@ -803,33 +811,33 @@ def test_building_again_scores_nothing_and_writes_nothing(built, results):
     assert {path: path.stat().st_mtime_ns for path in site.rglob("*")} == before
 
 
-def test_only_what_changed_is_scored_again(results, tmp_path, monkeypatch):
+def test_only_changed_results_are_scored_again(results, tmp_path, monkeypatch):
     shutil.copytree(results, tmp_path / "a")
-    files = list(building.entry_files(tmp_path / "a"))
+    files = list(building.find_entry_files(tmp_path / "a"))
     cache = tmp_path / "cache"
     first, _, scored = building.score_results(files, cache, submitted=False)
     assert scored == 3
     write_result(tmp_path / "a", {"sports": profile(99)}, model="org/second")
     next((cache / "records").iterdir()).write_text("{damaged")
-    asked = []
+    scored = []
     record = first[files[0]]
     monkeypatch.setattr(
-        recording, "score_entry", lambda entry: asked.append((entry.model, entry.task)) or record
+        recording, "score_entry", lambda entry: scored.append((entry.model, entry.task)) or record
     )
     building.score_results(files, cache, submitted=False)
-    assert 1 <= len(asked) <= 2
-    assert ("org/second", "PosIR-English") in asked
+    assert 1 <= len(scored) <= 2
+    assert ("org/second", "PosIR-English") in scored
 
 
 @pytest.mark.slow
-def test_many_results_are_scored_by_several_processes_alike(results, tmp_path, monkeypatch):
-    files = list(building.entry_files(results))
+def test_several_processes_give_the_same_scores(results, tmp_path, monkeypatch):
+    files = list(building.find_entry_files(results))
     alone = building.score_results(files, tmp_path / "a", submitted=False)
     monkeypatch.setattr(building, "MIN_PARALLEL", 1)
     assert building.score_results(files, tmp_path / "b", submitted=False) == alone
 
 
-def test_an_empty_folder_of_results_shows_what_is_published(tmp_path):
+def test_empty_folder_shows_published_results(tmp_path):
     (tmp_path / "results").mkdir()
     outcome = building.build_site(tmp_path / "results", tmp_path / "site", tmp_path / "cache")
     index = contents(read_site(tmp_path / "site"))["board"]
@@ -838,20 +846,20 @@ def test_an_empty_folder_of_results_shows_what_is_published(tmp_path):
     assert {"bge-m3", "BM25", "voyage-3-large"} <= set(index["models"]["name"])
 
 
-# The folder
+# The output folder
 
 
-def test_a_later_site_replaces_an_earlier_one(tmp_path):
+def test_later_site_replaces_an_earlier_site(tmp_path):
     site = render_site([fake_record(fake_model(0), "PosIR-English", 0)], GROUPS, NO_LIBRARIES)
     write_site(site, tmp_path)
     later = render_site([fake_record(fake_model(1), "PosIR-English", 0)], GROUPS, NO_LIBRARIES)
     assert site.keys() - later.keys()
     write_site(later, tmp_path)
-    assert site_files(tmp_path) == later
+    assert list_site_files(tmp_path) == later
     assert write_site(later, tmp_path).changed_files == 0
 
 
-def test_a_folder_without_a_site_is_left_alone(
+def test_folder_without_a_site_is_not_changed(
     tmp_path,
 ):
     (tmp_path / "thesis.tex").write_text("years of work")
@@ -870,11 +878,11 @@ EARLIER = {"index.html": b"a", "data/board.js": b"b", "data/old.js": b"c", "js/c
 LATER = {"index.html": b"A", "data/board.js": b"B", "js/core.js": b"d", "js/new.js": b"e"}
 
 
-def site_files(folder: Path) -> dict[str, bytes]:
+def list_site_files(folder: Path) -> dict[str, bytes]:
     return {path: content for path, content in read_site(folder).items() if path != MANIFEST}
 
 
-def test_files_that_somebody_added_or_changed_are_kept(tmp_path):
+def test_added_and_edited_files_are_kept(tmp_path):
     write_site(EARLIER, tmp_path)
     added = {"lib/thesis.tex": b"1", "data/notes.js": b"2", "js/deep/own.js": b"3", "CNAME": b"4"}
     for path, content in (added | {"data/old.js": b"changed", "index.html": b"edited"}).items():
@@ -882,14 +890,14 @@ def test_files_that_somebody_added_or_changed_are_kept(tmp_path):
         (tmp_path / path).write_bytes(content)
     change = write_site(LATER, tmp_path)
     kept = {"index.html.replaced": b"edited", "data/old.js": b"changed"}
-    assert site_files(tmp_path) == LATER | added | kept
-    assert set(change.kept) == {str(tmp_path / path) for path in kept}
-    # They are now the user's, and no later site asks about them.
-    assert write_site(EARLIER | {"data/old.js": b"changed"}, tmp_path).kept == []
+    assert list_site_files(tmp_path) == LATER | added | kept
+    assert set(change.kept_files) == {str(tmp_path / path) for path in kept}
+    # They now belong to the user, and later builds ignore them.
+    assert write_site(EARLIER | {"data/old.js": b"changed"}, tmp_path).kept_files == []
 
 
 @pytest.mark.parametrize("path", ["js/new.js", "js/new.js/inner"])
-def test_somebody_elses_file_at_a_path_of_the_site_stops_it(tmp_path, path):
+def test_foreign_file_at_a_site_path_is_an_error(tmp_path, path):
     write_site(EARLIER, tmp_path)
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_text("precious")
@@ -899,13 +907,13 @@ def test_somebody_elses_file_at_a_path_of_the_site_stops_it(tmp_path, path):
     assert read_site(tmp_path) == before
 
 
-def test_nothing_is_written_or_removed_through_a_link(tmp_path):
+def test_links_are_not_followed(tmp_path):
     site, elsewhere = tmp_path / "site", tmp_path / "elsewhere"
     write_site(EARLIER, site)
     elsewhere.mkdir()
     (site / "data" / "old.js").rename(elsewhere / "old.js")
     (site / "data" / "old.js").symlink_to(elsewhere / "old.js")
-    assert write_site(LATER, site).kept == [str(site / "data" / "old.js")]
+    assert write_site(LATER, site).kept_files == [str(site / "data" / "old.js")]
     (site / "js").rename(elsewhere / "js")
     (site / "js").symlink_to(elsewhere / "js")
     before = read_site(elsewhere)
@@ -914,7 +922,7 @@ def test_nothing_is_written_or_removed_through_a_link(tmp_path):
     assert read_site(elsewhere) == before
     (tmp_path / "link").symlink_to("new")
     write_site(LATER, tmp_path / "link")
-    assert (site_files(tmp_path / "new"), (tmp_path / "link").is_symlink()) == (LATER, True)
+    assert (list_site_files(tmp_path / "new"), (tmp_path / "link").is_symlink()) == (LATER, True)
 
 
 @pytest.mark.parametrize(
@@ -932,7 +940,7 @@ def test_nothing_is_written_or_removed_through_a_link(tmp_path):
         '{"schema_version": 2, "files": {}}',
     ],
 )
-def test_a_manifest_that_names_other_files_is_refused(tmp_path, manifest):
+def test_manifest_with_other_paths_is_rejected(tmp_path, manifest):
     precious = tmp_path / "precious"
     precious.write_text("years of work")
     filled = manifest.replace("ABSOLUTE", str(precious)).replace(
@@ -957,7 +965,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_somebody_elses_files_are_kept_by_every_build(steps):
+def test_foreign_files_survive_every_build(steps):
     with tempfile.TemporaryDirectory() as name:
         folder, written = Path(name) / "site", []
         write_site(EARLIER, folder)
@@ -965,10 +973,10 @@ def test_somebody_elses_files_are_kept_by_every_build(steps):
             if isinstance(step, dict):
                 with suppress(PosirError):
                     write_site(step, folder)
-                    assert step.items() <= site_files(folder).items()
+                    assert step.items() <= list_site_files(folder).items()
             else:
                 path, content = step
-                # Somebody may overwrite what somebody wrote.
+                # A user may overwrite a user's file.
                 before = folder / path
                 written = [
                     other
@@ -978,11 +986,11 @@ def test_somebody_elses_files_are_kept_by_every_build(steps):
                 before.parent.mkdir(parents=True, exist_ok=True)
                 before.write_bytes(content)
                 written.append(content)
-        assert set(written) <= set(site_files(folder).values())
+        assert set(written) <= set(list_site_files(folder).values())
 
 
 @pytest.mark.parametrize("writes", range(1, 8))
-def test_a_killed_build_is_finished_by_the_next(tmp_path, monkeypatch, writes):
+def test_next_build_finishes_a_killed_build(tmp_path, monkeypatch, writes):
     write_site(EARLIER, tmp_path)
     done = []
     replace_file = Path.replace
@@ -997,12 +1005,12 @@ def test_a_killed_build_is_finished_by_the_next(tmp_path, monkeypatch, writes):
     with suppress(KeyboardInterrupt):
         write_site(LATER, tmp_path)
     monkeypatch.undo()
-    assert write_site(LATER, tmp_path).kept == []
-    assert site_files(tmp_path) == LATER
+    assert write_site(LATER, tmp_path).kept_files == []
+    assert list_site_files(tmp_path) == LATER
 
 
 @pytest.mark.slow
-def test_a_repository_and_its_copy_give_the_same_site(tmp_path):
+def test_repository_and_copy_give_the_same_site(tmp_path):
     results, commit = tmp_path / "results", "a" * 40
     write_guesses(results, [mteb.get_task("PosIR-Mini")], name="org/guessing", revision=commit)
     (results / "pins.json").write_text(format_pins({"PosIR-Mini": compute_pin("PosIR-Mini")}))
@@ -1043,7 +1051,7 @@ def test_a_repository_and_its_copy_give_the_same_site(tmp_path):
     made, expected = read_site(tmp_path / "site"), read_site(tmp_path / "copy")
     assert b"--repo org/results" in made["index.html"]
     made["index.html"] = made["index.html"].replace(b"--repo org/results", b"--repo ORG/RESULTS")
-    # It has the digest of the page.
+    # The file contains the digest of the page.
     assert made.pop(MANIFEST) != expected.pop(MANIFEST)
     assert made == expected
 
@@ -1064,24 +1072,24 @@ def served(tmp_path):
         server.shutdown()
 
 
-def asked(server, path: str) -> tuple[http.client.HTTPResponse, bytes]:
+def request(server, path: str) -> tuple[http.client.HTTPResponse, bytes]:
     connection = http.client.HTTPConnection(*server.server_address)
     connection.request("GET", path)
     answer = connection.getresponse()
     return answer, answer.read()
 
 
-def test_the_server_is_of_this_machine_alone_and_names_its_types(served):
+def test_server_is_local_and_sends_content_types(served):
     assert served.server_address[0] == "127.0.0.1"
     for path, kind in {
         "/": "text/html",
         "/board.css": "text/css",
         "/js/core.js": "text/javascript",
     }.items():
-        assert asked(served, path)[0].getheader("Content-Type").startswith(kind)
+        assert request(served, path)[0].getheader("Content-Type").startswith(kind)
 
 
-def test_the_server_serves_its_folder_alone(served, tmp_path):
+def test_server_serves_only_its_folder(served, tmp_path):
     site = tmp_path / "site"
     for name, target in {
         "out": tmp_path,
@@ -1142,7 +1150,7 @@ def test_the_server_serves_its_folder_alone(served, tmp_path):
         "x",
     )
     for path in missing + malformed:
-        answer, body = asked(served, path)
+        answer, body = request(served, path)
         assert (path, answer.status, b"secret" in body) == (path, 404, False)
     for path in (
         "/",
@@ -1153,7 +1161,7 @@ def test_the_server_serves_its_folder_alone(served, tmp_path):
         "/%6as/core.js",
         "//js/core.js",
     ):
-        assert asked(served, path)[0].status == 200, path
+        assert request(served, path)[0].status == 200, path
 
 
 @pytest.mark.parametrize(
@@ -1169,7 +1177,7 @@ def test_the_server_serves_its_folder_alone(served, tmp_path):
         ("NOTHING", "/", 501),
     ],
 )
-def test_the_server_answers_no_other_methods(served, method, path, status):
+def test_server_rejects_other_methods(served, method, path, status):
     connection = http.client.HTTPConnection(*served.server_address)
     connection.request(method, path, body=b"x" if method in ("POST", "PUT") else None)
     answer = connection.getresponse()
@@ -1178,12 +1186,12 @@ def test_the_server_answers_no_other_methods(served, method, path, status):
         assert answer.read() == b""
 
 
-def test_a_port_that_is_taken_is_named(served, tmp_path):
+def test_port_in_use_is_reported(served, tmp_path):
     with pytest.raises(PosirError, match="is not available"):
         create_server(tmp_path / "site", served.server_port)
 
 
-def test_json_of_the_index_is_small_enough_to_be_sent_first():
+def test_index_data_are_small():
     records = [
         fake_record(fake_model(number), "PosIR-English", number, detail=False)
         for number in range(500)

@@ -1,4 +1,4 @@
-"""The leaderboard page in a real browser."""
+"""Test the leaderboard page in a browser."""
 
 import csv
 import io
@@ -19,16 +19,16 @@ import pytest
 from posir_leaderboard.board import records as recording
 from posir_leaderboard.board.comparable import separate_data
 from posir_leaderboard.board.folder import create_server, write_site
-from posir_leaderboard.board.groups import builtin_groups
+from posir_leaderboard.board.groups import list_builtin_groups
 from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.board.site import render_site
 from posir_leaderboard.entries import read_entries
-from posir_report.columns import known_columns
+from posir_report.columns import list_score_columns
 from posir_significance.findings import State
 from posir_significance.messages.verdicts import name_state
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import ScoreInfo, Unit
-from tests.leaderboard.test_board import rank_values
+from tests.leaderboard.test_board import simulate_ranks
 from tests.support.board import (
     GROUPS,
     contents,
@@ -49,22 +49,22 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 
 TASKS = ("PosIR-English", "PosIR-German", "PosIR-Hindi")
-#: Rows of a page of the table.
+#: Number of rows on a page of the table.
 PAGE = 20
 MODELS = 120
-#: What the page says if all are shown.
+#: Status of the page if all models are shown.
 EVERY = f"{MODELS} models"
 #: Labels of states.
 NAMES = {state: name_state(state, 0.05) for state in State}
-#: The average, in long documents.
+#: State of the page: the average, in long documents.
 AVERAGED = "data=PosIR&length=Q4"
-#: Notes what the page's security policy forbade, and any script that a name brought with it.
+#: Records violations of the page's security policy, and scripts injected by names.
 WATCH = """
 window.forbidden = [];
 document.addEventListener("securitypolicyviolation", (event) => window.forbidden.push(event.violatedDirective));
 window.alert = () => window.forbidden.push("alert");
 """  # noqa: E501
-#: Resolves when the page has drawn what it was about to draw.
+#: Resolves once the page has drawn pending changes.
 PAINTED = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 
 
@@ -78,7 +78,7 @@ def served(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def board_of(folder: Path, records, groups=GROUPS) -> Path:
+def write_board(folder: Path, records, groups=GROUPS) -> Path:
     write_site(render_site(records, groups, libraries()), folder)
     return folder
 
@@ -95,7 +95,7 @@ def folder(tmp_path_factory) -> Path:
         for at, task in enumerate(TASKS)
         if (number, task) != (20, "PosIR-German")
     ]
-    for place, record in enumerate(records):
+    for index, record in enumerate(records):
         if record.model is models[30]:
             unknown = dict.fromkeys(
                 (
@@ -107,10 +107,10 @@ def folder(tmp_path_factory) -> Path:
                 )
             )
             rows = tuple(replace(row.with_scores(**unknown), findings=None) for row in record.rows)
-            records[place] = replace(record, model=replace(record.model, published=True), rows=rows)
+            records[index] = replace(record, model=replace(record.model, published=True), rows=rows)
         elif record.model is models[40]:
-            records[place] = replace(record, partial="3 of 31 subsets")
-    return board_of(tmp_path_factory.mktemp("board"), records)
+            records[index] = replace(record, partial="3 of 31 subsets")
+    return write_board(tmp_path_factory.mktemp("board"), records)
 
 
 @pytest.fixture(scope="session")
@@ -160,7 +160,7 @@ class Visit:
         )
 
     def column(self, name: str) -> list[str]:
-        """Return the texts of a column, without text for screen readers only."""
+        """Return the texts of a column, without text that is only for screen readers."""
         return self.page.eval_on_selector_all(
             f"#table tbody td.{name}",
             "cells => cells.map(cell => (cell.querySelector('.value') ?? cell).innerText.trim())",
@@ -170,7 +170,7 @@ class Visit:
         return self.page.locator("#table .model-name").all_text_contents()
 
     def state(self) -> dict[str, str]:
-        # Playwright's own `page.url` notices a change a moment later.
+        # Playwright's `page.url` is updated a moment later.
         fragment = self.page.evaluate(f"{PAINTED}.then(() => location.hash.slice(1))")
         return {name: values[0] for name, values in parse_qs(fragment).items()}
 
@@ -198,7 +198,7 @@ def visit(browser):
         visit.context.close()
 
 
-def numbers(texts: list[str]) -> list[float]:
+def parse_numbers(texts: list[str]) -> list[float]:
     return [float(text) for text in texts if text != "–"]
 
 
@@ -229,7 +229,7 @@ def test_rank_ranges_follow_the_order_and_missing_are_last(visit, address, data)
         assert (last, missing, "–" in known) == ("–", "–", False), sort
 
 
-def test_every_filter_shows_exactly_the_models_it_should(visit, address, data):
+def test_every_filter_shows_exactly_the_matching_models(visit, address, data):
     models = data["board"]["models"]
     every = [
         dict(zip(models, values, strict=True)) for values in zip(*models.values(), strict=True)
@@ -255,7 +255,7 @@ def test_every_filter_shows_exactly_the_models_it_should(visit, address, data):
         assert len(page.names()) == min(len(expected), PAGE)
 
 
-def test_a_row_has_its_state_as_a_chip_a_filter_and_an_answer(visit, address, data):
+def test_row_has_state_filter_and_answer(visit, address, data):
     view = next(
         view for view in data["board"]["groups"][0]["views"] if view["name"] == "PosIR-English"
     )
@@ -332,21 +332,23 @@ def test_headers_follow_from_the_declarations(visit, tmp_path, monkeypatch):
         interval=True,
     )
     unfilled = ScoreInfo("never_filled", "Never", "Never filled.")
-    monkeypatch.setattr(recording, "known_columns", lambda: [*known_columns(), share, unfilled])
-    recording.board_columns.cache_clear()
+    monkeypatch.setattr(
+        recording, "list_score_columns", lambda: [*list_score_columns(), share, unfilled]
+    )
+    recording.list_board_columns.cache_clear()
     records = [
         fake_record(fake_model(number), "PosIR-English", number, detail=False)
         for number in range(3)
     ]
-    for place, record in enumerate(records):
-        value = Estimate((place + 1) / 10, (0.0, 1.0))
-        records[place] = replace(
+    for index, record in enumerate(records):
+        value = Estimate((index + 1) / 10, (0.0, 1.0))
+        records[index] = replace(
             record, rows=tuple(row.with_scores(rank=value) for row in record.rows)
         )
-    folder = board_of(
+    folder = write_board(
         tmp_path, [*records, fake_record(fake_model(9), "PosIR-Mini", 9, detail=False)]
     )
-    recording.board_columns.cache_clear()
+    recording.list_board_columns.cache_clear()
     with served(folder) as address:
         page = visit().go(f"{address}#data=PosIR-English&sort=-scores.rank")
         header = page.locator("th.scores-rank")
@@ -358,7 +360,7 @@ def test_headers_follow_from_the_declarations(visit, tmp_path, monkeypatch):
         titles = page.locator("th .dt-column-title").all_text_contents()
         assert titles.index("First, <b>share") == titles.index("PSI") + 1
         assert "Never" not in titles
-        declared = {column.key: column for column in known_columns()}
+        declared = {column.key: column for column in list_score_columns()}
         for css, key in (
             ("score", "ndcg_at_10"),
             ("effect", "position_effect"),
@@ -377,11 +379,11 @@ def test_headers_follow_from_the_declarations(visit, tmp_path, monkeypatch):
 
 
 def test_the_first_screen_answers_the_question(visit, address, data):
-    """Curves, length cells, the verdict, and answers that are computed and open their state."""
+    """It shows curves, lengths, verdicts, and computed answers that link to their state."""
     view = data[f"views/{data['board']['groups'][0]['views'][0]['file']}"]
     page = visit().go(f"{address}#{AVERAGED}")
-    assert labels(page)
-    assert all(": nDCG@10 from start to end " in label for label in labels(page))
+    assert list_labels(page)
+    assert all(": nDCG@10 from start to end " in label for label in list_labels(page))
     names = ("q1", "q2", "q3")
     assert [page.inner_text(f"th.{name} .tokens") for name in names] == [
         "≤ 512",
@@ -422,7 +424,7 @@ def test_the_first_screen_answers_the_question(visit, address, data):
 # Links
 
 
-def test_a_link_keeps_the_whole_state(visit, address):
+def test_link_restores_the_state(visit, address):
     page = visit().go(address)
     page.select_option("#data", label=f"German · {MODELS - 1} models")
     page.settle()
@@ -435,8 +437,8 @@ def test_a_link_keeps_the_whole_state(visit, address):
         expect(page.locator("th.q4")).to_have_attribute("aria-sort", direction)
     page.click(".pages button:text-is('2')")
     page.settle()
-    for place in range(2):
-        page.locator("#table td.select input").nth(place).check()
+    for index in range(2):
+        page.locator("#table td.select input").nth(index).check()
     page.click("#theme")
     before = (page.state(), page.names(), page.column("rank"), page.column("q4"), page.status())
     chosen = {
@@ -461,7 +463,7 @@ def test_a_link_keeps_the_whole_state(visit, address):
     assert again.page.input_value("#search") == "model-1"
 
 
-def test_going_back_and_links_to_what_is_not_there(visit, address):
+def test_history_and_links_to_unknown_choices(visit, address):
     page = visit().go(address)
     page.click("#table .model-name")
     page.wait_for_selector("#panel-models h2")
@@ -474,9 +476,9 @@ def test_going_back_and_links_to_what_is_not_there(visit, address):
     assert page.status() == f"0 of {EVERY}"
     notice = page.inner_text("#notice")
     for part in (
-        "benchmark “None”; shown is PosIR",
+        "benchmark “None”; it shows PosIR",
         "data “no”",
-        "length “Q9”; shown is all lengths",
+        "length “Q9”; it shows all lengths",
         "filter “size”",
         "model “zzz”",
     ):
@@ -485,10 +487,10 @@ def test_going_back_and_links_to_what_is_not_there(visit, address):
     assert page.is_visible("#table table")
 
 
-# A model, and several
+# One model, and several models
 
 
-def first_ids(data, number: int) -> list[str]:
+def list_first_ids(data, number: int) -> list[str]:
     models, names = data["board"]["models"], {fake_model(at).name for at in range(number)}
     return [
         identity
@@ -497,19 +499,19 @@ def first_ids(data, number: int) -> list[str]:
     ]
 
 
-def charts(page: Visit, number: int) -> None:
+def wait_for_charts(page: Visit, number: int) -> None:
     expect(page.locator("#panel-models .chart svg")).to_have_count(number)
 
 
-def test_a_models_own_page(visit, address, data):
-    (identity,) = first_ids(data, 1)
+def test_page_of_one_model(visit, address, data):
+    (identity,) = list_first_ids(data, 1)
     page = visit().go(f"{address}#{AVERAGED}")
     page.fill("#search", fake_model(0).name)
     assert not any("vega" in url or "/models/" in url for url in page.requests), (
         "detail is fetched when it is asked for"
     )
     page.click("#table .model-name")
-    charts(page, 1 + 1 + 1)
+    wait_for_charts(page, 1 + 1 + 1)
     titles = page.locator("#panel-models h2").all_inner_texts()
     assert titles == [
         "PosIR, average of 2 languages: by position of the evidence",
@@ -524,7 +526,7 @@ def test_a_models_own_page(visit, address, data):
     panel = data[f"models/{identity}"]["averages"]["PosIR"]["panels"][4]
     cells = page.locator("#panel-models details").first.locator("tbody td:nth-child(4)")
     expect(cells).to_have_count(len(panel["ndcg_at_10"]))
-    assert numbers(cells.all_inner_texts()) == pytest.approx(
+    assert parse_numbers(cells.all_inner_texts()) == pytest.approx(
         [100 * score for score in panel["ndcg_at_10"]], abs=0.051
     )
     page.locator("#panel-models .chart >> nth=0 >> g.mark-symbol.role-mark path").nth(3).hover(
@@ -555,7 +557,7 @@ def test_a_models_own_page(visit, address, data):
     assert "PosIR: by language, Q3" in titles
 
 
-def test_up_to_four_models_are_laid_over_each_other(visit, address, data):
+def test_up_to_four_models_share_a_chart(visit, address, data):
     page = visit().go(f"{address}#tab=models")
     page.wait_for_selector("#panel-models .legend")
     assert page.locator("#panel-models .chips li").count() == 3, (
@@ -569,28 +571,28 @@ def test_up_to_four_models_are_laid_over_each_other(visit, address, data):
     assert "the most that can be compared" in boxes[4].get_attribute("title")
     boxes[3].uncheck()
     assert boxes[4].is_enabled()
-    page.go(f"{address}#models={','.join(first_ids(data, 4)[:4])}")
+    page.go(f"{address}#models={','.join(list_first_ids(data, 4)[:4])}")
     page.click("#tray > button")
-    charts(page, 1 + 1 + 4)
+    wait_for_charts(page, 1 + 1 + 4)
     assert page.locator("#panel-models .per-model caption bdi").count() >= 4
     assert page.locator("#panel-models .chart >> nth=0 >> g.mark-line path").count() == 4
     page.click("#panel-models .chip button >> nth=0")
-    charts(page, 1 + 1 + 3)
+    wait_for_charts(page, 1 + 1 + 3)
     page.fill("#panel-models .adder input", fake_model(5).name)
-    charts(page, 1 + 1 + 4)
+    wait_for_charts(page, 1 + 1 + 4)
     assert len(page.state()["models"].split(",")) == 4
 
 
 def test_models_on_the_same_queries_are_compared_by_their_short_names(visit, tmp_path):
     rng = np.random.default_rng(0)
     gains = (rng.random((2, 400)) < [[0.5], [0.6]]).astype(int)
-    for name, ranks in zip("ab", rank_values(gains, np.arange(400)), strict=True):
+    for name, ranks in zip("ab", simulate_ranks(gains, np.arange(400)), strict=True):
         write_result(tmp_path / "results", {"sports": ranks}, model=f"org/{name}")
     entries, problems = read_entries(tmp_path / "results")
     assert problems == []
     records = [recording.score_entry(entry) for entry in entries]
     first, other = (record.model for record in records)
-    with served(board_of(tmp_path / "site", records)) as address:
+    with served(write_board(tmp_path / "site", records)) as address:
         page = visit().go(f"{address}#tab=models&models={first.id},{other.id}")
         section = page.locator("#panel-models section", has_text="Differences to org/a")
         expect(section.locator("tbody tr").first).to_contain_text("+")
@@ -599,7 +601,7 @@ def test_models_on_the_same_queries_are_compared_by_their_short_names(visit, tmp
         expect(page.locator("#finding bdi").first).to_have_text("b")
 
 
-def test_the_scatter_has_a_point_a_model_and_opens_it(visit, address):
+def test_scatter_points_open_models(visit, address):
     page = visit().go(f"{address}#kind=Sparse&tab=chart")
     page.wait_for_selector("#panel-chart .chart svg")
     number = int(page.status().split()[0])
@@ -620,7 +622,7 @@ def download(page: Visit, button: str) -> str:
     return Path(started.value.path()).read_text(encoding="utf-8")
 
 
-def test_the_files_hold_what_is_shown(visit, address):
+def test_downloads_contain_the_shown_rows(visit, address):
     page = visit(accept_downloads=True).go(
         f"{address}#data=PosIR-German&length=Q3&kind=Dense&search=model-2&sort=psi"
     )
@@ -642,10 +644,10 @@ def test_the_files_hold_what_is_shown(visit, address):
     ]
 
 
-# Names that mean harm, boards without anything
+# Hostile names, and empty boards
 
 
-def test_names_that_mean_harm_are_text(visit, tmp_path):
+def test_hostile_names_are_text(visit, tmp_path):
     names = enumerate(hostile_names())
     models = [
         replace(fake_model(number), name=name, license="<b>", reference=None)
@@ -654,7 +656,7 @@ def test_names_that_mean_harm_are_text(visit, tmp_path):
     tasks = ("PosIR-English", "<script>alert(2)</script>", "__proto__")
     records = [fake_record(model, task, 5) for model in models for task in tasks]
     records.append(fake_record(models[0], "constructor", 5))
-    with served(board_of(tmp_path, records)) as address:
+    with served(write_board(tmp_path, records)) as address:
         page = visit(accept_downloads=True).go(f"{address}#data=PosIR-English")
         assert sorted(page.names()) == sorted(hostile_names())
         assert page.query_selector("#table img, #table script, #table b") is None
@@ -675,7 +677,7 @@ def test_names_that_mean_harm_are_text(visit, tmp_path):
             page.go(
                 f"{address}#benchmark=Other+tasks&tab=models&models={','.join(model.id for model in four)}"  # noqa: E501
             )
-            charts(page, 1 + 1 + 4)
+            wait_for_charts(page, 1 + 1 + 4)
             for model in four:
                 assert model.name in page.text_content("#panel-models .chips")
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -690,10 +692,10 @@ def test_the_theme_follows_the_system_and_the_button(visit, address):
     assert seen[0] == seen[2] != seen[1]
 
 
-# For everyone, everywhere
+# Accessibility
 
 
-def test_it_works_from_a_file_and_without_scripts(visit, browser, folder, data):
+def test_page_works_from_a_file_and_without_scripts(visit, browser, folder, data):
     page = visit().go((folder / "index.html").as_uri())
     assert page.status() == EVERY
     without = browser.new_context(java_script_enabled=False).new_page()
@@ -711,11 +713,11 @@ def test_it_works_from_a_file_and_without_scripts(visit, browser, folder, data):
     without.context.close()
     page.select_option("#data", label=f"German · {MODELS - 1} models")
     expect(page.locator("#status")).to_have_text(f"{MODELS - 1} models")
-    page.go(f"{(folder / 'index.html').as_uri()}#tab=models&models={first_ids(data, 1)[0]}")
-    charts(page, 1 + 1 + 1)
+    page.go(f"{(folder / 'index.html').as_uri()}#tab=models&models={list_first_ids(data, 1)[0]}")
+    wait_for_charts(page, 1 + 1 + 1)
 
 
-def test_it_works_from_the_keyboard_alone(visit, address):
+def test_page_works_with_the_keyboard(visit, address):
     page = visit().go(address)
     keyboard = page.keyboard
     keyboard.press("Tab")
@@ -747,7 +749,7 @@ def test_it_works_from_the_keyboard_alone(visit, address):
     assert page.state()["length"] == "Q1"
 
 
-def test_detail_that_cannot_be_loaded_is_reported_and_retried(visit, address):
+def test_failed_load_is_reported_and_retried(visit, address):
     page = visit().go(address)
     page.route("**/models/*", lambda route: route.abort())
     page.click("#table .model-name")
@@ -760,7 +762,7 @@ def test_detail_that_cannot_be_loaded_is_reported_and_retried(visit, address):
     page.errors.clear()
 
 
-# What a figure or a number says is said once, on one scale
+# Scales and colors
 
 
 @pytest.mark.slow
@@ -768,8 +770,8 @@ def test_psi_by_chance_is_a_range_next_to_the_observed_psi(visit, address, data)
     view = length_columns(data, data["board"]["groups"][0]["views"][0]["file"], "Q4")
     page = visit().go(f"{address}#{AVERAGED}&sort=psi")
     observed = view["psi_as_published"]
-    place = observed.index(min(score for score in observed if score is not None))
-    expected = f"{view['psi_by_chance'][place]:.3f} to {view['psi_by_chance_high'][place]:.3f}"
+    index = observed.index(min(score for score in observed if score is not None))
+    expected = f"{view['psi_by_chance'][index]:.3f} to {view['psi_by_chance_high'][index]:.3f}"
     page.click("#table .expand >> nth=0")
     assert f"PSI by chance{expected}" in page.text_content("#table .detail")
     page.fill("#search", page.names()[0])
@@ -779,7 +781,7 @@ def test_psi_by_chance_is_a_range_next_to_the_observed_psi(visit, address, data)
 
 
 @pytest.mark.slow
-def test_a_color_means_one_thing(visit, address, data):
+def test_each_color_has_one_meaning(visit, address, data):
     page = visit().go(f"{address}#{AVERAGED}")
     color = (
         "(names) => names.map((name) => { probe.style.color = `var(--${name})`; return "
@@ -795,8 +797,8 @@ def test_a_color_means_one_thing(visit, address, data):
     assert line not in {*models, *scores}, (
         "a picture in the table has the color of no model and no score"
     )
-    page.go(f"{address}#tab=models&models={','.join(first_ids(data, 2))}")
-    charts(page, 1 + 1 + 2)
+    page.go(f"{address}#tab=models&models={','.join(list_first_ids(data, 2))}")
+    wait_for_charts(page, 1 + 1 + 2)
     fills = "points => [...new Set(points.map((one) => one.getAttribute('fill')))]"
     points = page.eval_on_selector_all(
         "#panel-models .chart >> nth=1 >> g.mark-symbol.role-mark path", fills
@@ -805,7 +807,7 @@ def test_a_color_means_one_thing(visit, address, data):
 
 
 @pytest.mark.slow
-def test_a_language_without_a_result_is_a_hatched_row(visit, tmp_path):
+def test_language_without_result_is_hatched(visit, tmp_path):
     first, other = fake_model(1), fake_model(2)
     records = [
         fake_record(model, task, 5)
@@ -813,10 +815,10 @@ def test_a_language_without_a_result_is_a_hatched_row(visit, tmp_path):
         for task in TASKS
         if (model, task) != (other, TASKS[1])
     ]
-    with served(board_of(tmp_path, records)) as address:
+    with served(write_board(tmp_path, records)) as address:
         page = visit().go(f"{address}#data=PosIR-English&tab=models&models={first.id},{other.id}")
-        charts(page, 1 + 1 + 2)
-        whole, missing = (page.locator("#panel-models .chart").nth(place) for place in (2, 3))
+        wait_for_charts(page, 1 + 1 + 2)
+        whole, missing = (page.locator("#panel-models .chart").nth(index) for index in (2, 3))
         for chart, cells, strokes in ((whole, 60, 0), (missing, 40, 40)):
             assert chart.locator("g.mark-rect.role-mark path").count() == cells
             assert chart.locator("g.mark-symbol.role-mark path").count() == strokes
@@ -831,22 +833,22 @@ def test_a_language_without_a_result_is_a_hatched_row(visit, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1400, 1024, 390])
-def test_labels_of_axes_do_not_overlap(visit, address, data, width):
+def test_axis_labels_do_not_overlap(visit, address, data, width):
     page = visit(viewport={"width": width, "height": 900}).go(
-        f"{address}#tab=models&models={','.join(first_ids(data, 2))}"
+        f"{address}#tab=models&models={','.join(list_first_ids(data, 2))}"
     )
-    charts(page, 1 + 1 + 2)
-    for place in range(4):
-        assert_apart(
-            page.locator("#panel-models .chart").nth(place).locator("g.role-axis-label text"),
+    wait_for_charts(page, 1 + 1 + 2)
+    for index in range(4):
+        assert_no_overlap(
+            page.locator("#panel-models .chart").nth(index).locator("g.role-axis-label text"),
             touching=1,
         )
 
 
 @pytest.mark.slow
-def test_another_length_draws_only_what_depends_on_it(visit, address, data):
-    page = visit().go(f"{address}#tab=models&models={','.join(first_ids(data, 2))}")
-    charts(page, 1 + 1 + 2)
+def test_new_length_redraws_only_dependent_sections(visit, address, data):
+    page = visit().go(f"{address}#tab=models&models={','.join(list_first_ids(data, 2))}")
+    wait_for_charts(page, 1 + 1 + 2)
     page.evaluate(
         "document.querySelectorAll('#panel-models .chart').forEach((one, at) => (one.dataset.mark "
         "= at))"
@@ -863,7 +865,7 @@ def test_another_length_draws_only_what_depends_on_it(visit, address, data):
     assert marks == [str(at) for at in range(4)], "every chart is the one that was there"
 
 
-def assert_apart(texts, touching: int = 0) -> None:
+def assert_no_overlap(texts, touching: int = 0) -> None:
     boxes = (
         "texts => texts.filter((one) => one.textContent).map((one) => "
         "one.getBoundingClientRect().toJSON())"
@@ -882,7 +884,7 @@ def assert_apart(texts, touching: int = 0) -> None:
 # The published results, with runs of BM25 and MiniLM
 
 
-def records_beside_published_ones() -> list[BoardRecord]:
+def build_mixed_records() -> list[BoardRecord]:
     bm25 = replace(fake_model(1, "mteb/baseline-bm25s"), kind="BM25", parameters=None, window=None)
     minilm = replace(
         fake_model(2, "sentence-transformers/all-MiniLM-L6-v2"), window=256, parameters=22_700_000
@@ -898,14 +900,16 @@ def records_beside_published_ones() -> list[BoardRecord]:
 @pytest.fixture(scope="module")
 def published(tmp_path_factory) -> Iterator[str]:
     with served(
-        board_of(
-            tmp_path_factory.mktemp("published"), records_beside_published_ones(), builtin_groups()
+        write_board(
+            tmp_path_factory.mktemp("published"),
+            build_mixed_records(),
+            list_builtin_groups(),
         )
     ) as url:
         yield url
 
 
-def labels(page: Visit) -> list[str]:
+def list_labels(page: Visit) -> list[str]:
     return page.locator("#table svg.strip").evaluate_all(
         "curves => curves.map(one => one.getAttribute('aria-label'))"
     )
@@ -914,7 +918,7 @@ def labels(page: Visit) -> list[str]:
 AVERAGE = "benchmark=PosIR&data=PosIR"
 
 
-def test_the_published_first_screen_has_every_known_position(visit, published):
+def test_published_first_screen_has_every_known_position(visit, published):
     page = visit().go(f"{published}#benchmark=PosIR&data=PosIR-German")
     assert (
         page.inner_text("#finding")
@@ -945,7 +949,7 @@ def test_the_published_first_screen_has_every_known_position(visit, published):
     page.to(AVERAGE)
     expect(page.locator("#lead")).to_contain_text("0.8 points ahead of Qwen3-Embedding-8B")
     assert page.column("psi")[0] == "0.176"
-    assert labels(page) == [], "curves are known of other languages for each model"
+    assert list_labels(page) == [], "curves are known of other languages for each model"
     expect(page.locator("th.rank")).to_have_text("#"), "places by score, as there are no intervals"
     assert page.column("rank")[:4] == ["1", "2", "3", "4"]
     page.check("input[value=all]", force=True)
@@ -955,7 +959,7 @@ def test_the_published_first_screen_has_every_known_position(visit, published):
     page.fill("#search", "qwen 8b")
     assert page.names() == ["Qwen3-Embedding-8B"]
     page.go(f"{published}#benchmark=PosQ&data=SQuAD-PosQ")
-    assert len(labels(page)) == len(page.names()) == 11, "the buckets of PosQ are published"
+    assert len(list_labels(page)) == len(page.names()) == 11, "the buckets of PosQ are published"
     assert page.locator("td.difference .ends").count() == 11
     page.click("#table .expand >> nth=0")
     expect(page.locator("#table .detail")).to_contain_text(
@@ -967,15 +971,15 @@ def test_the_published_first_screen_has_every_known_position(visit, published):
     )
 
 
-def test_own_results_come_first(visit, tmp_path):
-    records = separate_data(records_beside_published_ones(), {}, submitted=False)
-    with served(board_of(tmp_path, records, builtin_groups())) as address:
+def test_evaluated_results_come_first(visit, tmp_path):
+    records = separate_data(build_mixed_records(), {}, submitted=False)
+    with served(write_board(tmp_path, records, list_builtin_groups())) as address:
         page = visit().go(address)
         own = {"mteb/baseline-bm25s", "sentence-transformers/all-MiniLM-L6-v2"}
         assert page.input_value("#data") == "PosIR-English", "the first data with own results"
         assert set(page.names()[:2]) == own
         assert all(rank != "–" for rank in page.column("rank")[:2])
-        scores = numbers(page.column("score"))
+        scores = parse_numbers(page.column("score"))
         assert scores[:2] == sorted(scores[:2], reverse=True)
         assert scores[2:] == sorted(scores[2:], reverse=True), "unranked results are in order, too"
         page.to("sort=-change")
@@ -987,7 +991,7 @@ def test_own_results_come_first(visit, tmp_path):
         expect(page.locator("#finding")).to_contain_text("truncates 25% of the evidence")
 
 
-def test_answers_follow_the_filters_and_repeat_no_first_row(visit, published):
+def test_answers_follow_the_filters_without_the_first_row(visit, published):
     page = visit().go(f"{published}#{AVERAGE}")
     answers = page.locator("#answers .answer")
     answers.nth(1).wait_for()
@@ -1008,7 +1012,7 @@ def test_answers_follow_the_filters_and_repeat_no_first_row(visit, published):
 
 
 @pytest.mark.slow
-def test_nothing_moves_while_the_page_loads_and_tabs_change(visit, published):
+def test_layout_is_stable(visit, published):
     page = visit(viewport={"width": 1024, "height": 900})
     page.add_init_script(
         "window.shift = 0; new PerformanceObserver((list) => list.getEntries().forEach((one) => "
@@ -1021,9 +1025,9 @@ def test_nothing_moves_while_the_page_loads_and_tabs_change(visit, published):
     assert page.evaluate(f"{PAINTED}.then(() => window.shift)") < 0.05
 
 
-def test_the_smallest_screen_has_large_targets(visit, address, data):
+def test_small_screen_has_large_targets(visit, address, data):
     page = visit(viewport={"width": 320, "height": 800}, has_touch=True)
-    models = ",".join(first_ids(data, 4)[:4])
+    models = ",".join(list_first_ids(data, 4)[:4])
     for state in ("tab=chart&search=model-1", f"tab=models&models={models}", ""):
         page.go(f"{address}#{state}")
         page.wait_for_selector(".chart svg" if state else "#table td")
@@ -1037,7 +1041,7 @@ def test_the_smallest_screen_has_large_targets(visit, address, data):
     page.click("#table .expand >> nth=0")
     page.wait_for_selector("#table .detail table")
     assert page.evaluate("document.documentElement.scrollWidth") == 320, "with a row open"
-    page.to(f"models={','.join(first_ids(data, 2)[:2])}")
+    page.to(f"models={','.join(list_first_ids(data, 2)[:2])}")
     assert page.locator("#tray").bounding_box()["height"] < 130
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.locator("#table tbody tr").first.bounding_box()["y"] + 60 < 844, (
@@ -1048,7 +1052,7 @@ def test_the_smallest_screen_has_large_targets(visit, address, data):
     assert page.is_visible("#kind")
 
 
-def test_forced_colors_show_what_is_selected(visit, published):
+def test_forced_colors_show_the_selection(visit, published):
     page = visit(forced_colors="active").go(f"{published}#{AVERAGE}")
     page.settle()
     color = "(one) => getComputedStyle(one).backgroundColor"
@@ -1066,7 +1070,7 @@ def test_names_in_the_scatter_do_not_overlap(visit, published):
         f"{published}#benchmark=PosQ&tab=chart"
     )
     page.wait_for_selector("#panel-chart .chart svg")
-    assert_apart(page.locator("#panel-chart g.mark-text.role-mark text"))
+    assert_no_overlap(page.locator("#panel-chart g.mark-text.role-mark text"))
     names = page.locator("#panel-chart g.mark-text.role-mark text")
     assert names.count() == int(page.status().split()[0]), "no point lacks one"
     height = "one => one.getBoundingClientRect().y"
@@ -1076,7 +1080,7 @@ def test_names_in_the_scatter_do_not_overlap(visit, published):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1400, 1024, 390])
-def test_nothing_is_cut_off_at_any_width(visit, published, width):
+def test_nothing_is_clipped_at_any_width(visit, published, width):
     page = visit(viewport={"width": width, "height": 900})
     for state in (
         "",
@@ -1105,7 +1109,7 @@ def test_axe_finds_nothing_at_any_width(visit, request, published, data, width):
     states = ["", "benchmark=PosQ&data=SQuAD-PosQ", "tab=chart", "benchmark=PosIR-Mini&tab=models"]
     visits = [(published, state) for state in states]
     if width == 1400:
-        own = ("search=model-49", f"models={','.join(first_ids(data, 2)[:2])}&tab=models")
+        own = ("search=model-49", f"models={','.join(list_first_ids(data, 2)[:2])}&tab=models")
         visits += [(request.getfixturevalue("address"), state) for state in own]
     for board, state in visits:
         for theme in ("light", "dark"):
@@ -1123,7 +1127,7 @@ def test_axe_finds_nothing_at_any_width(visit, request, published, data, width):
 
 
 @pytest.mark.slow
-def test_print_keeps_the_choices_and_is_light(visit, published):
+def test_print_is_light_and_keeps_the_choices(visit, published):
     page = visit(viewport={"width": 1024, "height": 900}).go(
         f"{published}#benchmark=PosIR-Mini&length=Q3&theme=dark"
     )
@@ -1143,7 +1147,7 @@ def test_print_keeps_the_choices_and_is_light(visit, published):
 
 
 @pytest.mark.slow
-def test_charts_are_saved_as_pictures_and_numbers(visit, published):
+def test_charts_are_saved_as_images_and_csv(visit, published):
     page = visit(accept_downloads=True).go(f"{published}#benchmark=PosIR-Mini&tab=models")
     page.wait_for_selector("#panel-models .chart svg")
     assert "<svg" in download(page, "#panel-models .pictures button:text-is('SVG') >> nth=0")

@@ -1,4 +1,4 @@
-"""Upload of a leaderboard to a Space, over HTTP with the real client."""
+"""Test the upload of a leaderboard to a Space, over HTTP with the real client."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ SPACE = ("spaces", "org/board")
 
 
 class SpaceHandler(Handler):
-    """Also makes repositories, and deletes files in a commit."""
+    """A handler that also creates repositories and deletes files in a commit."""
 
     def do_POST(self):  # noqa: N802
         if self.path not in ("/api/repos/create", "/api/validate-yaml"):
@@ -58,14 +58,14 @@ def hub() -> Iterator[Hub]:
         yield running
 
 
-def test_one_commit_of_what_changed(hub, tmp_path, monkeypatch):
+def test_changes_are_one_commit(hub, tmp_path, monkeypatch):
     earlier, later = (
         render_site([fake_record(fake_model(number), "PosIR-English", 0)], GROUPS, NO_LIBRARIES)
         for number in (0, 1)
     )
     write_site(earlier, tmp_path / "earlier")
     manifest = {MANIFEST: (tmp_path / "earlier" / MANIFEST).read_bytes()}
-    # Files of somebody else, two of them below folders of the site.
+    # Foreign files, two of them in folders of the site.
     others = {".gitattributes": b"", "app.py": b"1", "data/thesis.tex": b"2", "js/own.js": b"3"}
     before = earlier | manifest | others
     store = hub.repositories[SPACE] = Store("org/board", "spaces", before)

@@ -1,6 +1,4 @@
-"""Results on different data are never ranked together: the content of the data decides, not its
-revision.
-"""
+"""Test that only results on data with the same content are ranked together."""
 
 import json
 import re
@@ -39,7 +37,7 @@ from tests.support.guessing import write_guesses
 GROUP = GROUPS[0]
 
 
-def on_data(
+def set_data(
     number: int,
     data: str,
     revision: str = "c" * 40,
@@ -53,12 +51,12 @@ def on_data(
     )
 
 
-def separate_own(records):
+def separate_submitted(records):
     return separate_data(records, KNOWN_PINS, submitted=False)
 
 
-def own_view(records):
-    return build_task_view("PosIR-English", separate_own(records))
+def build_submitted_view(records):
+    return build_task_view("PosIR-English", separate_submitted(records))
 
 
 #: The table of the task.
@@ -71,23 +69,24 @@ MAIN = ""
         # A copy of the Hub's data is the same data.
         ([(0, "d1"), (1, "d1", "local-1"), (2, "d2", "local-2")], [MAIN, MAIN, "local-2"]),
         ([(2, "d2", "local-2")], [MAIN]),
-        # Of several data none is the task's, however many results each has and however new they
-        # are.
+        # With several versions, none keeps the task's name, regardless of result counts and dates.
         (
             [(2, "d2", "local-2"), (3, "d3", "local-3"), (4, "d2", "local-4")],
             ["local-2", "local-3", "local-2"],
         ),
         ([(0, "d1"), (1, "d2", "e" * 40), (2, "d2", "e" * 40)], ["c" * 12, "e" * 12, "e" * 12]),
         ([(0, "d1"), (1, "d2")], ["c" * 12 + ", content d1", "c" * 12 + ", content d2"]),
-        # Published results, and local or the Hub's data beside them.
+        # Published results next to results on local data or the Hub's data.
         ([(0, "", ""), (1, "d1", "local-1")], [MAIN, MAIN]),
         ([(0, "", ""), (2, "d2")], [MAIN, MAIN]),
         ([(0, "", ""), (2, "d2"), (3, "d3", "local-3")], [MAIN, MAIN, "local-3"]),
         ([(0, "", ""), (2, "d2"), (3, "d3", "e" * 40)], [MAIN, "c" * 12, "e" * 12]),
     ],
 )
-def test_results_on_different_data_have_a_table_each(records, tables):
-    separated = separate_own([on_data(*record, published=record[1] == "") for record in records])
+def test_each_version_of_the_data_has_a_table(records, tables):
+    separated = separate_submitted(
+        [set_data(*record, published=record[1] == "") for record in records]
+    )
     expected = [f"PosIR-English (data {name})" if name else "PosIR-English" for name in tables]
     assert [record.task for record in separated] == expected
     assert [record.base_task for record in separated] == [
@@ -120,8 +119,8 @@ def test_no_table_has_results_on_different_data(drawn):
     records = []
     for number, (data, revision, is_new) in enumerate(drawn):
         date = "2096-01-01" if is_new else "2026-01-01"
-        records.append(on_data(number, data * 16, revisions.setdefault(data, revision), date=date))
-    separated = separate_own(records)
+        records.append(set_data(number, data * 16, revisions.setdefault(data, revision), date=date))
+    separated = separate_submitted(records)
     tables: dict[str, set[str]] = {}
     for record in separated:
         tables.setdefault(record.task, set()).add(record.data)
@@ -131,14 +130,14 @@ def test_no_table_has_results_on_different_data(drawn):
         replace(record, model=fake_model(number + 100))
         for number, record in enumerate(records[:1] * 5)
     ]
-    again = separate_own([*records, *copies])
+    again = separate_submitted([*records, *copies])
     assert [record.task for record in again[: len(records)]] == [
         record.task for record in separated
     ]
 
 
-def test_a_table_of_other_data_is_in_the_group_of_its_task():
-    separated = separate_own([on_data(0, "d1"), on_data(1, "d2", "local-0123456789abcdef")])
+def test_table_of_other_data_is_in_the_group_of_the_task():
+    separated = separate_submitted([set_data(0, "d1"), set_data(1, "d2", "local-0123456789abcdef")])
     extended, mini = add_data_tables(GROUPS, separated)
     assert list(extended.labels)[:2] == ["PosIR-English", "PosIR-English (data local-01234567)"]
     assert extended.labels["PosIR-English (data local-01234567)"] == "English (data local-01234567)"
@@ -147,55 +146,55 @@ def test_a_table_of_other_data_is_in_the_group_of_its_task():
 
 
 def test_partial_results_are_in_the_table_of_their_revision():
-    partial = replace(on_data(2, "p", "e" * 40), partial="1 of 31 subsets")
-    separated = separate_own([on_data(0, "d1"), on_data(1, "d2", "e" * 40), partial])
+    partial = replace(set_data(2, "p", "e" * 40), partial="1 of 31 subsets")
+    separated = separate_submitted([set_data(0, "d1"), set_data(1, "d2", "e" * 40), partial])
     assert separated[1].task == separated[2].task != separated[0].task
-    assert separate_own([partial])[0].task == "PosIR-English"
+    assert separate_submitted([partial])[0].task == "PosIR-English"
 
 
 def test_partial_results_of_one_revision_share_a_table():
     partial = [
-        replace(on_data(number, data, "e" * 40), partial="1 of 31 subsets")
+        replace(set_data(number, data, "e" * 40), partial="1 of 31 subsets")
         for number, data in enumerate(("p", "q"))
     ]
-    assert [record.task for record in separate_own(partial)] == ["PosIR-English"] * 2
+    assert [record.task for record in separate_submitted(partial)] == ["PosIR-English"] * 2
 
 
 def test_means_over_positions_are_not_ranked_among_query_means():
-    paper = on_data(0, "", "", published=True)
+    paper = set_data(0, "", "", published=True)
     rows = tuple(
         row if row.length == "all" else row.with_scores(ndcg_at_10=None) for row in paper.rows
     )
-    view = own_view([replace(paper, rows=rows), on_data(1, "d1"), on_data(2, "d1")])
+    view = build_submitted_view([replace(paper, rows=rows), set_data(1, "d1"), set_data(2, "d1")])
     assert columns_at(view, "all")["other_data"] == ["", "", ""]
     columns = columns_at(view, "Q4")
     assert columns["other_data"] == ["mean over positions", "", ""]
     assert columns["rank"][0] is None
     assert columns["lead"][-1] == " (no interval: other queries or few documents). "
     assert (
-        own_view([on_data(2, "d2", "local-0123456789")]).data
+        build_submitted_view([set_data(2, "d2", "local-0123456789")]).data
         == "PosIR-English data, local: 01234567"
     )
 
 
-def test_published_averages_stand_next_to_single_own_tasks():
+def test_published_averages_appear_next_to_submitted_tasks():
     published = [
-        replace(on_data(0, "", "", published=True), task=task) for task in GROUP.averaged_tasks
+        replace(set_data(0, "", "", published=True), task=task) for task in GROUP.averaged_tasks
     ]
-    own = [on_data(1, "d1", "local-1"), replace(on_data(1, "d2", "local-2"), task="PosIR-German")]
-    rows = build_average_view(GROUP, separate_own([*published, own[0]])).rows
+    own = [set_data(1, "d1", "local-1"), replace(set_data(1, "d2", "local-2"), task="PosIR-German")]
+    rows = build_average_view(GROUP, separate_submitted([*published, own[0]])).rows
     assert [(row.comparable, row.partial) for row in rows] == [(True, ""), (False, "1 of 2 tasks")]
-    rows = build_average_view(GROUP, separate_own([*published, *own])).rows
+    rows = build_average_view(GROUP, separate_submitted([*published, *own])).rows
     assert [row.exclusion for row in rows] == [Exclusion(Unranked.PAPERS_DATA), None]
 
 
-def test_an_average_lacks_a_task_that_is_on_other_data():
-    records = [on_data(number, "d1") for number in range(3)]
+def test_average_omits_a_task_on_other_data():
+    records = [set_data(number, "d1") for number in range(3)]
     records += [replace(record, task="PosIR-German") for record in records]
     records[-1] = replace(
         records[-1], detail={**records[-1].detail, "data": "d2", "data_revision": "local-2"}
     )
-    rows = build_average_view(GROUP, separate_own(records)).rows
+    rows = build_average_view(GROUP, separate_submitted(records)).rows
     assert [(row.partial, row.comparable) for row in rows] == [
         ("", True),
         ("", True),
@@ -203,10 +202,10 @@ def test_an_average_lacks_a_task_that_is_on_other_data():
     ]
 
 
-def test_pinned_data_are_ranked_whatever_others_submit():
+def test_pinned_data_are_ranked_regardless_of_other_results():
     honest, forged = (
-        on_data(0, "a" * 16),
-        [on_data(number, "b" * 16, date="2096-01-01") for number in range(1, 4)],
+        set_data(0, "a" * 16),
+        [set_data(number, "b" * 16, date="2096-01-01") for number in range(1, 4)],
     )
     unpinned = replace(honest, task="PosIR-German")
     pins = {"PosIR-English": Pin(revision="c" * 40, digest="a" * 16)}
@@ -217,18 +216,18 @@ def test_pinned_data_are_ranked_whatever_others_submit():
         "PosIR-English (data cccccccccccc, content bbbbbbbb)"
     ] * 3
     assert (separated[0].task, separated[4].task) == ("PosIR-English", "PosIR-German")
-    published = on_data(5, "", "", published=True)
+    published = set_data(5, "", "", published=True)
     assert separate_data([published], pins, submitted=True)[0].exclusion is None
     unpinned = separate_data([honest, *forged], {}, submitted=True)
     assert {record.exclusion for record in unpinned} == {not_pinned}
-    # The same on a board of one's own, where the content of packaged data is known.
+    # The same on a private board, which knows the content of packaged data.
     own = separate_data([honest, *forged], pins, submitted=False)
     other_content = Exclusion(Unranked.OTHER_CONTENT, "c" * 12)
     assert [record.exclusion for record in own] == [None, *[other_content] * 3]
     assert own[0].task == "PosIR-English" != own[1].task
 
 
-def test_the_known_pins_are_those_of_the_packaged_data():
+def test_known_pins_match_the_packaged_data():
     assert set(KNOWN_PINS) == {"PosIR-Mini"}
     assert {task: compute_pin(task) for task in KNOWN_PINS} == KNOWN_PINS
 
@@ -241,14 +240,14 @@ def damage_queries(data):
     data["scores"]["test"][0]["position_run"]["data_digest"]["queries"] = "0" * 16
 
 
-def date_in_the_future(data):
+def set_future_date(data):
     damage_corpus(data)
     data["date"] = 3_976_000_000
 
 
-@pytest.mark.usefixtures("nothing_published")
-@pytest.mark.parametrize("forge", [damage_corpus, damage_queries, date_in_the_future])
-def test_a_false_digest_removes_no_other_own_result(tmp_path, forge):
+@pytest.mark.usefixtures("no_published_results")
+@pytest.mark.parametrize("forge", [damage_corpus, damage_queries, set_future_date])
+def test_forged_digest_removes_no_other_result(tmp_path, forge):
     task = mteb.get_task("PosIR-Mini")
     results = tmp_path / "results"
     write_guesses(results, [task], name="org/honest", revision="1" * 40)
@@ -270,17 +269,17 @@ def test_a_false_digest_removes_no_other_own_result(tmp_path, forge):
     names = data["board"]["models"]["name"]
     assert [names[place] for place in view["models"]] == ["org/honest"]
     assert view["columns"]["other_data"] == [""]
-    if forge is date_in_the_future:
+    if forge is set_future_date:
         assert [problem.field for problem in built.problems] == ["date"] * 3
-        assert built.separate == []
+        assert built.separate_tables == []
     else:
         assert built.problems == []
-        assert len(built.separate) == 1
+        assert len(built.separate_tables) == 1
         assert all(f"forged-{number}" in " ".join(built.unranked) for number in range(3))
         assert not any("honest" in name for name in built.unranked)
 
 
-def test_pins_are_written_and_read_and_a_damaged_file_is_named(tmp_path):
+def test_pins_round_trip_and_damaged_pins_are_reported(tmp_path):
     assert read_pins(tmp_path) is None
     pins = {"PosIR-Mini": compute_pin("PosIR-Mini")}
     assert pins["PosIR-Mini"] == compute_pin("PosIR-Mini")
@@ -299,11 +298,9 @@ def test_pins_are_written_and_read_and_a_damaged_file_is_named(tmp_path):
         compute_pin("PosIR-Minni")
 
 
-@pytest.mark.usefixtures("nothing_published")
-def test_a_forged_result_removes_no_other_and_is_reported(tmp_path, monkeypatch):
-    """A copy with other digests, or without them, a date in the future, or a made-up revision,
-    beside an honest result.
-    """
+@pytest.mark.usefixtures("no_published_results")
+def test_forged_result_is_reported_and_removes_no_other(tmp_path, monkeypatch):
+    """A copy of a valid result has other or no digests, a future date, or an invented revision."""
     task = mteb.get_task("PosIR-Mini")
     write_guesses(tmp_path, [task], name="org/honest", revision="1" * 40)
     for number in range(4):

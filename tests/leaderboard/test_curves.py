@@ -1,4 +1,4 @@
-"""Curves of the leaderboard: sparse bins, averages, and what is known of published results."""
+"""Test the leaderboard's curves: sparse bins, averages, and published results."""
 
 import json
 from dataclasses import replace
@@ -17,7 +17,7 @@ from posir_tasks.base.errors import PosirError
 from tests.support.board import columns_at, fake_model, fake_record, published
 
 
-def test_an_average_has_the_mean_of_the_curves():
+def test_average_has_the_mean_curve():
     tasks = english, german = [
         fake_record(fake_model(0), task, seed) for seed, task in enumerate(("a", "b"))
     ]
@@ -59,8 +59,8 @@ def test_query_counts_come_from_complete_results():
     assert score.low < score.value < score.high
 
 
-def statistics_file(folder, dataset="PosIR-English"):
-    """Write what `posir stats TASK --format json` prints of two domains and their total."""
+def write_statistics(folder, dataset="PosIR-English"):
+    """Write the output of `posir stats TASK --format json` for two domains and their total."""
     bins = {
         "all": [40] * 20,
         "Q1": [10] * 20,
@@ -79,8 +79,8 @@ def statistics_file(folder, dataset="PosIR-English"):
     return file
 
 
-def test_query_counts_come_from_the_statistics_of_the_data(tmp_path):
-    counts = read_statistics([statistics_file(tmp_path)])
+def test_query_counts_come_from_statistics(tmp_path):
+    counts = read_statistics([write_statistics(tmp_path)])
     known = [record for record in published() if record.task in ("PosIR-English", "PosIR-German")]
     rows = {count.task: count for count in add_query_counts(known, counts)}
     view = build_task_view("PosIR-English", add_query_counts(known, counts))
@@ -94,7 +94,7 @@ def test_query_counts_come_from_the_statistics_of_the_data(tmp_path):
     assert rows["PosIR-German"].rows_by_length["Q1"].queries is None
 
 
-def test_files_without_statistics_are_refused(tmp_path):
+def test_files_without_statistics_are_rejected(tmp_path):
     for content in ("no JSON", "{}", '{"dataset": "PosIR-English", "rows": []}'):
         (tmp_path / "stats.json").write_text(content)
         with pytest.raises(PosirError, match=r"statistics of a task from .*stats.json"):
@@ -104,4 +104,4 @@ def test_files_without_statistics_are_refused(tmp_path):
     with pytest.raises(
         PosirError, match=r"PosIR-Mini, which has no published results.*PosIR-English"
     ):
-        read_statistics([statistics_file(tmp_path, "PosIR-Mini")])
+        read_statistics([write_statistics(tmp_path, "PosIR-Mini")])

@@ -1,4 +1,4 @@
-"""Result files that somebody else wrote: read, or named and left alone."""
+"""Test that untrusted result files are read or reported."""
 
 import copy
 import json
@@ -21,8 +21,8 @@ from posir_leaderboard.entries import (
     MAX_NAME,
     EntryError,
     ModelMeta,
-    entry_files,
-    origin_problems,
+    find_entry_files,
+    find_origin_problems,
     read_entries,
     read_entry,
 )
@@ -39,7 +39,7 @@ from posir_tasks.values.schemes import RelativePositions
 from tests.support.damage import find, places
 from tests.support.results import write_result
 
-#: JSON values, with numbers of every size.
+#: JSON values with numbers of any size.
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: (
@@ -70,8 +70,8 @@ def profile(*ranks):
     return PositionProfile.from_ranks(RelativePositions(), evidence(len(ranks)), np.array(ranks))
 
 
-def placed(*ranks, subset="sports"):
-    """Ranks by document of a model that reads the first 100 of 250 tokens."""
+def build_scores(*ranks, subset="sports"):
+    """Build the ranks of a model that reads the first 100 of 250 tokens."""
     estimate = ReadEvidence.estimate(READ, evidence(len(ranks)), ["eng-Latn"])
     return DocumentRanks.from_ranks(
         RelativePositions(), evidence(len(ranks)), np.array(ranks), estimate, subset
@@ -80,18 +80,18 @@ def placed(*ranks, subset="sports"):
 
 @pytest.fixture
 def file(tmp_path):
-    subsets = {"sports": placed(1, 2, 0, 4, 1), "game": placed(1, 1, 11, subset="game")}
+    subsets = {"sports": build_scores(1, 2, 0, 4, 1), "game": build_scores(1, 1, 11, subset="game")}
     return write_result(tmp_path, subsets, read=READ)
 
 
-def changed(file, change):
+def change_file(file, change):
     data = json.loads(file.read_text())
     change(data)
     file.write_text(json.dumps(data))
 
 
-def refused(file, field=None):
-    """Return why a file is refused; the other files of its folder are read."""
+def assert_rejected(file, field=None):
+    """Assert that only this file of its folder is rejected, and return the reason."""
     other = write_result(file.parents[3], {"sports": profile(1)}, model="org/other")
     entries, problems = read_entries(file.parents[3])
     assert [entry.file for entry in entries] == [other]
@@ -102,7 +102,7 @@ def refused(file, field=None):
 
 
 @pytest.mark.parametrize("parent", [0, 1, 2, 3])
-def test_an_entry_is_read_from_any_folder_above_it(file, parent, monkeypatch):
+def test_entry_is_read_from_any_parent_folder(file, parent, monkeypatch):
     monkeypatch.chdir(file.parents[parent])
     assert len(read_entries(Path())[0]) == 1
     (entry,), problems = read_entries(file.parents[parent])
@@ -111,14 +111,14 @@ def test_an_entry_is_read_from_any_folder_above_it(file, parent, monkeypatch):
     assert entry.file == file
     assert [result.subset for result in entry.subsets] == ["sports", "game"]
     assert entry.subsets[1].profile == profile(1, 1, 11)
-    assert entry.subsets[0].ranks == placed(1, 2, 0, 4, 1)
+    assert entry.subsets[0].ranks == build_scores(1, 2, 0, 4, 1)
     assert entry.subsets[0].values.read == READ
     assert entry.subsets[0].values.read.tokens == 100
     assert entry.data == json.loads(file.read_text())
     assert entry.meta == {"name": "org/model", "revision": "rev1"}
 
 
-def test_other_tasks_and_other_json_are_passed_over(tmp_path, file):
+def test_other_tasks_and_json_files_are_skipped(tmp_path, file):
     (file.parent / "NFCorpus.json").write_text(
         json.dumps({"task_name": "NFCorpus", "scores": {"test": [{"hf_subset": "a"}]}})
     )
@@ -131,7 +131,7 @@ def test_other_tasks_and_other_json_are_passed_over(tmp_path, file):
         read_entries(tmp_path / "typo")
 
 
-# What a file holds
+# File contents
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,13 @@ def test_other_tasks_and_other_json_are_passed_over(tmp_path, file):
         (b" " * (MAX_BYTES + 1), "larger than 4 MiB"),
     ],
 )
-def test_what_is_no_result_is_named_and_the_others_are_read(file, content, why):
+def test_invalid_file_is_reported_and_the_others_are_read(file, content, why):
     file.write_bytes(content)
-    assert re.search(why, refused(file))
+    assert re.search(why, assert_rejected(file))
 
 
-def test_the_largest_result_and_a_nauc_of_nan_are_read(file):
-    changed(
+def test_largest_result_and_nan_nauc_are_read(file):
+    change_file(
         file, lambda data: data["scores"]["test"][0].update(nauc_recall_at_100_max=float("nan"))
     )
     file.write_bytes(file.read_bytes().ljust(MAX_BYTES))
@@ -186,13 +186,13 @@ def test_the_largest_result_and_a_nauc_of_nan_are_read(file):
 
 
 @pytest.mark.parametrize("name", ["PosIR-English.json", "model_meta.json"])
-def test_a_link_is_not_followed(tmp_path, file, name):
+def test_link_is_not_followed(tmp_path, file, name):
     link = file.with_name(name)
     link.symlink_to(link.replace(tmp_path / "elsewhere.txt"))
-    assert "links are not followed" in refused(file)
+    assert "links are not followed" in assert_rejected(file)
 
 
-def test_a_linked_folder_is_not_entered(tmp_path, file):
+def test_linked_folder_is_not_entered(tmp_path, file):
     outside = tmp_path / "outside"
     inside = tmp_path / "inside" / "results"
     inside.mkdir(parents=True)
@@ -201,17 +201,17 @@ def test_a_linked_folder_is_not_entered(tmp_path, file):
     assert read_entries(inside) == ([], [])
 
 
-def test_a_pipe_does_not_hang_and_what_may_not_be_read_is_named(file, monkeypatch):
+def test_pipes_and_unreadable_files_are_reported(file, monkeypatch):
     with monkeypatch.context() as denied:
         denied.setattr(Path, "open", Mock(side_effect=PermissionError(13, "Permission denied")))
         with pytest.raises(EntryError, match="Permission denied"):
             read_entry(file)
     file.unlink()
     os.mkfifo(file)
-    assert "is not a regular file" in refused(file)
+    assert "is not a regular file" in assert_rejected(file)
 
 
-# Whose it is
+# Model and folder
 
 
 @pytest.mark.parametrize(
@@ -245,9 +245,9 @@ def test_a_pipe_does_not_hang_and_what_may_not_be_read_is_named(file, monkeypatc
         "o" * (MAX_NAME - 1) + "/m",
     ],
 )
-def test_a_model_name_that_could_do_harm_is_refused(file, name):
+def test_hostile_model_name_is_rejected(file, name):
     file.with_name("model_meta.json").write_text(json.dumps({"name": name, "revision": "rev1"}))
-    said = refused(file, field="name")
+    said = assert_rejected(file, field="name")
     assert is_safe(said)
     assert len(said) < 600
 
@@ -257,10 +257,10 @@ def test_a_revision_must_be_a_folder_name(file):
         file.with_name("model_meta.json").write_text(
             json.dumps({"name": "org/model", "revision": revision})
         )
-        refused(file, field="revision")
+        assert_rejected(file, field="revision")
     for meta in ("[]", "null", "3", '"org/model"', "{}"):
         file.with_name("model_meta.json").write_text(meta)
-        refused(file, field="name")
+        assert_rejected(file, field="name")
 
 
 def test_every_name_of_mtebs_registry_is_allowed(tmp_path):
@@ -280,7 +280,7 @@ def test_every_name_of_mtebs_registry_is_allowed(tmp_path):
     name=st.text(max_size=40) | st.from_regex(r"[a-z./\\_-]{1,9}/[a-z./\\_ -]{1,9}", fullmatch=True)
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_model_has_no_row_but_that_of_its_own_folder(file, name):
+def test_model_name_must_match_the_folder(file, name):
     file.with_name("model_meta.json").write_text(json.dumps({"name": name, "revision": "rev1"}))
     entries, problems = read_entries(file.parent)
     assert [entry.model for entry in entries] == (["org/model"] if name == "org/model" else [])
@@ -290,26 +290,31 @@ def test_a_model_has_no_row_but_that_of_its_own_folder(file, name):
 @pytest.mark.parametrize(
     ("name", "revision"), [("Qwen/Qwen3-Embedding-0.6B", "rev1"), ("org/model", "rev2")]
 )
-def test_a_result_in_another_models_folder_is_refused(file, name, revision):
+def test_result_in_another_models_folder_is_rejected(file, name, revision):
     file.with_name("model_meta.json").write_text(json.dumps({"name": name, "revision": revision}))
     assert (
         f"is in org__model/rev1, but model_meta.json names {name.replace('/', '__')}/{revision}"
-        in refused(file)
+        in assert_rejected(file)
     )
 
 
-def test_an_experiment_is_no_result_of_the_model(tmp_path):
+def test_experiment_is_not_a_result_of_the_model(tmp_path):
     write_result(tmp_path, {"sports": profile(1)}, experiment="prompts")
     assert read_entries(tmp_path) == ([], [])
-    assert [file.name for file in entry_files(tmp_path, experiments=True)] == ["PosIR-English.json"]
+    assert [file.name for file in find_entry_files(tmp_path, experiments=True)] == [
+        "PosIR-English.json"
+    ]
     own = write_result(tmp_path, {"sports": profile(1)})
     ((entry,), problems) = read_entries(tmp_path)
     assert (entry.file, problems) == (own, [])
     write_result(tmp_path, {"sports": profile(1)}, model="a/y")
-    assert [file.parent.parent.name for file in entry_files(tmp_path)] == ["a__y", "org__model"]
+    assert [file.parent.parent.name for file in find_entry_files(tmp_path)] == [
+        "a__y",
+        "org__model",
+    ]
 
 
-def test_a_run_with_a_protocol_is_an_unranked_entry(tmp_path):
+def test_protocol_run_is_an_unranked_entry(tmp_path):
     model = "BAAI/bge-m3"
     own = write_result(tmp_path, {"sports": profile(1)}, model=model)
     made = write_result(tmp_path, {"sports": profile(1)}, model=model, experiment="protocol_posir")
@@ -319,14 +324,16 @@ def test_a_run_with_a_protocol_is_an_unranked_entry(tmp_path):
         [],
     )
     (entry,) = (entry for entry in entries if entry.paper)
-    assert "the settings of posir for BAAI/bge-m3" in " ".join(map(str, origin_problems(entry)))
+    assert "the settings of posir for BAAI/bge-m3" in " ".join(
+        map(str, find_origin_problems(entry))
+    )
     data = json.loads(made.read_text())
     data["scores"]["test"][0]["position_run"]["protocol"] = {
         "asked": find_protocol("posir", model).list_values()
     }
     made.write_text(json.dumps(data))
     (asked,) = (entry for entry in read_entries(tmp_path)[0] if entry.paper)
-    assert "the settings of posir" not in " ".join(map(str, origin_problems(asked)))
+    assert "the settings of posir" not in " ".join(map(str, find_origin_problems(asked)))
     record = score_entry(asked)
     assert record.model.label == "BAAI/bge-m3 (protocol posir)"
     separated = separate_data([record, score_entry(entries[0])], {}, submitted=False)
@@ -346,21 +353,21 @@ def test_a_run_with_a_protocol_is_an_unranked_entry(tmp_path):
     )
 
 
-def test_a_result_without_model_meta_is_refused(file):
+def test_result_without_model_meta_is_rejected(file):
     posing = file.replace(file.with_name("SQuAD-PosQ.json"))
-    refused(posing, field="task_name")
+    assert_rejected(posing, field="task_name")
     posing.replace(file).with_name("model_meta.json").unlink()
-    assert "model_meta.json: is missing" in refused(file)
+    assert "model_meta.json: is missing" in assert_rejected(file)
 
 
-def test_a_result_of_our_own_task_without_any_profile_is_refused(file):
-    changed(
+def test_result_of_a_posir_task_without_profile_is_rejected(file):
+    change_file(
         file, lambda data: [scores.pop("position_profile") for scores in data["scores"]["test"]]
     )
-    assert "is missing in every subset" in refused(file, field="position_profile")
+    assert "is missing in every subset" in assert_rejected(file, field="position_profile")
 
 
-def test_two_files_of_the_same_model_and_task_are_both_excluded(tmp_path, file):
+def test_two_files_for_a_model_and_task_are_both_excluded(tmp_path, file):
     second = write_result(tmp_path / "again", {"sports": profile(1, 1)})
     entries, (problem,) = read_entries(tmp_path)
     assert entries == []
@@ -368,42 +375,42 @@ def test_two_files_of_the_same_model_and_task_are_both_excluded(tmp_path, file):
 
 
 @pytest.mark.parametrize("split", ["test", "train"])
-def test_a_subset_twice_is_refused(file, split):
-    changed(
+def test_duplicate_subset_is_rejected(file, split):
+    change_file(
         file, lambda data: data["scores"].setdefault(split, []).append(data["scores"]["test"][0])
     )
-    assert "subset 'sports': occurs twice" in refused(file)
+    assert "subset 'sports': occurs twice" in assert_rejected(file)
 
 
-# What it counts
+# Counts
 
 
 @pytest.mark.parametrize("count", ["-1", str(10**30), str(2**63 - 1), str(10**7 + 1), "1.5", "x"])
 @pytest.mark.parametrize("field", ["counts", "totals"])
-def test_counts_that_no_data_has_are_refused(file, field, count):
+def test_impossible_counts_are_rejected(file, field, count):
     def change(data):
         rows = data["scores"]["test"][0]["position_profile"][field]
         rows = rows[0] if field == "counts" else rows
         rows[0] = count + rows[0][1:]
 
-    changed(file, change)
-    refused(file, field="position_profile")
+    change_file(file, change)
+    assert_rejected(file, field="position_profile")
 
 
 @pytest.mark.parametrize("field", ["twelfths", "thirds", "counted_with"])
 @pytest.mark.parametrize("value", ["9", "-1", "z!", 10**30, [0], "abc", {}, [[1], 2, 3, 4]])
-def test_places_of_evidence_that_no_data_has_are_refused(file, field, value):
-    changed(
+def test_impossible_evidence_positions_are_rejected(file, field, value):
+    change_file(
         file, lambda data: data["scores"]["test"][0]["read_ranks"]["sets"][0].update({field: value})
     )
-    refused(file)
+    assert_rejected(file)
 
 
 @pytest.mark.parametrize("key", ["read", "read_ranks", "document_keys"])
 @pytest.mark.parametrize("value", [[], "x", 3, None])
-def test_a_field_of_additive_values_that_is_no_object_is_refused(file, key, value):
-    changed(file, lambda data: data["scores"]["test"][1].update({key: value}))
-    assert "subset 'game'" in refused(file)
+def test_additive_values_must_be_objects(file, key, value):
+    change_file(file, lambda data: data["scores"]["test"][1].update({key: value}))
+    assert "subset 'game'" in assert_rejected(file)
 
 
 def repack(data, column, replaced):
@@ -466,9 +473,9 @@ def repack(data, column, replaced):
         (lambda data: repack(data, "thirds", lambda column: 2 - column), "read_ranks"),
     ],
 )
-def test_contradictions_are_named_by_board_and_report(file, change, field):
-    changed(file, lambda data: change({"scores": data["scores"]["test"]}))
-    assert field in refused(file)
+def test_board_and_report_name_contradictions(file, change, field):
+    change_file(file, lambda data: change({"scores": data["scores"]["test"]}))
+    assert field in assert_rejected(file)
     (result,) = read_results(file.parents[3])
     assert result.model == "org/other"
     with pytest.raises(PosirError, match=field):
@@ -485,9 +492,9 @@ def test_contradictions_are_named_by_board_and_report(file, change, field):
         ({"queries": 1}, "'queries' is 1"),
     ],
 )
-def test_a_profile_that_cannot_be_read_is_named_by_subset(file, change, why):
-    changed(file, lambda data: data["scores"]["test"][1]["position_profile"].update(change))
-    said = refused(file, field="position_profile")
+def test_message_on_unreadable_profile_names_the_subset(file, change, why):
+    change_file(file, lambda data: data["scores"]["test"][1]["position_profile"].update(change))
+    said = assert_rejected(file, field="position_profile")
     assert "subset 'game'" in said
     assert why in said
 
@@ -495,22 +502,22 @@ def test_a_profile_that_cannot_be_read_is_named_by_subset(file, change, why):
 @pytest.mark.parametrize(
     "field", ["scheme", "lengths", "positions", "position_title", "length_titles"]
 )
-def test_markup_in_a_profiles_names_is_refused(file, field):
+def test_markup_in_profile_names_is_rejected(file, field):
     def change(data):
         axes = data["scores"]["test"][0]["position_profile"]["axes"]
         axes[field] = "<b>" if isinstance(axes[field], str) else ["<b>"] * len(axes[field])
 
-    changed(file, change)
-    assert "is <b>; String should match" in refused(file)
+    change_file(file, change)
+    assert "is <b>; String should match" in assert_rejected(file)
 
 
-# Whatever it is
+# Random damage
 
 
 @given(drawn=st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_result_with_any_part_replaced_is_read_or_named(tmp_path, drawn):
-    file = write_result(tmp_path, {"sports": placed(1, 2)}, read=READ)
+def test_result_with_a_replaced_part_is_read_or_reported(tmp_path, drawn):
+    file = write_result(tmp_path, {"sports": build_scores(1, 2)}, read=READ)
     data = json.loads(file.read_text())
     *way, last = drawn.draw(
         st.sampled_from(sorted((path for path in places(data) if path), key=repr))
@@ -524,12 +531,12 @@ def test_a_result_with_any_part_replaced_is_read_or_named(tmp_path, drawn):
     assert all(map(is_safe, map(str, problems)))
 
 
-@given(place=st.integers(0), byte=st.integers(0, 255))
+@given(offset=st.integers(0), byte=st.integers(0, 255))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_result_with_any_byte_replaced_is_read_or_named(tmp_path, place, byte):
+def test_result_with_a_replaced_byte_is_read_or_reported(tmp_path, offset, byte):
     file = write_result(tmp_path, {"sports": profile(1, 2)})
     content = bytearray(file.read_bytes())
-    content[place % len(content)] = byte
+    content[offset % len(content)] = byte
     file.write_bytes(content)
     entries, problems = read_entries(tmp_path)
     assert len(entries) + len(problems) <= 1

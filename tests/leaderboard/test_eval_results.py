@@ -1,6 +1,4 @@
-"""nDCG@10 on the model's own page, in the format that huggingface_hub itself reads; the data comes
-from a small Hub, too.
-"""
+"""Test nDCG@10 on a model's page, in huggingface_hub's format, with a small local Hub."""
 
 import json
 import sys
@@ -16,7 +14,7 @@ from posir_leaderboard.submission import build_eval_results
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.declared import SQUAD
 from posir_tasks.results import SubsetResult
-from posir_tasks.tasks.catalog import builtin_tasks
+from posir_tasks.tasks.catalog import load_builtin_tasks
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.schemes import RelativePositions
@@ -64,7 +62,7 @@ def read_value(entry):
     return item
 
 
-def test_a_value_is_the_mean_over_all_queries(tmp_path):
+def test_value_is_the_mean_over_all_queries(tmp_path):
     item = read_value(entry(tmp_path, 1, 2, 3, 0))
     assert item.value == pytest.approx((1 + 1 / np.log2(3) + 1 / 2 + 0) / 4, abs=1e-6)
     assert (item.dataset_id, item.task_id, item.dataset_revision) == (
@@ -95,16 +93,16 @@ def test_each_task_has_a_file_with_one_value(tmp_path):
         build_eval_results(entries[2:], PAGE)
 
 
-def test_an_old_huggingface_hub_is_named(tmp_path, monkeypatch):
+def test_old_huggingface_hub_is_reported(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", ModuleType("huggingface_hub"))
     with pytest.raises(PosirError, match="pip install -U huggingface_hub"):
         build_eval_results([entry(tmp_path, 1, 2)], PAGE)
 
 
-def test_from_the_hubs_data_to_the_models_page(tmp_path, monkeypatch):
+def test_results_reach_the_model_page(tmp_path, monkeypatch):
     write_squad(tmp_path / "data" / "squad_v2", (0, 50, 100, 120))
     monkeypatch.setenv("POSIR_DATA", str(tmp_path / "data"))
-    folder = write_guesses(tmp_path / "output", [builtin_tasks()["SQuAD-PosQ"]()])
+    folder = write_guesses(tmp_path / "output", [load_builtin_tasks()["SQuAD-PosQ"]()])
     file = as_of_the_hub(folder / "SQuAD-PosQ.json", SQUAD.revision)
     data = Folder(SQUAD.repository, tmp_path / "data" / "squad_v2", SQUAD.revision, branches=())
     leaderboard, model = Store(LEADERBOARD), Store(MODEL, kind="models", commits=[REVISION])
@@ -129,7 +127,7 @@ def test_from_the_hubs_data_to_the_models_page(tmp_path, monkeypatch):
     (results,), (page,) = leaderboard.pulls, model.pulls
     path = f"results/org__guessing/{REVISION}/SQuAD-PosQ.json"
     scores = json.loads(file.read_text())
-    # The names of this machine's folders stay here.
+    # Names of local folders are not sent.
     scores["scores"]["test"][0]["position_run"].pop("reference", None)
     assert json.loads(results.files[path]) == scores
     assert page.changed == (".eval_results/squad-posq.yaml",)

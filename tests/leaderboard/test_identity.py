@@ -1,6 +1,4 @@
-"""Models of submitted results exist in the revision and spelling that they name, and are what
-registry or Hub say.
-"""
+"""Test that submitted models exist, and that the registry or the Hub describes them."""
 
 import json
 
@@ -17,7 +15,7 @@ from tests.support.board import contents, read_site
 from tests.support.guessing import write_guesses
 from tests.support.hub import Failure, Store, serve_all
 
-pytestmark = pytest.mark.usefixtures("nothing_published")
+pytestmark = pytest.mark.usefixtures("no_published_results")
 COMMIT, OTHER = "a" * 40, "b" * 40
 
 
@@ -56,9 +54,9 @@ def identify(tmp_path, name, revision):
         ),
     ],
 )
-def test_a_model_is_looked_up_by_name_and_revision(tmp_path, name, revision, problem):
+def test_models_are_looked_up_by_name_and_revision(tmp_path, name, revision, problem):
     identity = identify(tmp_path, name, revision)
-    assert not identity.unchecked
+    assert not identity.lookup_problem
     assert problem in identity.problem
     assert bool(problem) == bool(identity.problem)
 
@@ -70,15 +68,13 @@ def test_registered_models_need_no_network(hub, tmp_path, monkeypatch):
     assert identify(tmp_path, "honest/one", COMMIT).meta["open_weights"] is True
     meta = mteb.get_model_meta("sentence-transformers/all-MiniLM-L6-v2")
     assert identify(tmp_path, meta.name, meta.revision).meta["n_parameters"] == meta.n_parameters
-    assert "HF_HUB_OFFLINE" in identify(tmp_path, "honest/two", COMMIT).unchecked
+    assert "HF_HUB_OFFLINE" in identify(tmp_path, "honest/two", COMMIT).lookup_problem
     assert len(hub.requests) == asked
 
 
 @pytest.mark.usefixtures("hub")
-def test_another_spelling_removes_no_result_that_the_hub_knows(tmp_path, monkeypatch):
-    """Not even while the Hub does not answer; of one's own results, mteb's registry knows the
-    spelling.
-    """
+def test_other_spelling_removes_no_known_result(tmp_path, monkeypatch):
+    """This also holds while the Hub does not answer, since mteb's registry knows spellings."""
     task = mteb.get_task("PosIR-Mini")
     write_guesses(tmp_path / "both", [task], name="honest/one", revision=COMMIT)
     pins = format_pins({"PosIR-Mini": compute_pin("PosIR-Mini")})
@@ -100,15 +96,15 @@ def test_another_spelling_removes_no_result_that_the_hub_knows(tmp_path, monkeyp
         assert (built.results, len(built.problems)) == (kept, 2 - kept)
 
 
-def test_a_gated_model_is_not_taken_without_a_word(hub, tmp_path):
+def test_gated_model_is_reported(hub, tmp_path):
     hub.failures.append(Failure("revision", 403, {"X-Error-Code": "GatedRepo"}, times=9))
     identity = identify(tmp_path, "honest/one", OTHER)
-    assert "gated" in identity.unchecked
+    assert "gated" in identity.lookup_problem
     assert identity.meta == {}
 
 
 @pytest.mark.usefixtures("hub")
-def test_submitted_models_are_described_by_the_hub(tmp_path):
+def test_hub_describes_submitted_models(tmp_path):
     task = mteb.get_task("PosIR-Mini")
     for name, revision in (
         ("honest/one", COMMIT),
@@ -128,7 +124,7 @@ def test_submitted_models_are_described_by_the_hub(tmp_path):
     write_guesses(tmp_path / REPRODUCED, [task], name="honest/one", revision=COMMIT)
     (tmp_path / "pins.json").write_text(format_pins({"PosIR-Mini": compute_pin("PosIR-Mini")}))
     built = build_site(tmp_path, tmp_path / "site", tmp_path / "cache")
-    assert (built.results, built.unchecked, built.unranked) == (1, [], [])
+    assert (built.results, built.lookup_problems, built.unranked) == (1, [], [])
     assert len(built.problems) == 3
     assert all(
         "honest__one" not in problem.file or OTHER in problem.file for problem in built.problems
@@ -139,7 +135,7 @@ def test_submitted_models_are_described_by_the_hub(tmp_path):
     assert '"reproduced"' in pages
 
 
-def test_a_submitted_run_with_a_protocol_is_of_its_model(tmp_path):
+def test_protocol_run_belongs_to_its_model(tmp_path):
     meta = mteb.get_model_meta("BAAI/bge-m3")
     task = mteb.get_task("PosIR-Mini")
     folder = write_guesses(tmp_path, [task], name=meta.name, revision=meta.revision)
@@ -153,7 +149,7 @@ def test_a_submitted_run_with_a_protocol_is_of_its_model(tmp_path):
         (experiment / file.name).write_text(json.dumps(data))
     (tmp_path / "pins.json").write_text(format_pins({"PosIR-Mini": compute_pin("PosIR-Mini")}))
     built = build_site(tmp_path, tmp_path / "site", tmp_path / "cache")
-    assert (built.results, built.problems, built.unchecked) == (2, [], [])
+    assert (built.results, built.problems, built.lookup_problems) == (2, [], [])
     assert built.unranked == [f"{meta.name} (protocol posir), PosIR-Mini: protocol posir"]
     models = contents(read_site(tmp_path / "site"))["board"]["models"]
     at = models["name"].index(f"{meta.name} (protocol posir)")

@@ -1,4 +1,4 @@
-"""`posir submit --model-card` writes a section of a model card and leaves all else."""
+"""Test that `posir submit --model-card` only changes its section of a model card."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ TEXTS = st.binary(max_size=40).filter(lambda text: b"posir" not in text)
 
 
 @given(before=TEXTS, after=TEXTS)
-def test_a_later_section_replaces_the_first(tmp_path_factory, before, after):
+def test_later_section_replaces_the_first(tmp_path_factory, before, after):
     card = tmp_path_factory.mktemp("card") / "README.md"
     card.write_bytes(before)
     write_section(card, "first")
@@ -31,7 +31,7 @@ def test_a_later_section_replaces_the_first(tmp_path_factory, before, after):
 @pytest.mark.parametrize(
     "content", [BEGIN, END, END + BEGIN, BEGIN + END + END, BEGIN + END + BEGIN + END]
 )
-def test_markers_that_are_no_pair_are_refused(tmp_path, content):
+def test_unpaired_markers_are_rejected(tmp_path, content):
     card = tmp_path / "README.md"
     card.write_bytes(content)
     with pytest.raises(PosirError, match="once each"):
@@ -39,7 +39,7 @@ def test_markers_that_are_no_pair_are_refused(tmp_path, content):
     assert card.read_bytes() == content
 
 
-def test_the_section_has_the_scores_with_their_intervals(tmp_path: Path):
+def test_section_has_scores_with_intervals(tmp_path: Path):
     write_guesses(tmp_path, [mteb.get_task("PosIR-Mini")])
     (results,) = (file.parent for file in tmp_path.rglob("PosIR-Mini.json"))
     card = tmp_path / "README.md"
@@ -62,7 +62,7 @@ def test_the_section_has_the_scores_with_their_intervals(tmp_path: Path):
     assert "org/other" in str(refused.exception)
 
 
-def test_a_model_in_a_folder_has_a_card(tmp_path: Path):
+def test_local_model_has_a_card(tmp_path: Path):
     write_guesses(tmp_path, [mteb.get_task("PosIR-Mini")])
     (results,) = (file.parent for file in tmp_path.rglob("PosIR-Mini.json"))
     tuned = results.parents[1] / "local__tuned" / results.name
@@ -74,5 +74,5 @@ def test_a_model_in_a_folder_has_a_card(tmp_path: Path):
     done = call_posir(["submit", str(results), "--model-card", str(card)])
     assert done.exit_code == 0, done.output
     assert BEGIN.decode() in card.read_text()
-    # Nobody else can run it, so a leaderboard does not take it.
+    # A leaderboard rejects it, since nobody else can run it.
     assert call_posir(["submit", str(results), "--dry-run"]).exit_code == 1

@@ -1,6 +1,4 @@
-"""A board from nothing: the repository of results, a submission, its review, pins, the site and its
-Space, over real HTTP.
-"""
+"""Test a new leaderboard over HTTP: repository, submission, review, pins, site and Space."""
 
 import json
 import re
@@ -27,7 +25,7 @@ README = {"README.md": b"# Results"}
 
 
 @pytest.fixture
-def hub(tmp_path, monkeypatch, nothing_published) -> Iterator[Hub]:  # noqa: ARG001
+def hub(tmp_path, monkeypatch, no_published_results) -> Iterator[Hub]:  # noqa: ARG001
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(huggingface_hub.utils._http.time, "sleep", [].append)
@@ -67,7 +65,7 @@ def build_board(tmp_path: Path, *options: str) -> Ended:
 
 
 def read_models(site: Path) -> list[str]:
-    """Return the models of the table of PosIR-Mini that are ranked."""
+    """Return the ranked models in the table of PosIR-Mini."""
     files = {
         path.relative_to(site).as_posix(): path.read_bytes()
         for path in site.rglob("*")
@@ -91,8 +89,8 @@ def read_models(site: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_whole_path_from_no_repository_to_a_space(tmp_path):
-    """Each step is a command as a user types it, in a process of its own or a fork."""
+def test_from_an_empty_hub_to_a_space(tmp_path):
+    """Run each step as a user would, in a separate process or a fork."""
     write_guesses(tmp_path, [mteb.get_task("PosIR-Mini")])
     with serve_all(Store(MODEL, kind="models", commits=[REVISION])) as hub:
         environment = {
@@ -126,7 +124,7 @@ def test_the_whole_path_from_no_repository_to_a_space(tmp_path):
         store = hub.repositories["datasets", RESULTS]
         assert f"posir submit results --repo {RESULTS}" in call(build_line)
         assert "pull request #1" in call(f"posir submit {results} --repo {RESULTS}")
-        # It is not merged yet.
+        # The pull request is not merged yet.
         assert "has no results" in call(build_line)
         assert read_models(tmp_path / "site") == []
         call(f"hf download {RESULTS} --repo-type dataset --revision refs/pr/1 --local-dir {review}")
@@ -140,7 +138,7 @@ def test_the_whole_path_from_no_repository_to_a_space(tmp_path):
         call(f"posir leaderboard push --space {SPACE} --site {site}")
         pushed = hub.repositories["spaces", SPACE].main
         assert pushed["index.html"] == (tmp_path / "site" / "index.html").read_bytes()
-        # Everything again: nothing is sent twice.
+        # Repeating all steps sends nothing twice.
         commits = list(store.commits)
         call(f"posir leaderboard pin PosIR-Mini --results {RESULTS}")
         call(f"posir submit {results} --repo {RESULTS}")
@@ -149,7 +147,7 @@ def test_the_whole_path_from_no_repository_to_a_space(tmp_path):
 
 
 @pytest.mark.parametrize("with_result", [False, True])
-def test_a_repository_without_pins_is_pinned_and_built(hub, tmp_path, monkeypatch, with_result):
+def test_repository_without_pins_is_pinned_and_built(hub, tmp_path, monkeypatch, with_result):
     monkeypatch.setattr(build, "KNOWN_PINS", {})
     monkeypatch.setattr(comparable, "KNOWN_PINS", {})
     store = add_store(hub)
@@ -177,7 +175,7 @@ COMMANDS = pytest.mark.parametrize(
 @pytest.mark.parametrize(
     "content", [b"{", b"[]", b'{"PosIR-Mini": {"revision": "1"}}', b'{"a": 1, "a": 2}', b"\xff\xfe"]
 )
-def test_damaged_pins_are_named_by_their_repository(hub, tmp_path, monkeypatch, content, command):
+def test_message_on_damaged_pins_names_the_repository(hub, tmp_path, monkeypatch, content, command):
     monkeypatch.chdir(tmp_path)
     store = add_store(hub, pins_json=content)
     done = call_posir("leaderboard", *command, "--results", RESULTS)
@@ -189,7 +187,7 @@ def test_damaged_pins_are_named_by_their_repository(hub, tmp_path, monkeypatch, 
     assert store.main["pins.json"] == content
 
 
-def test_the_command_that_removes_damaged_pins_runs(hub):
+def test_printed_command_removes_damaged_pins(hub):
     store = add_store(hub, pins_json=b"{")
     (removal,) = re.findall(
         r"hf (repos delete-files .*)",
@@ -202,7 +200,7 @@ def test_the_command_that_removes_damaged_pins_runs(hub):
     assert json.loads(store.main["pins.json"])
 
 
-def test_damaged_pins_of_a_folder_are_named(tmp_path):
+def test_message_on_damaged_pins_names_the_folder(tmp_path):
     folder = tmp_path / "my results"
     folder.mkdir()
     (folder / "pins.json").write_text("{")
@@ -214,9 +212,7 @@ def test_damaged_pins_of_a_folder_are_named(tmp_path):
 @pytest.mark.parametrize("operation", ["revision", "tree"])
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 503])
 @COMMANDS
-def test_a_repository_that_cannot_be_read_is_a_message(
-    hub, tmp_path, monkeypatch, command, status, operation
-):
+def test_unreadable_repository_is_reported(hub, tmp_path, monkeypatch, command, status, operation):
     monkeypatch.chdir(tmp_path)
     store = add_store(hub, pins_json=format_pins(KNOWN_PINS).encode())
     hub.failures.append(Failure(operation, status=status, times=100))
@@ -229,7 +225,7 @@ def test_a_repository_that_cannot_be_read_is_a_message(
     assert not (tmp_path / "site").exists()
 
 
-def test_a_hub_that_does_not_answer_gives_no_earlier_copy(hub, tmp_path, monkeypatch):
+def test_no_earlier_copy_is_used_without_the_hub(hub, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     add_store(hub, pins_json=format_pins(KNOWN_PINS).encode())
     assert build_board(tmp_path).status == 0
@@ -239,17 +235,17 @@ def test_a_hub_that_does_not_answer_gives_no_earlier_copy(hub, tmp_path, monkeyp
     assert "did not answer" in done.said
 
 
-def test_pins_that_were_committed_meanwhile_are_not_lost(hub, monkeypatch):
+def test_concurrently_committed_pins_are_kept(hub, monkeypatch):
     store = add_store(hub)
     compute = comparable.compute_pin
 
-    def pin_meanwhile(task: str) -> comparable.Pin:
+    def pin_concurrently(task: str) -> comparable.Pin:
         store.change(
             {"pins.json": b'{"PosIR-English": {"revision": "main", "digest": "0123456789abcdef"}}'}
         )
         return compute(task)
 
-    monkeypatch.setattr(comparable, "compute_pin", pin_meanwhile)
+    monkeypatch.setattr(comparable, "compute_pin", pin_concurrently)
     done = call_posir("leaderboard", "pin", "PosIR-Mini", "--results", RESULTS)
     assert done.status == 1
     assert "has changed since the content was read" in done.said
@@ -259,7 +255,7 @@ def test_pins_that_were_committed_meanwhile_are_not_lost(hub, monkeypatch):
     assert list(json.loads(store.main["pins.json"])) == ["PosIR-English", "PosIR-Mini"]
 
 
-def test_unusable_results_are_named_by_their_repository(hub, tmp_path):
+def test_message_on_unusable_results_names_the_repository(hub, tmp_path):
     store = add_store(hub)
     add_result(store, tmp_path / "made")
     (path,) = (path for path in store.main if path.endswith("PosIR-Mini.json"))
@@ -270,7 +266,7 @@ def test_unusable_results_are_named_by_their_repository(hub, tmp_path):
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_space_that_may_not_be_created_is_a_message(hub, tmp_path, status):
+def test_forbidden_space_is_reported(hub, tmp_path, status):
     add_store(hub)
     assert build_board(tmp_path).status == 0
     hub.failures.append(Failure("create", status=status, times=9))

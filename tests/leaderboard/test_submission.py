@@ -1,6 +1,4 @@
-"""Submission over real HTTP: the real huggingface_hub client against a small Hub that fails on
-request.
-"""
+"""Test submission over HTTP, with huggingface_hub's client and a Hub that simulates failures."""
 
 import json
 import os
@@ -45,9 +43,7 @@ FILES = {
 
 @pytest.fixture(autouse=True)
 def _online(monkeypatch):
-    """Let huggingface_hub speak to the local server, with a token from one of its usual places,
-    without waiting.
-    """
+    """Connect huggingface_hub to the local server, with a token and without waiting."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     monkeypatch.setattr(huggingface_hub.utils._http.time, "sleep", [].append)
@@ -66,7 +62,7 @@ def store(hub):
     return hub.repositories["datasets", LEADERBOARD]
 
 
-def submission(files=FILES, summary="org/model: PosIR results, 1 task"):
+def build_test_commit(files=FILES, summary="org/model: PosIR results, 1 task"):
     return Commit("dataset", LEADERBOARD, files, summary, "Results")
 
 
@@ -76,17 +72,17 @@ UPLOADERS = pytest.mark.parametrize(
 )
 
 
-def arrived(store):
+def list_arrived_files(store):
     added = [{path: pull.files[path] for path in pull.changed} for pull in store.pulls]
     if len(store.commits) > 1:
         added.append({path: content for path, content in store.main.items() if path != "README.md"})
     return added
 
 
-# One commit, once
+# A single commit
 
 
-def test_a_submission_is_one_commit_in_one_pull_request(tmp_path, hub, store):
+def test_submission_is_one_commit_in_one_pull_request(tmp_path, hub, store):
     for task in ("PosIR-English", "PosIR-German"):
         file = write_result(tmp_path, {}, task=task, model="org/model", revision="rev1")
         file.write_text(
@@ -94,7 +90,7 @@ def test_a_submission_is_one_commit_in_one_pull_request(tmp_path, hub, store):
                 '"test": []', '"test": [{"hf_subset": "a", "position_profile": 1}]'
             )
         )
-    entries = [entry_of(tmp_path, task) for task in ("PosIR-English", "PosIR-German")]
+    entries = [read_task_entry(tmp_path, task) for task in ("PosIR-English", "PosIR-German")]
     outcome = upload(build_submission(entries, LEADERBOARD), by_pull_request())
     (pull,) = store.pulls
     assert outcome.sent
@@ -112,7 +108,7 @@ def test_a_submission_is_one_commit_in_one_pull_request(tmp_path, hub, store):
     assert store.commits == ["0" * 40]
 
 
-def test_a_submission_names_no_folder_or_server_of_its_sender(tmp_path):
+def test_submission_contains_no_local_folder_or_server(tmp_path):
     task = "PosIR-English"
     file = write_result(tmp_path, {}, task=task, model="org/model", revision="rev1")
     run = {
@@ -122,7 +118,7 @@ def test_a_submission_names_no_folder_or_server_of_its_sender(tmp_path):
     file.write_text(
         file.read_text().replace('"test": []', f'"test": [{json.dumps({"position_run": run})}]')
     )
-    sent = build_submission([entry_of(tmp_path, task)], LEADERBOARD).files
+    sent = build_submission([read_task_entry(tmp_path, task)], LEADERBOARD).files
     assert not any(b"/home/me" in content for content in sent.values())
     (result,) = (
         json.loads(content) for path, content in sent.items() if path.endswith(f"{task}.json")
@@ -130,41 +126,43 @@ def test_a_submission_names_no_folder_or_server_of_its_sender(tmp_path):
     assert result["scores"]["test"] == [{"position_run": {"schema": 1}}]
 
 
-def entry_of(folder, task):
-    """Return an entry without anything but names, for what does not look into scores."""
+def read_task_entry(folder, task):
+    """Return an entry with names only, for code that ignores scores."""
     file = folder / "results" / "org__model" / "rev1" / f"{task}.json"
     return Entry("org/model", "rev1", task, file, (), {}, {})
 
 
-def test_sending_after_the_merge_sends_nothing_but_what_is_new(hub, store):
-    upload(submission(), by_pull_request())
+def test_only_new_files_are_sent_after_a_merge(hub, store):
+    upload(build_test_commit(), by_pull_request())
     store.merge(store.pulls[0])
     for uploader in (by_pull_request(), by_commit()):
-        outcome = upload(submission(), uploader)
+        outcome = upload(build_test_commit(), uploader)
         assert (outcome.sent, outcome.location) == (
             False,
             f"the main branch of {hub.url}/datasets/{LEADERBOARD}",
         )
     assert (len(store.pulls), len(store.commits)) == (1, 2)
     (_, result) = FILES
-    assert upload(submission(FILES | {result: b'{"scores": 2}'}), by_pull_request()).sent
+    assert upload(build_test_commit(FILES | {result: b'{"scores": 2}'}), by_pull_request()).sent
     assert store.pulls[1].changed == (result,)
     assert store.pulls[0].title != store.pulls[1].title
 
 
-def test_an_open_pull_request_with_the_same_files_is_found(store):
+def test_identical_open_pull_request_is_found(store):
     store.propose(
-        submission().title, "", {"results/org__model/rev1/PosIR-Mini.json": b"something else"}
+        build_test_commit().title,
+        "",
+        {"results/org__model/rev1/PosIR-Mini.json": b"something else"},
     )
-    assert upload(submission(), by_pull_request()).sent
+    assert upload(build_test_commit(), by_pull_request()).sent
     for number in range(7):
         store.propose(f"Another {number}", "", {})
-    assert upload(submission(), by_pull_request()).location.startswith("pull request #2,")
+    assert upload(build_test_commit(), by_pull_request()).location.startswith("pull request #2,")
     store.pulls[1].status = "closed"
-    assert upload(submission(), by_pull_request()).sent
+    assert upload(build_test_commit(), by_pull_request()).sent
 
 
-# Lost answers, and a Hub that is busy
+# Lost responses, and a busy Hub
 
 TROUBLE = {
     **{f"HTTP {status}": {"status": status} for status in (408, 412, 503, 504)},
@@ -177,12 +175,12 @@ TROUBLE = {
 @UPLOADERS
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
 @pytest.mark.parametrize("operation", ["commit", "paths-info", "preupload", "discussions"])
-def test_after_an_error_it_searches_first_and_sends_once(hub, store, uploader, trouble, operation):
+def test_after_an_error_files_are_sent_once(hub, store, uploader, trouble, operation):
     hub.failures.append(Failure(operation, **trouble))
     waits = []
-    outcome = upload(submission(), uploader(), sleep=waits.append)
+    outcome = upload(build_test_commit(), uploader(), sleep=waits.append)
     assert outcome.sent
-    assert arrived(store) == [FILES]
+    assert list_arrived_files(store) == [FILES]
     if operation == "commit":
         after = [asked for _, asked in hub.requests][
             [asked for _, asked in hub.requests].index("commit") + 1 :
@@ -202,16 +200,16 @@ def test_after_an_error_it_searches_first_and_sends_once(hub, store, uploader, t
         ("paths-info", {"drop": "before"}),
     ],
 )
-def test_five_attempts_are_enough(hub, store, uploader, operation, trouble):
+def test_upload_succeeds_within_five_attempts(hub, store, uploader, operation, trouble):
     hub.failures.append(Failure(operation, times=100, **trouble))
     waits, reports = [], []
     with pytest.raises(HubError, match="gave up after attempt 5 of 5") as failed:
-        upload(submission(), uploader(), sleep=waits.append, report=reports.append)
+        upload(build_test_commit(), uploader(), sleep=waits.append, report=reports.append)
     assert "Run the same command later" in str(failed.value)
     assert hub.count("commit") == (MAX_ATTEMPTS if operation == "commit" else 0)
     assert waits == [2, 4, 8, 16]
     assert len(reports) == 4
-    assert arrived(store) == []
+    assert list_arrived_files(store) == []
 
 
 @pytest.mark.parametrize(
@@ -223,10 +221,10 @@ def test_five_attempts_are_enough(hub, store, uploader, operation, trouble):
         (503, {"Retry-After": "-3"}, 2),
     ],
 )
-def test_it_waits_as_long_as_the_hub_asks(hub, status, headers, wait):
+def test_wait_follows_the_hub(hub, status, headers, wait):
     hub.failures.append(Failure("commit", status=status, headers=headers))
     waits = []
-    assert upload(submission(), by_pull_request(), sleep=waits.append).sent
+    assert upload(build_test_commit(), by_pull_request(), sleep=waits.append).sent
     assert waits == [wait]
 
 
@@ -237,64 +235,62 @@ def test_retry_after_may_be_a_date():
     assert read_retry_after({"retry-after": "Wed, 21 Oct 2015 07:28:00 -0000"}) is None
 
 
-def test_a_hub_that_asks_for_hours_is_left_for_later(hub, store):
+def test_long_requested_wait_is_an_error(hub, store):
     hub.failures.append(
         Failure("commit", status=429, headers={"Retry-After": str(int(MAX_WAIT) + 1)})
     )
     with pytest.raises(HubError, match=r"after attempt 1 of 5 .*asks to wait 601 seconds"):
-        upload(submission(), by_pull_request(), sleep=pytest.fail)
-    assert arrived(store) == []
+        upload(build_test_commit(), by_pull_request(), sleep=pytest.fail)
+    assert list_arrived_files(store) == []
 
 
-# Two at once, and late arrivals
+# Concurrent and late commits
 
 
-def test_a_commit_that_arrives_late_leaves_one_open_pull_request(hub, store):
-    """The answer is lost, nothing is there yet; the second attempt meets the first one's pull
-    request.
-    """
+def test_late_commit_leaves_one_open_pull_request(hub, store):
+    """The response is lost; the second attempt later finds the pull request of the first."""
     hub.failures.append(Failure("commit", drop="late"))
-    outcome = upload(submission(), by_pull_request(), sleep=[].append)
+    outcome = upload(build_test_commit(), by_pull_request(), sleep=[].append)
     assert [pull.status for pull in store.pulls] == ["open", "closed"]
     assert outcome.location.startswith("pull request #1,")
 
 
-def at_once(hub, *sends):
+def send_at_once(hub, *sends):
     hub.failures.append(Failure("commit", times=2, meeting=threading.Barrier(2, timeout=30).wait))
     with ThreadPoolExecutor() as pool:
         return [future.result() for future in [pool.submit(send) for send in sends]]
 
 
 def test_two_equal_submissions_leave_one_open_pull_request(hub, store):
-    """Both have looked and found nothing when both send: the Hub opens two, and the later submitter
-    closes its own.
-    """
-    outcomes = at_once(hub, *[lambda: upload(submission(), by_pull_request())] * 2)
+    """Both find nothing and send: the Hub opens two pull requests, and the later one is closed."""
+    outcomes = send_at_once(hub, *[lambda: upload(build_test_commit(), by_pull_request())] * 2)
     assert [pull.status for pull in store.pulls] == ["open", "closed"]
     assert {outcome.location for outcome in outcomes} == {
         f"pull request #1, {hub.url}/datasets/{LEADERBOARD}/discussions/1"
     }
 
 
-def test_two_equal_commits_at_once_are_one(hub, store):
-    outcomes = at_once(hub, *[lambda: upload(submission(), by_commit(), sleep=[].append)] * 2)
+def test_two_equal_concurrent_commits_are_one(hub, store):
+    outcomes = send_at_once(
+        hub, *[lambda: upload(build_test_commit(), by_commit(), sleep=[].append)] * 2
+    )
     assert len(store.commits) == hub.count("commit") == 2
-    # The second met a stale parent (412), looked, and found its files there.
+    # The second got HTTP 412 for a stale parent, and then found its files on the Hub.
     assert all(
         "commit" in outcome.location or "main branch" in outcome.location for outcome in outcomes
     )
 
 
 @UPLOADERS
-def test_two_models_at_once_both_arrive(hub, store, uploader):
+def test_two_concurrent_models_both_arrive(hub, store, uploader):
     other = {path.replace("org__model", "org__other"): content for path, content in FILES.items()}
-    both = (submission(), submission(other, "org/other: PosIR results"))
-    outcomes = at_once(
+    both = (build_test_commit(), build_test_commit(other, "org/other: PosIR results"))
+    outcomes = send_at_once(
         hub, *[lambda commit=commit: upload(commit, uploader(), sleep=[].append) for commit in both]
     )
     assert [outcome.sent for outcome in outcomes] == [True, True]
     if uploader is by_pull_request:
-        assert sorted(map(sorted, arrived(store))) == [sorted(FILES), sorted(other)]
+        assert sorted(map(sorted, list_arrived_files(store))) == [sorted(FILES), sorted(other)]
     else:
         assert (store.main, len(store.commits)) == (
             {"README.md": b"# Results", **FILES, **other},
@@ -303,18 +299,18 @@ def test_two_models_at_once_both_arrive(hub, store, uploader):
 
 
 @UPLOADERS
-def test_ctrl_c_leaves_nothing_and_the_next_run_sends_once(hub, store, uploader):
+def test_run_after_ctrl_c_sends_once(hub, store, uploader):
     hub.failures.append(
         Failure("commit", drop="before", meeting=lambda: os.kill(os.getpid(), signal.SIGINT))
     )
     with pytest.raises(KeyboardInterrupt):
-        upload(submission(), uploader(), sleep=[].append)
-    assert arrived(store) == []
-    assert upload(submission(), uploader()).sent
-    assert arrived(store) == [FILES]
+        upload(build_test_commit(), uploader(), sleep=[].append)
+    assert list_arrived_files(store) == []
+    assert upload(build_test_commit(), uploader()).sent
+    assert list_arrived_files(store) == [FILES]
 
 
-# Refusals, and the token
+# Rejections, and the token
 
 
 @pytest.mark.parametrize(
@@ -328,41 +324,44 @@ def test_ctrl_c_leaves_nothing_and_the_next_run_sends_once(hub, store, uploader)
         (413, "exceed", "commit", by_pull_request),
     ],
 )
-def test_a_refusal_says_what_to_do_and_is_not_repeated(
+def test_rejection_names_the_next_step_and_is_not_retried(
     hub, store, uploader, status, advice, operation
 ):
     hub.failures.append(Failure(operation, status=status, times=100))
     with pytest.raises(HubError, match=advice) as refused:
-        upload(submission(), uploader(), sleep=pytest.fail)
+        upload(build_test_commit(), uploader(), sleep=pytest.fail)
     assert str(refused.value).startswith(f"dataset {LEADERBOARD}: HTTP {status}: ")
     assert "asked with Bearer ***" in str(refused.value)
     assert hub.count(operation) == 1
-    assert arrived(store) == []
+    assert list_arrived_files(store) == []
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_missing_repository_and_offline_mode_are_named(monkeypatch):
+def test_missing_repository_and_offline_mode_are_reported(monkeypatch):
     for name, word in (("my-org/typo", "check the name"), ("a/b/c", "a/b/c")):
         with pytest.raises(HubError, match=rf"dataset {name}.*{word}"):
             upload(Commit("dataset", name, FILES, "x", ""), by_pull_request())
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(HubError, match="HF_HUB_OFFLINE"):
-        upload(submission(), by_pull_request(), sleep=pytest.fail)
+        upload(build_test_commit(), by_pull_request(), sleep=pytest.fail)
 
 
-def test_a_file_with_the_token_in_it_is_not_sent(store):
+def test_file_with_the_token_is_not_sent(store):
     leaking = FILES | {
         "results/org__model/rev1/model_meta.json": f'{{"loader_kwargs": {{"token": "{TOKEN}"}}}}'.encode()  # noqa: E501
     }
     with pytest.raises(HubError, match="a file contains your token") as refused:
-        upload(submission(leaking), by_pull_request())
+        upload(build_test_commit(leaking), by_pull_request())
     assert TOKEN not in str(refused.value)
-    assert arrived(store) == []
+    assert list_arrived_files(store) == []
 
 
 @pytest.mark.parametrize("name", ["posir-results", "/posir-results", "a/b/c", "my org/results"])
-def test_results_of_two_models_are_two_submissions(tmp_path, name):
-    first, second = entry_of(tmp_path / "a", "PosIR-Mini"), entry_of(tmp_path / "b", "PosIR-Mini")
+def test_two_models_need_two_submissions(tmp_path, name):
+    first, second = (
+        read_task_entry(tmp_path / "a", "PosIR-Mini"),
+        read_task_entry(tmp_path / "b", "PosIR-Mini"),
+    )
     with pytest.raises(PosirError, match="contains one model and revision") as refused:
         build_submission([first, second], LEADERBOARD)
     assert str(second.file.parent) in str(refused.value)
@@ -390,7 +389,7 @@ PATHS = [
 ]
 
 
-def test_a_dry_run_shows_what_would_be_sent(hub, store, results):
+def test_dry_run_shows_the_files(hub, store, results):
     shown = posir("submit", results, "--repo", LEADERBOARD, "--dry-run")
     assert shown.exit_code == 0, shown.output
     assert {operation for _, operation in hub.requests} <= {"", "revision"}, (
@@ -423,10 +422,8 @@ def test_direct_commits(store, results):
     assert sorted(store.main) == ["README.md", *sorted(PATHS)]
 
 
-def edited(results, tmp_path, content=None):
-    """Return a copy of results with one score edited, or with other content; its file; and the
-    score before.
-    """
+def write_edited(results, tmp_path, content=None):
+    """Copy results with one score edited, or with other content; return folder, file, old score."""
     copy = Path(shutil.copytree(results, tmp_path / "edited"))
     (file,) = copy.rglob("PosIR-Mini.json")
     data = json.loads(file.read_text())
@@ -436,10 +433,10 @@ def edited(results, tmp_path, content=None):
     return copy, file, before
 
 
-def test_an_edited_score_is_refused_before_sending(hub, results, tmp_path):
+def test_edited_score_is_rejected_before_sending(hub, results, tmp_path):
     good = posir("submit", results, "--dry-run")
     assert (good.exit_code, good.stdout) == (0, "")
-    copy, file, before = edited(results, tmp_path)
+    copy, file, before = write_edited(results, tmp_path)
     for more in ((), ("--dry-run",), ("--direct",)):
         refused = posir("submit", copy, "--repo", LEADERBOARD, *more)
         assert refused.exit_code == 1
@@ -460,7 +457,7 @@ def test_an_edited_score_is_refused_before_sending(hub, results, tmp_path):
     )
 
 
-def test_a_folder_counts_once_and_experiments_are_skipped(results, tmp_path):
+def test_folders_count_once_and_experiments_are_skipped(results, tmp_path):
     copy = Path(shutil.copytree(results, tmp_path / "copy"))
     (file,) = copy.rglob("PosIR-Mini.json")
     alone = tmp_path / "alone" / file.parents[1].name
@@ -480,8 +477,8 @@ def test_a_folder_counts_once_and_experiments_are_skipped(results, tmp_path):
     assert "(in `experiments`) cannot be submitted" in str(refused.exception)
 
 
-def test_an_unreadable_file_is_named_and_no_result_fails(results, tmp_path):
-    copy, file, _ = edited(results, tmp_path, "{")
+def test_unreadable_file_is_reported_without_results(results, tmp_path):
+    copy, file, _ = write_edited(results, tmp_path, "{")
     unread = posir("submit", copy, "--dry-run")
     (tmp_path / "empty").mkdir()
     nothing = posir("submit", tmp_path / "empty", "--dry-run")
@@ -489,10 +486,8 @@ def test_an_unreadable_file_is_named_and_no_result_fails(results, tmp_path):
     assert (nothing.exit_code, "no result with" in str(nothing.exception)) == (1, True)
 
 
-def test_the_token_is_printed_nowhere(hub, results, tmp_path):
-    """The real command, against a Hub that says back whatever it was asked with, in bodies and
-    headers.
-    """
+def test_token_is_never_printed(hub, results, tmp_path):
+    """Run the command against a Hub that echoes requests in bodies and headers."""
     echo = {
         "X-Error-Message": f"You sent Bearer {TOKEN}",
         "X-HF-Warning": f"token; this is {TOKEN}",

@@ -1,6 +1,4 @@
-"""Whether an entry says nothing that its profiles do not say; the true results are mteb's own, from
-real runs.
-"""
+"""Test the validation of entries against edited results; the valid results are from real runs."""
 
 import json
 import re
@@ -20,9 +18,9 @@ from posir_leaderboard.entries import EntryError, read_entries, read_entry
 from posir_leaderboard.validation import (
     MAX_PROBLEMS,
     check_revision,
-    expected_tolerated,
-    retrieval_bounds,
-    subset_facts,
+    compute_retrieval_bounds,
+    compute_tolerated,
+    read_subset_facts,
     validate_entry,
 )
 from posir_significance.findings import State
@@ -31,8 +29,8 @@ from posir_tasks.data.mini import read_mini
 from posir_tasks.data.posir import read_domain
 from posir_tasks.data.repository import LocalRepository
 from posir_tasks.results import rescore_file
-from posir_tasks.search.scoring import divide_split
-from posir_tasks.tasks.catalog import builtin_tasks
+from posir_tasks.search.scoring import build_split
+from posir_tasks.tasks.catalog import load_builtin_tasks
 from posir_tasks.text.languages import DOMAINS
 from posir_tasks.values.columns import pack_column, unpack_column
 from posir_tasks.values.evidence import Place
@@ -52,13 +50,13 @@ K_VALUES = (1, 3, 5, 10, 20, 100)
 
 
 @pytest.fixture(autouse=True)
-def _no_data_of_another_test():
-    subset_facts.cache_clear()
+def _clear_cached_data():
+    read_subset_facts.cache_clear()
 
 
 @pytest.fixture(scope="session")
 def bm25(tmp_path_factory) -> Path:
-    """What `mteb run` writes, by the call that it makes."""
+    """A result from the call that `mteb run` makes."""
     output = tmp_path_factory.mktemp("bm25")
     mteb.evaluate(
         mteb.get_model("mteb/baseline-bm25s"),
@@ -102,8 +100,8 @@ def file(guessed, tmp_path) -> Path:
     )
 
 
-def edited(file: Path, change) -> list:
-    """Edit the scores of a file's only subset; return what is wrong then."""
+def validate_edited(file: Path, change) -> list:
+    """Edit the scores of a file's only subset, and return the problems."""
     data = json.loads(file.read_text())
     change(data["scores"]["test"][0])
     file.write_text(json.dumps(data))
@@ -111,7 +109,7 @@ def edited(file: Path, change) -> list:
     return problems or validate_entry(entries[0])
 
 
-def test_a_true_result_has_no_problem(bm25, guessed):
+def test_valid_result_has_no_problem(bm25, guessed):
     for folder in (bm25, guessed):
         (entry,), problems = read_entries(folder)
         assert (problems, validate_entry(entry)) == ([], [])
@@ -127,22 +125,20 @@ def test_a_true_result_has_no_problem(bm25, guessed):
 
 
 @pytest.mark.slow
-def test_a_result_of_another_processor_has_no_problem(bm25):
-    """The kernels of an older processor sum in another order; on other machines than x86 this shows
-    nothing.
-    """
+def test_result_of_another_processor_has_no_problem(bm25):
+    """The kernels of an older processor sum in another order. Only x86 machines can test this."""
     checked = run("posir", "submit", str(bm25), "--dry-run", OPENBLAS_CORETYPE="Nehalem")
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-# Every number
+# All numbers
 
 
 def numbers(value):
     return [place for place in places(value) if type(find(value, place)) in (int, float)]
 
 
-#: Scores that a profile determines in part; each has a test of its own below.
+#: Scores for which a profile only gives bounds; each has a separate test below.
 IN_PART = {f"{metric}_at_{k}" for metric in ("ndcg", "map", "mrr") for k in (20, 100)} - {
     "map_at_10"
 }
@@ -150,7 +146,7 @@ IN_PART = {f"{metric}_at_{k}" for metric in ("ndcg", "map", "mrr") for k in (20,
 
 @given(drawn=st.data())
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_an_edited_number_is_refused_with_both_values(guessed, file, drawn):
+def test_edited_number_is_rejected_with_both_values(guessed, file, drawn):
     true = json.loads((guessed / file.name).read_text())
     scores = true["scores"]["test"][0]
     paths = [
@@ -158,8 +154,7 @@ def test_an_edited_number_is_refused_with_both_values(guessed, file, drawn):
         for path in numbers(scores)
         if path[0] not in IN_PART and not path[0].startswith("nauc_")
     ]
-    # How many documents were asked for is known of no result, and a result without rows excerpts
-    # nothing.
+    # The number of requested documents is not stored, and a result without rows has no excerpts.
     paths = [
         path for path in paths if path[0] != "rotations" or path[-1] not in ("sample_size", "room")
     ]
@@ -177,8 +172,8 @@ def test_an_edited_number_is_refused_with_both_values(guessed, file, drawn):
     assert problems
     said = "\n".join(map(str, problems))
     assert str(file) in said
-    # Of a number that others follow from, the others are named; a newer version is refused before
-    # any number is read.
+    # Editing a number from which others follow reports the others; a newer version is rejected
+    # before any number is read.
     stores = (
         "position_profile",
         "read",
@@ -191,12 +186,12 @@ def test_an_edited_number_is_refused_with_both_values(guessed, file, drawn):
     if path[0] not in stores and path != ("position_run", "schema"):
         assert any(problem.field.startswith(str(path[0])) for problem in problems)
         assert str(after) in said
-        # What is refused on reading is not compared with the true value.
+        # Values that are rejected on reading are not compared with the true value.
         assert unread or str(before) in said or f"{before:.6f}" in said
 
 
-def test_every_number_of_a_result_is_one_that_is_checked(guessed):
-    """Apart from nAUC and what a profile determines in part, no number escapes the test above."""
+def test_every_number_of_a_result_is_checked(guessed):
+    """The test above covers every number except nAUC and scores with bounds."""
     names = {
         path[0]
         for path in numbers(
@@ -215,22 +210,22 @@ def test_every_number_of_a_result_is_one_that_is_checked(guessed):
 
 
 @pytest.mark.parametrize("by", [-0.02, 0.02])
-def test_a_score_that_no_ranks_give_is_refused(file, by):
+def test_score_outside_the_bounds_is_rejected(file, by):
     names = ("ndcg_at_20", "ndcg_at_100", "mrr_at_20", "mrr_at_100")
-    problems = edited(
+    problems = validate_edited(
         file, lambda scores: scores.update({name: round(scores[name] + by, 6) for name in names})
     )
     assert {*names} <= {problem.field for problem in problems}
 
 
-def test_two_names_of_one_number_must_agree(file):
+def test_synonyms_must_agree(file):
     twins = {
         "map_at_20": "mrr_at_20",
         "mrr_at_100": "map_at_100",
         "nauc_map_at_10_max": "nauc_mrr_at_10_max",
         "nauc_recall_at_5_std": "nauc_precision_at_5_std",
     }
-    problems = edited(
+    problems = validate_edited(
         file, lambda scores: scores.update({name: round(scores[name] + 1e-6, 6) for name in twins})
     )
     for pair in twins.items():
@@ -240,11 +235,11 @@ def test_two_names_of_one_number_must_agree(file):
         )
 
 
-def test_an_nauc_beyond_one_or_no_number_is_refused(file):
+def test_invalid_nauc_is_rejected(file):
     values = dict(
         zip(("1", "3", "5", "10", "20", "100"), (1.1, 3, "0.5", None, True, [0.5]), strict=True)
     )
-    problems = edited(
+    problems = validate_edited(
         file,
         lambda scores: scores.update(
             {f"nauc_ndcg_at_{k}_max": value for k, value in values.items()}
@@ -254,28 +249,28 @@ def test_an_nauc_beyond_one_or_no_number_is_refused(file):
 
 
 @pytest.mark.parametrize("value", ["0.5", None, True, [0.5], {}])
-def test_a_score_that_is_no_number_is_refused(file, value):
+def test_score_must_be_a_number(file, value):
     names = ("ndcg_at_10", "psi_as_published", "recall_at_20", "main_score", "position_bins")
-    problems = edited(file, lambda scores: scores.update(dict.fromkeys(names, value)))
+    problems = validate_edited(file, lambda scores: scores.update(dict.fromkeys(names, value)))
     assert {*names} <= {problem.field.partition(".")[0] for problem in problems}
-    assert edited(file, lambda scores: scores.update(read=value))
+    assert validate_edited(file, lambda scores: scores.update(read=value))
 
 
-def test_digits_beyond_those_that_mteb_writes_are_refused(file):
+def test_excess_digits_are_rejected(file):
     names = ("psi_as_published", "recall_at_5")
-    problems = edited(
+    problems = validate_edited(
         file, lambda scores: scores.update({name: scores[name] + 1e-7 for name in names})
     )
     assert {problem.field for problem in problems} == {*names}
 
 
 @given(ranks=st.lists(st.integers(0, 101), min_size=1, max_size=60))
-def test_true_scores_lie_within_the_bounds_of_their_profile(ranks):
+def test_true_scores_are_within_the_bounds(ranks):
     ranks = np.array(ranks) % 101
     true = compute_retrieval_scores(RankedQueries(ranks, confidence={}), K_VALUES)
     totals = np.bincount(np.where(ranks == 0, 12, np.minimum(ranks, 11)), minlength=13)[None, 1:]
     profile = PositionProfile(Axes("any", ("all",), ("all",)), totals[:, None], totals)
-    bounds = retrieval_bounds(profile, round(true["recall_at_20"], 6), K_VALUES)
+    bounds = compute_retrieval_bounds(profile, round(true["recall_at_20"], 6), K_VALUES)
     assert true.keys() == bounds.keys()
     for name, value in true.items():
         low, high = bounds[name]
@@ -284,9 +279,9 @@ def test_true_scores_lie_within_the_bounds_of_their_profile(ranks):
 
 
 @pytest.mark.parametrize("recall", [None, "x", 5, -3, float("nan"), True])
-def test_bounds_of_an_unbelievable_recall_at_20_are_still_bounds(recall):
+def test_bounds_are_ordered_for_any_recall_at_20(recall):
     totals = np.array([[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 5]])
-    bounds = retrieval_bounds(
+    bounds = compute_retrieval_bounds(
         PositionProfile(Axes("any", ("all",), ("all",)), totals[:, None], totals), recall, K_VALUES
     )
     assert all(low <= high for low, high in bounds.values())
@@ -303,7 +298,7 @@ def test_a_result_with_rotated_versions_has_no_problem(tested_file):
     assert validate_entry(read_entry(tested_file)) == []
 
 
-def swap_places(part: dict) -> None:
+def swap_positions(part: dict) -> None:
     places = unpack_column(part["sample"], 10**4)
     first, second = np.flatnonzero(places == 1)[0], np.flatnonzero(places == 2)[0]
     places[[first, second]] = places[[second, first]]
@@ -314,7 +309,7 @@ def swap_places(part: dict) -> None:
     ("change", "field"),
     [
         (lambda part: part.update(digest="0" * len(part["digest"])), "rotations.digest"),
-        (swap_places, "rotations.sample"),
+        (swap_positions, "rotations.sample"),
         (lambda part: part.update(sample_size=5), "rotations.sample"),
         (lambda part: part.update(subsets=31), "rotations.subsets"),
         (lambda part: part.update(ranks=part["twelfths"]), "rotations"),
@@ -323,15 +318,15 @@ def swap_places(part: dict) -> None:
         (lambda part: part.update(window="door"), "rotations"),
     ],
 )
-def test_rotated_versions_that_are_not_of_the_data_are_refused(tested_file, change, field):
-    problems = edited(tested_file, lambda scores: change(scores["rotations"]["sets"][0]))
+def test_foreign_rotated_versions_are_rejected(tested_file, change, field):
+    problems = validate_edited(tested_file, lambda scores: change(scores["rotations"]["sets"][0]))
     assert field in {problem.field for problem in problems}
     assert {(problem.file, problem.subset) for problem in problems} == {
         (str(tested_file), "default")
     }
 
 
-def test_other_ranks_of_versions_contradict_the_scores(tested_file):
+def test_changed_version_ranks_contradict_the_scores(tested_file):
     def change(scores):
         part = scores["rotations"]["sets"][0]
         ranks, versions = unpack_column(part["ranks"], 10**5), unpack_column(part["tested"], 10**5)
@@ -339,11 +334,11 @@ def test_other_ranks_of_versions_contradict_the_scores(tested_file):
         ranks[1::3] = 0
         part["ranks"] = pack_column(ranks)
 
-    problems = edited(tested_file, change)
+    problems = validate_edited(tested_file, change)
     assert any(problem.field.startswith("position_effect") for problem in problems)
 
 
-def test_only_a_model_that_ignores_word_order_may_say_so(bm25, tested_file):
+def test_only_order_blind_models_may_be_untested(bm25, tested_file):
     (entry,), _ = read_entries(bm25)
     assert entry.subsets[0].values.rotations.is_order_blind
     assert validate_entry(entry) == []
@@ -363,13 +358,13 @@ def test_only_a_model_that_ignores_word_order_may_say_so(bm25, tested_file):
             del part[name]
         part["untested"] = "order_blind"
 
-    assert edited(tested_file, claim)[0].field == "rotations.untested"
+    assert validate_edited(tested_file, claim)[0].field == "rotations.untested"
 
 
 # The profile
 
 
-def moved(row: str, rank: int) -> str:
+def move_rank(row: str, rank: int) -> str:
     counts = list(map(int, row.split()))
     counts[rank] -= 1
     counts[(rank + 1) % 12] += 1
@@ -377,22 +372,22 @@ def moved(row: str, rank: int) -> str:
 
 
 @pytest.mark.parametrize("counts_too", [True, False])
-def test_a_profile_must_follow_from_the_ranks(file, counts_too):
+def test_profile_must_follow_from_the_ranks(file, counts_too):
     def change(scores):
         profile = scores["position_profile"]
         bucket = profile["counts"][0]
         position = next(place for place, row in enumerate(bucket) if {*row.split()} != {"0"})
         rank = next(rank for rank, count in enumerate(bucket[position].split()) if count != "0")
         if counts_too:
-            bucket[position] = moved(bucket[position], rank)
-        profile["totals"][0] = moved(profile["totals"][0], rank)
+            bucket[position] = move_rank(bucket[position], rank)
+        profile["totals"][0] = move_rank(profile["totals"][0], rank)
 
-    (problem,) = edited(file, change)
+    (problem,) = validate_edited(file, change)
     assert "the ranks by document disagree" in str(problem)
 
 
-def test_a_result_on_fewer_queries_is_refused_with_both_numbers(bm25, tmp_path):
-    """Whole and in itself consistent, so only the data can tell."""
+def test_result_on_fewer_queries_is_rejected_with_both_counts(bm25, tmp_path):
+    """The result is complete and consistent, so only the data reveal the problem."""
     folder = next((bm25 / "results").glob("*/*"))
     file = (
         Path(shutil.copytree(folder, tmp_path / folder.parent.name / folder.name))
@@ -406,7 +401,7 @@ def test_a_result_on_fewer_queries_is_refused_with_both_numbers(bm25, tmp_path):
     ranks = replace(whole, sets=(part.select(np.arange(len(part.ranks)) > 0),))
     scores.update(ResultValues(ranks, values.read).to_json())
     del scores["rotations"]
-    bounds = retrieval_bounds(ranks.profile, scores["recall_at_20"], K_VALUES)
+    bounds = compute_retrieval_bounds(ranks.profile, scores["recall_at_20"], K_VALUES)
     scores.update(
         {name: round(low, 6) for name, (low, _) in bounds.items()},
         main_score=round(bounds["ndcg_at_10"][0], 6),
@@ -431,50 +426,50 @@ def test_a_result_on_fewer_queries_is_refused_with_both_numbers(bm25, tmp_path):
         (True, "read"),
     ],
 )
-def test_another_window_than_the_places_are_of_is_refused(file, window, field):
-    problems = edited(file, lambda scores: scores["read"].update(tokens=window))
+def test_window_must_match_the_positions(file, window, field):
+    problems = validate_edited(file, lambda scores: scores["read"].update(tokens=window))
     assert field in {problem.field.partition(".")[0] for problem in problems}
 
 
-def test_counts_by_the_models_tokenizer_are_accepted(file):
-    """A tokenizer finds in 200 tokens what the data estimates in 256."""
+def test_counts_with_the_tokenizer_are_accepted(file):
+    """By tokenizer, the window has 200 tokens; by the estimate from the data, 256."""
 
     def count_by_tokenizer(scores):
         scores["read"].update(tokens=200)
         scores["read_ranks"]["sets"][0]["counted_with"] = "tokenizer"
 
-    assert edited(file, count_by_tokenizer) == []
+    assert validate_edited(file, count_by_tokenizer) == []
     for key in ("unread_share", "position_effect_in_window"):
-        (problem, *_) = edited(
+        (problem, *_) = validate_edited(
             file, lambda scores, key=key: scores["position_scores"]["all"].update({key: 0.5})
         )
         assert problem.field.startswith("position_scores.all.")
 
 
 @pytest.mark.parametrize("column", ["twelfths", "thirds"])
-def test_other_places_than_the_data_has_are_refused(file, column):
+def test_positions_must_match_the_data(file, column):
     def change(scores):
         part = scores["read_ranks"]["sets"][0]
         part[column] = pack_column(np.roll(unpack_column(part[column], 10**4), 1))
 
-    assert "read_ranks" in {problem.field for problem in edited(file, change)}
+    assert "read_ranks" in {problem.field for problem in validate_edited(file, change)}
 
 
-# Whole, and of the right data
+# Complete, and on the right data
 
 MINI = read_mini()
 MINI_DIGEST = digest_data(MINI)
 
 
-def test_the_facts_of_data_with_several_places_have_its_digest():
+def test_facts_of_data_with_several_spans_have_a_digest():
     data = replace(MINI, places={name: Place(name[:2]) for name in MINI.evidence.query_ids})
 
     class PlacedTask:
         def read_subset(self, _):
             return data
 
-    facts = subset_facts(PlacedTask, "default", MINI.revision)
-    assert facts.digest == divide_split(data)["digest"]() != MINI_DIGEST
+    facts = read_subset_facts(PlacedTask, "default", MINI.revision)
+    assert facts.digest == build_split(data)["digest"]() != MINI_DIGEST
 
 
 @pytest.mark.parametrize(
@@ -502,18 +497,18 @@ def test_the_facts_of_data_with_several_places_have_its_digest():
         ),
     ],
 )
-def test_what_is_not_of_the_task_is_refused(file, place, change, field, word):
+def test_other_data_than_the_tasks_are_rejected(file, place, change, field, word):
     def apply(scores):
         del scores["rotations"]
         find(scores, place).update(change)
 
-    (problem,) = edited(file, apply)
+    (problem,) = validate_edited(file, apply)
     assert (problem.field, problem.subset) == (field, "default")
     assert word in str(problem)
 
 
-def test_a_score_that_is_missing_names_the_command_that_makes_it(file):
-    (problem,) = edited(file, lambda scores: scores.pop("position_scores"))
+def test_message_on_missing_score_names_the_command(file):
+    (problem,) = validate_edited(file, lambda scores: scores.pop("position_scores"))
     assert problem.field == "position_scores"
     assert "posir rescore" in str(problem)
     rescore_file(file)
@@ -537,8 +532,8 @@ def test_a_score_that_is_missing_names_the_command_that_makes_it(file):
         ({"data_digest": "digest"}, "data_digest"),
     ],
 )
-def test_what_was_run_must_be_what_the_task_runs(file, run, fields):
-    problems = edited(file, lambda scores: scores["position_run"].update(run))
+def test_run_must_match_the_task(file, run, fields):
+    problems = validate_edited(file, lambda scores: scores["position_run"].update(run))
     assert {problem.field.partition("[")[0] for problem in problems} == {
         f"position_run.{name}" for name in fields.split()
     }
@@ -547,8 +542,8 @@ def test_what_was_run_must_be_what_the_task_runs(file, run, fields):
 @pytest.mark.parametrize(
     "change", [{"languages": ["deu-Latn"]}, {"hf_subset": "sports"}, {"read": {"kind": "unknown"}}]
 )
-def test_subset_and_languages_are_the_tasks_own(file, change):
-    assert edited(file, lambda scores: scores.update(change))
+def test_subset_and_languages_must_match_the_task(file, change):
+    assert validate_edited(file, lambda scores: scores.update(change))
 
 
 @pytest.mark.parametrize(
@@ -559,7 +554,7 @@ def test_subset_and_languages_are_the_tasks_own(file, change):
         ({"name": "endpoint/m (a.org)"}, "name", "behind an endpoint"),
     ],
 )
-def test_a_model_that_only_its_owner_can_run_is_refused(tmp_path, named, field, word):
+def test_private_model_is_rejected(tmp_path, named, field, word):
     write_guesses(tmp_path, [mteb.get_task("PosIR-Mini")], **named)
     ((entry,), _) = read_entries(tmp_path)
     (problem,) = validate_entry(entry)
@@ -567,7 +562,7 @@ def test_a_model_that_only_its_owner_can_run_is_refused(tmp_path, named, field, 
     assert word in problem.message
 
 
-def test_another_split_and_unknown_fields_are_refused(file):
+def test_other_splits_and_unknown_fields_are_rejected(file):
     data = json.loads(file.read_text())
     data["scores"]["dev\x1b[31m"] = data["scores"].pop("test")
     data["note"] = "best of ten"
@@ -580,14 +575,14 @@ def test_another_split_and_unknown_fields_are_refused(file):
     )
 
 
-def test_an_unknown_task_is_refused(file):
+def test_unknown_task_is_rejected(file):
     file = file.replace(file.with_name("PosIR-Klingon.json"))
     file.write_text(file.read_text().replace('"PosIR-Mini"', '"PosIR-Klingon"'))
     (problem,) = validate_entry(read_entry(file))
     assert "`posir tasks`" in str(problem)
 
 
-def test_the_revision_of_the_data_is_a_commit_or_the_tasks_own():
+def test_data_revision_is_a_commit_or_the_tasks_revision():
     for good in (
         (COMMIT, "main", "main"),
         (COMMIT, COMMIT, "main"),
@@ -607,8 +602,8 @@ def test_the_revision_of_the_data_is_a_commit_or_the_tasks_own():
         assert check_revision(revision, recorded, pinned)
 
 
-def test_only_the_first_of_many_problems_are_named(file):
-    problems = edited(
+def test_only_the_first_problems_are_reported(file):
+    problems = validate_edited(
         file,
         lambda scores: scores.update({name: 2.0 for name in scores if name.startswith("nauc_")}),
     )
@@ -620,17 +615,17 @@ def test_only_the_first_of_many_problems_are_named(file):
 
 @pytest.fixture
 def posir(tmp_path, monkeypatch) -> Path:
-    """A result of PosIR-English over all domains; the data itself has no corpus any more."""
+    """A result of PosIR-English on all domains; the corpus was removed from the data."""
     for domain in DOMAINS:
         write_domain(tmp_path / "data" / POSIR_FOLDER, posir_tables(), domain=domain)
     monkeypatch.setenv("POSIR_DATA", str(tmp_path / "data"))
-    folder = write_guesses(tmp_path / "output", [builtin_tasks()["PosIR-English"]()])
+    folder = write_guesses(tmp_path / "output", [load_builtin_tasks()["PosIR-English"]()])
     for corpus in (tmp_path / "data").rglob("corpus.parquet"):
         corpus.unlink()
     return as_of_the_hub(folder / "PosIR-English.json", COMMIT)
 
 
-def test_facts_have_the_articles_that_the_reader_finds(tmp_path, monkeypatch):
+def test_facts_have_the_readers_articles(tmp_path, monkeypatch):
     tables = posir_tables()
     tables["queries"] = tables["queries"].with_columns(
         pos_title=pl.Series(["Mills", "Bees", "Bees", "Mills"])
@@ -640,15 +635,13 @@ def test_facts_have_the_articles_that_the_reader_finds(tmp_path, monkeypatch):
     data = read_domain(LocalRepository(root), "eng-Latn", "eng-Latn", "sports")
     (root / "eng-Latn/sports/corpus.parquet").unlink()
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
-    facts = subset_facts(builtin_tasks()["PosIR-English"], "sports", COMMIT)
+    facts = read_subset_facts(load_builtin_tasks()["PosIR-English"], "sports", COMMIT)
     assert facts.digest == {"queries": digest_data(data)["queries"]}
     assert facts.evidence.clusters == data.evidence.clusters == ("Mills", "Bees", "Bees", "Mills")
 
 
-def test_facts_leave_out_the_queries_that_the_reader_does(tmp_path, monkeypatch):
-    """A query without text and one whose document is missing, a reversed span, and spans of another
-    text.
-    """
+def test_facts_omit_the_readers_dropped_queries(tmp_path, monkeypatch):
+    """The data have a query without text, a missing document, a reversed span and foreign spans."""
     tables = posir_tables()
     spans = pl.Series([[15, 27], [0, 3], [41, 32], [14, 33]])
     texts = tables["queries"]["text"].to_list()
@@ -660,26 +653,26 @@ def test_facts_leave_out_the_queries_that_the_reader_does(tmp_path, monkeypatch)
     )
     write_domain(tmp_path / POSIR_FOLDER, tables)
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
-    task = builtin_tasks()["PosIR-English"]
+    task = load_builtin_tasks()["PosIR-English"]
     alone = {"queries_with_reversed_span": 1, "queries_without_text": 1}
     stated = alone | {
         "judgments_of_missing_documents": 1,
         "queries_with_another_length": 2,
         "queries_without_document": 1,
     }
-    facts = subset_facts(task, "sports", COMMIT, with_corpus=True)
-    assert facts.tolerated == stated == expected_tolerated(facts, stated)
+    facts = read_subset_facts(task, "sports", COMMIT, with_corpus=True)
+    assert facts.tolerated == stated == compute_tolerated(facts, stated)
     assert facts.evidence.query_ids == ["q1", "q2"]
     assert facts.digest.keys() == {"queries", "corpus"}
     facts, believed = (
-        subset_facts(task, "sports", COMMIT),
+        read_subset_facts(task, "sports", COMMIT),
         alone | {"queries_with_another_length": 2},
     )
     assert facts.tolerated == alone
-    assert expected_tolerated(facts, believed | {"documents_without_id": -1}) == believed
+    assert compute_tolerated(facts, believed | {"documents_without_id": -1}) == believed
 
 
-def test_posir_is_checked_against_its_queries_alone(posir, tmp_path):
+def test_posir_is_checked_against_its_queries(posir, tmp_path):
     entry = read_entry(posir)
     assert len(entry.subsets) == 31
     assert validate_entry(entry) == []
@@ -701,7 +694,7 @@ def test_posir_is_checked_against_its_queries_alone(posir, tmp_path):
     posir.write_text(part)
 
     shutil.rmtree(tmp_path / "data" / POSIR_FOLDER / "eng-Latn" / "game")
-    subset_facts.cache_clear()
+    read_subset_facts.cache_clear()
     unread = [
         problem
         for problem in validate_entry(read_entry(posir))
@@ -710,10 +703,10 @@ def test_posir_is_checked_against_its_queries_alone(posir, tmp_path):
     assert [problem.subset for problem in unread] == ["game"]
 
 
-def test_a_query_in_two_buckets_counts_in_both_and_once(tmp_path, monkeypatch):
+def test_query_in_two_buckets_counts_in_both(tmp_path, monkeypatch):
     write_squad(tmp_path / "data" / "squad_v2", (0, 50, 100, 100, 150, 200, 399))
     monkeypatch.setenv("POSIR_DATA", str(tmp_path / "data"))
-    task = builtin_tasks()["SQuAD-PosQ"]
+    task = load_builtin_tasks()["SQuAD-PosQ"]
     file = write_guesses(tmp_path / "output", [task()]) / "SQuAD-PosQ.json"
     as_of_the_hub(file, task.metadata.dataset["revision"])
     entry = read_entry(file)
@@ -722,6 +715,6 @@ def test_a_query_in_two_buckets_counts_in_both_and_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["texts", "openings"])
-def test_a_result_without_digests_of_documents_is_refused(file, name):
-    problems = edited(file, lambda scores: scores["document_keys"]["sets"][0].pop(name))
+def test_result_without_document_digests_is_rejected(file, name):
+    problems = validate_edited(file, lambda scores: scores["document_keys"]["sets"][0].pop(name))
     assert any("lack the digest" in str(problem) for problem in problems)

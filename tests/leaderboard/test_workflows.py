@@ -1,4 +1,4 @@
-"""The workflow files in docs/leaderboard.md: their scripts run as they stand."""
+"""Test the workflows in docs/leaderboard.md by running their scripts."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def workflows() -> dict[str, dict]:
 def run_last_step(
     workflow: dict, folder: Path, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the last step as GitHub does; those before it set up Python."""
+    """Run the last step like GitHub; the steps before set up Python."""
     (job,) = workflow["jobs"].values()
     variables = CLEAN | {"PATH": f"{BIN}:{CLEAN['PATH']}"} | workflow.get("env", {}) | environment
     step = job["steps"][-1]
@@ -56,7 +56,7 @@ def results(tmp_path) -> Path:
     return folder / "results"
 
 
-def test_every_workflow_is_without_rights():
+def test_workflows_have_no_permissions():
     assert set(workflows()) == {"Check submissions", "Check results"}
     for workflow in workflows().values():
         assert workflow["permissions"] == {"contents": "read"}
@@ -64,7 +64,7 @@ def test_every_workflow_is_without_rights():
 
 
 @pytest.mark.slow
-def test_the_hubs_pull_requests_are_checked(results, tmp_path):
+def test_hub_pull_requests_are_checked(results, tmp_path):
     of_model = {
         name: {
             path.relative_to(results.parent).as_posix(): path.read_bytes()
@@ -90,7 +90,7 @@ def test_the_hubs_pull_requests_are_checked(results, tmp_path):
         done = run_last_step(workflows()["Check submissions"], tmp_path / "work", **environment)
     assert done.returncode == 1, done.stderr
     assert done.stderr.splitlines()[-1] == "refused: #2"
-    # What was there before is not the pull requests'.
+    # Earlier results are not part of the pull requests.
     problems = done.stdout.splitlines()
     assert all("pull-request-2/results/org__edited" in problem for problem in problems)
     assert any("field 'psi_as_published': is 0.0" in problem for problem in problems)
@@ -98,7 +98,7 @@ def test_the_hubs_pull_requests_are_checked(results, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_folders_that_a_pull_request_changes_are_checked(results, tmp_path):
+def test_changed_folders_of_a_pull_request_are_checked(results, tmp_path):
     def git(*arguments, folder=tmp_path / "upstream"):
         who = [
             "-c",
@@ -133,5 +133,5 @@ def test_the_folders_that_a_pull_request_changes_are_checked(results, tmp_path):
     (problem,) = done.stdout.splitlines()
     assert f"{nobodys}" in problem
     assert "model_meta.json: is missing" in problem
-    # The result that was there before is not the pull request's.
+    # The earlier result is not part of the pull request.
     assert "results: 1, models: 1, problems: 1" in done.stderr

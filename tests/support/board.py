@@ -1,4 +1,4 @@
-"""Fake records for a leaderboard: plausible numbers, the same for the same seed."""
+"""Fake records for a leaderboard, with plausible and reproducible numbers."""
 
 import json
 import re
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from posir_leaderboard.board.groups import Group
-from posir_leaderboard.board.published import published_records
+from posir_leaderboard.board.published import list_published_records
 from posir_leaderboard.board.records import (
     BIN_COLUMNS,
     BoardModel,
     BoardRecord,
     BoardRow,
-    row_columns,
+    build_row_columns,
 )
 from posir_leaderboard.board.site import bundle_table_library
 from posir_leaderboard.board.views import View
@@ -28,7 +28,7 @@ from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.read_part import KnownBy, ReadPart
 
 LENGTHS = ("all", "Q1", "Q2", "Q3", "Q4")
-POSITIONS = [f"({place / 20:.2f}, {(place + 1) / 20:.2f}]" for place in range(20)]
+POSITIONS = [f"({index / 20:.2f}, {(index + 1) / 20:.2f}]" for index in range(20)]
 KINDS = ("Dense", "Dense", "Dense", "Sparse", "Late interaction", "Cross-encoder")
 
 
@@ -48,7 +48,7 @@ def fake_model(number: int, name: str | None = None) -> BoardModel:
 
 
 def fake_record(model: BoardModel, task: str, seed: int, *, detail: bool = True) -> BoardRecord:
-    """Return a record; without detail the model's own page has only the rows."""
+    """Build a record; without `detail`, the model's page has only the rows."""
     rng = np.random.default_rng([seed, 2])
     level, slope = rng.uniform(0.3, 0.68), rng.uniform(-0.02, 0.25)
     scores = np.clip(
@@ -69,9 +69,7 @@ UNREAD_SHARE = 0.25
 
 
 def fake_findings(effect: float, error: float = 0.02, state: State | None = None) -> GroupFindings:
-    """Return the findings of a test whose effect within the window is half that of whole
-    documents.
-    """
+    """Build findings with half the given effect within the window."""
     within = Estimate(effect / 2, (effect / 2 - 2 * error, effect / 2 + 2 * error))
     facts = {
         Quantity.NDCG_AT_10: Estimate(0.5, (0.45, 0.55)),
@@ -173,7 +171,7 @@ def fake_detail(
         "positions": POSITIONS,
         "position_title": "Position of the evidence (0: start of the document, 1: end)",
         "panels": panels,
-        "subsets": {"name": list(DOMAINS), **row_columns(domains)},
+        "subsets": {"name": list(DOMAINS), **build_row_columns(domains)},
         "notes": [f"{model.name} reads {model.window} tokens of a document."],
     }
 
@@ -186,13 +184,13 @@ GROUPS = [
 ]
 
 
-#: In place of the libraries if no browser reads them.
+#: Replaces the libraries if no browser loads them.
 NO_LIBRARIES = {"datatables": "", "vega": ""}
 
 
 @cache
 def published() -> list[BoardRecord]:
-    return published_records()
+    return list_published_records()
 
 
 @cache
@@ -201,7 +199,7 @@ def libraries() -> dict[str, str]:
 
 
 def hostile_names() -> list[str]:
-    """Return hostile model names; most of them are refused when results are read."""
+    """List hostile model names, most of which are rejected on reading."""
     return [
         "<img src=x onerror=alert(1)>",
         "</script><script>alert(1)</script>",
@@ -221,7 +219,7 @@ def hostile_names() -> list[str]:
 
 
 def columns_at(view: View, length: str) -> dict[str, list[Any]]:
-    return view.columns(length, view.compute_differences())
+    return view.build_columns(length, view.compute_differences())
 
 
 def length_columns(data: Mapping[str, Any], file: str, length: str) -> dict[str, list[Any]]:
@@ -234,7 +232,7 @@ def length_columns(data: Mapping[str, Any], file: str, length: str) -> dict[str,
 
 
 def read_site(folder: Path) -> dict[str, bytes]:
-    """Return the content of every file of a site by its path."""
+    """Read every file of a site, by path."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
@@ -243,7 +241,7 @@ def read_site(folder: Path) -> dict[str, bytes]:
 
 
 def contents(site: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return the data that the files of a site pass to the page, by name."""
+    """Parse the data files of a site, by name."""
     values = {}
     for path, body in site.items():
         if path.startswith("data/"):

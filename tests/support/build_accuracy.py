@@ -1,4 +1,4 @@
-"""Precision and recall of the stages of `posir build` against what people wrote."""
+"""Precision and recall of the stages of `posir build` against human questions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from tests.support.human_answers import Truth
 
 @dataclass(frozen=True)
 class StageAccuracy:
-    """How well a stage tells right questions from wrong ones."""
+    """Accuracy of a stage in keeping correct questions and discarding others."""
 
     stage: str
     entered: int
-    """Questions that the stage was given."""
+    """Number of questions before the stage."""
     right_entered: int
     kept: int
     right_kept: int
@@ -32,31 +32,36 @@ class StageAccuracy:
 
 
 def is_right(truth: Truth, question: Question) -> bool:
-    """Return whether a person asked this about the document; with a span, the same third has the
-    answer, too.
+    """Return True if a person asked this about the document and, for a question with a span, if the
+    answer is in the same third.
     """
     if question.span is not None:
         return truth.is_right(
             question.text, question.document, question.span.start, question.span.end
         )
-    asked = truth.by_question.get(question.text, [])
+    candidates = truth.by_question.get(question.text, [])
     return any(
-        about.id == question.document and human.text == question.text for about, human in asked
+        document.id == question.document and human.text == question.text
+        for document, human in candidates
     )
 
 
 def measure_stages(truth: Truth, results: Mapping[str, StageResult]) -> Iterator[StageAccuracy]:
-    """Yield the accuracy of each stage that has questions, and of all of them together; a repeated
-    question counts once.
+    """Yield the accuracy of each stage with questions, and of all stages together. Repeated
+    questions count once.
 
-    What is right before Locate is a question that a person asked about the document; after it, the
-    span counts, too. So a span that Locate gets wrong is one right question less that it keeps.
+    Before Locate, a question is correct if a person asked it about the document; after it, its
+    span must be correct as well. A wrong span therefore lowers the recall of Locate.
     """
-    asked = results["ask"]
-    faulty = [discard.question for discard in asked.discarded if discard.question is not None]
-    first = before = {value.id: is_right(truth, value) for value in (*faulty, *asked.questions)}
+    ask_result = results["ask"]
+    faulty = [discard.question for discard in ask_result.discarded if discard.question is not None]
+    initial = before = {
+        value.id: is_right(truth, value) for value in (*faulty, *ask_result.questions)
+    }
     for stage in list(results)[1:]:
         kept = {question.id: is_right(truth, question) for question in results[stage].questions}
         yield StageAccuracy(stage, len(before), sum(before.values()), len(kept), sum(kept.values()))
         before = kept
-    yield StageAccuracy("all", len(first), sum(first.values()), len(before), sum(before.values()))
+    yield StageAccuracy(
+        "all", len(initial), sum(initial.values()), len(before), sum(before.values())
+    )

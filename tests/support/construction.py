@@ -1,5 +1,5 @@
-"""Doubles for the stages of `posir build`: a language model that is a function, and rerankers with
-given scores.
+"""Test doubles for `posir build`: a language model and a reranker that call a function, and a
+retriever that returns every document.
 """
 
 import csv
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posir_build.records import Document, Question, question_id
+from posir_build.records import Document, Question, compute_question_id
 from posir_build.settings import BuildSettings
 from posir_tasks.language_models.asking import Reply
 from posir_tasks.language_models.call_log import Completion
@@ -20,13 +20,13 @@ from posir_tasks.text.spans import Span
 
 @dataclass
 class ScriptedModel:
-    """Answers with what a function writes for a prompt's name and values."""
+    """A language model whose answers are written by a function of prompt name and values."""
 
     write: Callable[[str, Mapping[str, str]], str]
     name: str = "scripted"
     asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
     answers: list[Any] = field(default_factory=list)
-    """The answers that can be used, as parsed."""
+    """The usable answers, parsed."""
 
     def ask(
         self, prompt: Any, items: Any, build: Any, description: str, check: Any = None
@@ -53,7 +53,7 @@ class ScriptedModel:
 
 @dataclass
 class TableReranker:
-    """Scores pairs by a function."""
+    """A reranker that scores pairs with a function."""
 
     function: Callable[[str, str], float]
     name: str = "table"
@@ -64,8 +64,8 @@ class TableReranker:
         return np.array([self.function(*pair) for pair in pairs], np.float64)
 
 
-class FullRecall:
-    """Finds every document, in the order of the corpus."""
+class FullRetriever:
+    """A retriever that returns the documents in corpus order."""
 
     name = "everything"
 
@@ -74,20 +74,20 @@ class FullRecall:
 
 
 def settings(**fields: Any) -> BuildSettings:
-    needed = {
+    required = {
         "documents": "d",
         "language": "eng-Latn",
         "domain": "d",
         "output": "o",
         "llm": {"model": "m"},
     }
-    return BuildSettings.model_validate(needed | fields)
+    return BuildSettings.model_validate(required | fields)
 
 
 def fill_sheet(
     file: Path, columns: Iterable[str], *rows: Iterable[str], delimiter: str = ","
 ) -> Path:
-    """Fill in these columns of the first rows of a sheet, as a spreadsheet saves it."""
+    """Fill in columns of the first rows of a sheet, and save it like a spreadsheet program."""
     with file.open(encoding="utf-8-sig", newline="") as opened:
         filled = list(csv.DictReader(opened))
     for row, cells in zip(filled, rows, strict=False):
@@ -104,20 +104,20 @@ def document(name: str, text: str, tokens: int = 100) -> Document:
 
 
 def question(
-    about: Document,
+    source: Document,
     text: str,
     evidence: str | None = None,
     position: str = "beginning",
     **fields: Any,
 ) -> Question:
-    """Return a question whose span is the first occurrence of the evidence, if there is one."""
+    """Build a question whose span is the first occurrence of the evidence, if given."""
     span = None
     if evidence is not None:
-        start = about.text.index(evidence)
+        start = source.text.index(evidence)
         span = Span(start, start + len(evidence))
     return Question(
-        question_id(about.id, text),
-        about.id,
+        compute_question_id(source.id, text),
+        source.id,
         text,
         "an answer",
         position,

@@ -15,7 +15,7 @@ from posir_tasks.models.embeddings.cache import read_embeddings
 
 def reset_process_state() -> None:
     """Close all caches and forget which warnings were given, as in a new process."""
-    cached_encoder._cache_in.cache_clear()
+    cached_encoder._get_cache.cache_clear()
     warn_once.cache_clear()
 
 

@@ -1,6 +1,4 @@
-"""Documents made of paragraphs that people wrote questions about, and what people would answer: the
-truth for `posir build`.
-"""
+"""Documents with human questions and answers, as the ground truth for `posir build`."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -14,20 +12,20 @@ from posir_tasks.text.spans import Span
 
 @dataclass(frozen=True)
 class HumanQuestion:
-    """A question that a person wrote, with the answer in its document."""
+    """A human question and the span of its answer in the document."""
 
     id: str
     text: str
     start: int
     end: int
-    """Of the answer in the document."""
+    """End of the answer in the document, exclusive."""
     in_other_language: str = ""
-    """The question as a person translated it, if there is a translation."""
+    """Human translation of the question; empty if there is none."""
 
 
 @dataclass(frozen=True)
 class HumanDocument:
-    """A document and the questions about it."""
+    """A document and its human questions."""
 
     id: str
     text: str
@@ -39,7 +37,7 @@ class HumanDocument:
 
 @dataclass
 class Truth:
-    """Everything that is known about some documents."""
+    """Documents, indexed by text and by question."""
 
     documents: list[HumanDocument]
     by_text: dict[str, HumanDocument] = field(init=False)
@@ -58,8 +56,8 @@ class Truth:
     def find(
         self, text: str, document: str | None = None
     ) -> tuple[HumanDocument, HumanQuestion] | None:
-        """Return the human question in a text, which may have words before it, about a document if
-        there are several.
+        """Find the human question in a text, which may start with a prefix such as `In short: `.
+        `document` selects one of several documents with the same question.
         """
         bare = " ".join(text.split())
         starts = (0, *(place + 2 for place in range(len(bare)) if bare.startswith(": ", place)))
@@ -67,8 +65,8 @@ class Truth:
         return next((item for item in items if document is None or item[0].id == document), None)
 
     def has_answer(self, question: str, document: str, evidence: str) -> bool:
-        """Return whether a question is a person's about this document, and a text has its answer,
-        but for white space.
+        """Return True if a person asked the question about the document and the evidence contains
+        the answer, ignoring white space.
         """
         answers = [
             about.text[entry.start : entry.end]
@@ -78,8 +76,8 @@ class Truth:
         return any("".join(answer.split()) in "".join(evidence.split()) for answer in answers)
 
     def is_right(self, question: str, document: str, start: int, end: int) -> bool:
-        """Return whether a question is a person's about this document, and a span has its answer in
-        the same third.
+        """Return True if a person asked the question about the document and the span contains the
+        answer in the same third.
         """
         return any(
             start <= asked.start
@@ -91,7 +89,7 @@ class Truth:
 
 
 def mini_documents(least: int = 600) -> list[HumanDocument]:
-    """Return the documents of PosIR-Mini with at least that many characters."""
+    """Build the documents of PosIR-Mini with at least `least` characters."""
     return [
         HumanDocument(
             document.id.replace("/", "-"),
@@ -111,7 +109,7 @@ def mini_documents(least: int = 600) -> list[HumanDocument]:
 def squad_documents(
     file: Path, paragraphs: int = 5, translated: Path | None = None
 ) -> list[HumanDocument]:
-    """Return documents of that many paragraphs of one article each, from a file in SQuAD format."""
+    """Build documents of several paragraphs from one article each, from a file in SQuAD format."""
     others = {
         question["id"]: question["question"]
         for _, paragraph in _paragraphs(translated)
@@ -129,7 +127,7 @@ def squad_documents(
 
 
 def overlapping_documents(file: Path, articles: int) -> list[HumanDocument]:
-    """Return two documents per article of two paragraphs each, of which one is in both: its
+    """Build two documents per article, with two paragraphs each. They share one paragraph, whose
     questions have two answers.
     """
     return [
@@ -143,11 +141,11 @@ def overlapping_documents(file: Path, articles: int) -> list[HumanDocument]:
 def parallel_documents(
     file: Path, translated: Path, codes: tuple[str, str], paragraphs: int = 4
 ) -> tuple[list[HumanDocument], list[HumanDocument], dict[str, str]]:
-    """Return documents, their human translations, and the translation of each sentence and
-    question.
+    """Build documents, their human translations, and a mapping from sentences and questions to
+    translations.
 
-    Only paragraphs whose translators kept the order of sentences are used: as many sentences, and
-    each answer in the same one.
+    Paragraphs are skipped unless both languages have the same number of sentences, with every
+    answer in the same sentence.
     """
     both: tuple[list[dict], list[dict]] = [], []
     texts: dict[str, str] = {}
@@ -179,9 +177,7 @@ def parallel_documents(
 
 
 def _sentences_with_answers(paragraph: dict, sentences: Sequence[Span]) -> tuple[int, list[int]]:
-    """Return the number of sentences, and for each question that of the sentence in which its
-    answer begins.
-    """
+    """Count the sentences, and find the number of the sentence where each answer begins."""
     starts = [question["answers"][0]["answer_start"] for question in paragraph["qas"]]
     return len(sentences), [sum(span.start <= start for span in sentences) for start in starts]
 
@@ -191,8 +187,8 @@ def _question(row: dict) -> str:
 
 
 def jaquad_documents(folder: Path, files: int = 3, paragraphs: int = 4) -> list[HumanDocument]:
-    """Return documents from the first files of a folder in SQuAD format, without questions that
-    speak of the document.
+    """Build documents from the first files of a folder in SQuAD format, without questions that
+    refer to "this document".
     """
     return [
         replace(
@@ -238,8 +234,8 @@ def _join(name: str, paragraphs: Sequence[dict], others: dict[str, str]) -> Huma
 
 
 def write_documents(folder: Path, documents: Iterable[HumanDocument]) -> Path:
-    """Write each document as a text file, with a byte-order mark: some texts begin with one of
-    their own.
+    """Write each document as a text file. Files get a byte-order mark, since some texts begin with
+    one, which would be lost otherwise.
     """
     folder.mkdir(parents=True)
     for document in documents:

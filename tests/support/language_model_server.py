@@ -1,9 +1,8 @@
-"""A server with the OpenAI-compatible chat API that answers with what people wrote, and fails as
-real models do.
+"""A server with an OpenAI-compatible chat API that returns human answers and fails like real
+models.
 
-It knows the documents of a `Truth`, and gets them back in the prompts of `posir build`. How it
-fails with a request depends on the request alone, so a build that is killed and continued meets the
-same failures.
+It looks up the documents of a `Truth` in the prompts of `posir build`. Failures depend only on the
+request, so that a build that is killed and resumed gets the same failures.
 """
 
 import hashlib
@@ -21,8 +20,8 @@ from typing import Any
 from tests.support.embedding_server import Handler, serve
 from tests.support.human_answers import HumanDocument, HumanQuestion, Truth
 
-#: Rates of failures as of a good model; set others with `rates`. Those of transport are of requests
-#: that fail once.
+#: Default failure rates, similar to a good model. Transport failures occur only the first time that
+#: a request is sent.
 RATES = {
     "rate limit": 0.03,
     "server error": 0.02,
@@ -51,7 +50,7 @@ RATES = {
     "untranslated": 0.03,
     "missing sentence": 0.02,
     "same words": 0.1,
-    # Of small models that ramble.
+    # Failures of small models.
     "thoughts": 0.0,
     "cut thoughts": 0.0,
     "parts": 0.0,
@@ -65,9 +64,9 @@ RATES = {
     "same question": 0.0,
 }
 NO_FAILURES = dict.fromkeys(RATES, 0.0)
-#: Words of context on either side of an answer in a quote, and characters at most.
+#: Words on either side of an answer in a quote, and maximum number of characters.
 CONTEXT_WORDS, LONGEST_CONTEXT = 4, 40
-#: Characters on either side of an answer by which its place is recognized in other texts.
+#: Characters on either side of an answer to recognize it in other texts.
 CONTEXT_CHARACTERS = 25
 OTHER_LANGUAGE = "Warum möchte jemand überhaupt wissen, weshalb diese Frage gestellt wurde?"
 REFUSAL = "I'm sorry, but I can't help with that request."
@@ -75,33 +74,33 @@ REFUSAL = "I'm sorry, but I can't help with that request."
 
 @dataclass
 class LanguageModelServer:
-    """The state of a server: what it knows, how it fails, and what it was asked."""
+    """The server's documents, failure rates, and counts of requests."""
 
     truth: Truth
     rates: dict[str, float] = field(default_factory=RATES.copy)
     seed: int = 0
     seconds: float = 0.0
     key: str | None = None
-    """The only accepted key; None to accept requests without one."""
+    """The accepted key; None to accept all requests."""
     translate: Callable[[str], str] | None = None
     max_characters: int | None = None
-    """Characters of a message from which a request is refused."""
+    """Maximum length of a message; longer messages are rejected."""
     times: list[float] = field(default_factory=list)
-    """When requests came that no model answers."""
+    """Times of requests without an answer by a model."""
     status: int | None = None
-    """If set, every request gets this status."""
+    """Status of every response, if set."""
     snapshot: str = ""
-    """The model that answers name; "" for the one that is asked for."""
+    """Model named in responses; empty for the requested model."""
     page: str | None = None
-    """If set, every request is answered with this text in place of JSON, as proxies do."""
+    """Text to return instead of JSON for every request, like a proxy's error page."""
     model = "human"
     rewrite = None
     seen: Counter[str] = field(default_factory=Counter)
     answered: Counter[str] = field(default_factory=Counter)
-    """Requests that were answered with 200, by their idempotency key."""
+    """Number of responses with status 200, by idempotency key."""
     failures: Counter[str] = field(default_factory=Counter)
     in_flight: set[int] = field(default_factory=set)
-    """The threads whose requests have no answer yet."""
+    """Threads with unanswered requests."""
     most_in_flight: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -109,7 +108,7 @@ class LanguageModelServer:
     url: str = ""
 
     def draw(self, request: "ChatCall", failure: str, *names: str) -> bool:
-        """Return whether a request fails in a way, at that way's rate."""
+        """Draw whether a request fails in this way, according to the failure's rate."""
         drawn = request.random(self.seed, failure, *names).random() < self.rates[failure]
         if drawn:
             with self.lock:
@@ -119,7 +118,7 @@ class LanguageModelServer:
 
 @dataclass(frozen=True)
 class ChatCall:
-    """A request as the server reads it."""
+    """A parsed request."""
 
     prompt: str
     user: str
@@ -129,7 +128,7 @@ class ChatCall:
         return random.Random("\0".join((str(seed), self.digest, *names)))
 
     def part(self, tag: str) -> str:
-        """Return what is in a tag."""
+        """Return the content of a tag."""
         result = re.search(rf"<{tag}[^>]*>\n(.*)\n</{tag}>", self.user, re.DOTALL)
         assert result, (tag, self.user)
         return result[1]
@@ -149,7 +148,7 @@ def bare(text: str) -> str:
 
 
 class Answers:
-    """What people wrote, as a language model's answers to each prompt."""
+    """Human questions and answers as a language model's answers, with a method per prompt."""
 
     def __init__(self, state: LanguageModelServer) -> None:
         self.state = state
@@ -173,7 +172,7 @@ class Answers:
         return {"questions": [self._as_question(document, question) for question in inside]}
 
     def _inside(self, document: HumanDocument, part: str) -> list[HumanQuestion]:
-        """Return the questions whose answers are in a part of a document."""
+        """List the questions whose answers are in a part of a document."""
         place = document.text.find(part)
         return [
             asked
@@ -266,8 +265,8 @@ class Answers:
     def _quote(
         self, document: HumanDocument, question: HumanQuestion, sentences: list[str]
     ) -> tuple[int, str]:
-        """Return the sentence where an answer begins, and the answer with some words around it,
-        within the sentence.
+        """Return the index of the sentence where an answer begins, and a quote: the answer with
+        some words around it.
         """
         before, length = (
             len(bare(document.text[: question.start])),
@@ -279,7 +278,7 @@ class Answers:
                 start, end = places[before], places[min(before + length, len(places)) - 1] + 1
                 left = " ".join(sentence[:start].split(" ")[-CONTEXT_WORDS - 1 :])
                 right = " ".join(sentence[end:].split(" ")[: CONTEXT_WORDS + 1])
-                # As much of a text without spaces; no model cuts a number.
+                # Limit the context in texts without spaces, but do not cut numbers.
                 left = (
                     left
                     if len(left) <= LONGEST_CONTEXT
@@ -331,7 +330,7 @@ class Answers:
         return [evidence]
 
     def _answers(self, question: str, content: str) -> bool:
-        """Return whether a text has the answer to a question, with some characters around it."""
+        """Return True if a text contains the answer with some characters before or after it."""
         result = self.state.truth.find(question)
         if result is None:
             return False
@@ -385,7 +384,7 @@ class Answers:
         return {"sentences": values[:-1] if state.draw(call, "missing sentence") else values}
 
     def rate_translation(self, call: ChatCall) -> Any:
-        """Rate what is cut short as incomplete; the other ratings are random."""
+        """Rate short translations as incomplete; other ratings are random."""
         assert call.part("translation")
         chosen = call.random(self.state.seed, "rating")
         ratings = {scale: chosen.choice([4, 5]) for scale in ("fluency", "accuracy", "style")}
@@ -393,7 +392,7 @@ class Answers:
         return {"reasoning": "It reads well.", "completeness": 5 if complete else 2, **ratings}
 
     def other_words(self, call: ChatCall) -> Any:
-        """Ask with every word written backward, or with the words themselves."""
+        """Write the words of the sentence, each backward unless the failure is `same words`."""
         words = call.part("sentence").split()
         if self.state.draw(call, "refusal as question"):
             return {"question": REFUSAL}
@@ -417,7 +416,7 @@ class Answers:
 
 
 DRAFT = 'First {"answer": "maybe"}, {"answer": "yes"} or {"answer": "no"}.'
-#: What becomes of an answer in the ways that it fails, and its finish reason, in this order.
+#: Functions that turn an answer into a failure and its finish reason; the first match applies.
 CHANGES: dict[str, Callable[[str], tuple[str, str]]] = {
     "refusal": lambda _: (REFUSAL, "stop"),
     "empty": lambda _: ("", "stop"),
@@ -440,7 +439,7 @@ CHANGES: dict[str, Callable[[str], tuple[str, str]]] = {
 
 
 def write_answer(state: LanguageModelServer, call: ChatCall) -> tuple[str, str]:
-    """Return a model's text and its finish reason."""
+    """Write an answer, possibly with a failure; return its text and finish reason."""
     answer = Answers(state).answer(call)
     text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
     changes = (change for name, change in CHANGES.items() if state.draw(call, name))
@@ -448,7 +447,9 @@ def write_answer(state: LanguageModelServer, call: ChatCall) -> tuple[str, str]:
 
 
 def split_parts(state: LanguageModelServer, call: ChatCall, text: str) -> str | list[dict]:
-    """Return a text, or the parts of it and of thoughts, as some servers do."""
+    """Split a text into parts after a part with thoughts, as some servers do, at the rate of
+    `parts`.
+    """
     if not state.draw(call, "parts"):
         return text
     half = len(text) // 2
@@ -458,7 +459,7 @@ def split_parts(state: LanguageModelServer, call: ChatCall, text: str) -> str | 
 
 class ChatHandler(Handler):
     protocol_version = "HTTP/1.1"
-    # Without this, an answer waits for the client's acknowledgement of its headers.
+    # Otherwise, a response waits for the client to acknowledge its headers.
     disable_nagle_algorithm = True
     wbufsize = -1
 
@@ -474,8 +475,8 @@ class ChatHandler(Handler):
             self.end_flight()
 
     def end_flight(self) -> None:
-        """Count this request as answered: before the answer is sent, after which the client may
-        send its next request.
+        """Count this request as answered. This happens before the response is sent, since the
+        client then sends its next request.
         """
         with self.server.state.lock:
             self.server.state.in_flight.discard(threading.get_ident())
@@ -552,7 +553,7 @@ class ChatHandler(Handler):
 
 
 def guess_prompt(system: str) -> str:
-    """Return which prompt a first message is of, for requests without a schema."""
+    """Guess the prompt from the first message of a request without a schema."""
     beginnings = {
         "You find the evidence": "locate",
         "You judge how": "relevance",

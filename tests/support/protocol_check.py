@@ -11,11 +11,15 @@ from typing import Any
 import mteb
 
 from posir_tasks.base.errors import PosirError, summarize_error
-from posir_tasks.models.apply_protocol import RECORD, ProtocolDifferenceError, find_differences
+from posir_tasks.models.apply_protocol import (
+    PROTOCOL_ATTRIBUTE,
+    ProtocolDifferenceError,
+    find_differences,
+)
 from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.loaded_model import DOCUMENT, QUERY, read_loaded_model
 from posir_tasks.models.protocols import Protocol
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.run_settings import override_settings
 from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.tasks.posq import SQuADPosQ
 from posir_tasks.values.result_schema import SPLIT
@@ -42,7 +46,7 @@ def check_protocol(protocol: Protocol) -> ProtocolCheck:
     try:
         registered = mteb.get_model_meta(protocol.model, fetch_from_hf=False)
         with (
-            with_settings(protocol=protocol.paper),
+            override_settings(protocol=protocol.paper),
             with_tiny_weights(registered, protocol) as meta,
         ):
             model = meta.load_model(device="cpu")
@@ -50,7 +54,7 @@ def check_protocol(protocol: Protocol) -> ProtocolCheck:
         return ProtocolCheck({}, str(error), differs=True)
     except (PosirError, ImportError, KeyError) as error:
         return ProtocolCheck({}, f"cannot be loaded here ({summarize_error(error)})")
-    return ProtocolCheck(getattr(model, RECORD)["loaded"])
+    return ProtocolCheck(getattr(model, PROTOCOL_ATTRIBUTE)["loaded"])
 
 
 def find_mteb_settings(protocol: Protocol) -> dict[str, str]:
@@ -63,7 +67,7 @@ def find_mteb_settings(protocol: Protocol) -> dict[str, str]:
         mteb.get_model_meta(protocol.model, fetch_from_hf=False),
         PROMPTED.get(protocol.paper),
     )
-    with with_settings(protocol=""), with_tiny_weights(registered, protocol) as meta:
+    with override_settings(protocol=""), with_tiny_weights(registered, protocol) as meta:
         model = meta.load_model(device="cpu")
     loaded = read_loaded_model(model, task and EncodingContext(task.metadata, SPLIT, "default"))
     others = {

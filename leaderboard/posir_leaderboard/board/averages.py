@@ -13,9 +13,9 @@ from posir_leaderboard.board.records import (
     BoardRecord,
     BoardRow,
     Columns,
-    board_columns,
+    list_board_columns,
 )
-from posir_psi.scores import none_if_nan
+from posir_psi.scores import replace_nan
 from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
 from posir_tasks.base.records import Record
 from posir_tasks.values.estimates import Estimate
@@ -24,12 +24,12 @@ from posir_tasks.values.scores import ALL, Unit
 
 #: Units of scores that can be averaged over tasks.
 AVERAGED_UNITS = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.NUMBER)
-#: Fields of a record's detail that describe its curves.
+#: Fields of `BoardRecord.detail` that describe its curves.
 CURVE_FIELDS = ("lengths", "positions", "position_title", "relative")
 
 
 def average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord:
-    """Average a model's results on the tasks of a group; without rows if a task is missing."""
+    """Average a model's results on the tasks of a group; no rows if a task is missing."""
     tasks = group.averaged_tasks
     members = tuple(sorted(records, key=lambda record: tasks.index(record.task)))
     average = BoardRecord(
@@ -50,11 +50,11 @@ def average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord
     for length in lengths:
         row = average_rows([rows[length] for rows in complete], group.name, group.power)
         if average.model.published and length == ALL:
-            # The papers report the exact total, but only an average for most languages.
+            # The papers report exact totals, but for most languages only averages.
             queries, _ = find_query_count(group.name)
             row = row.with_scores(queries=queries or row.queries)
         if average.model.published and group.power == 1:
-            # Each model has published curves for different languages.
+            # Published curves cover different languages for each model.
             row = row.with_scores(**{START_TO_END_UNWEIGHTED.key: None})
         rows.append(row)
     detail = {} if average.model.published else average_detail(members, lengths)
@@ -62,8 +62,9 @@ def average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord
 
 
 def average_detail(tasks: Sequence[BoardRecord], lengths: Sequence[str]) -> Record:
-    """Average the curves of tasks and the ends of their intervals, unweighted, as if errors were
-    fully correlated; empty unless all tasks have the same positions.
+    """Average the tasks' curves and interval ends, unweighted, as if errors were fully correlated.
+
+    The result is empty unless all tasks have the same positions.
     """
     first = tasks[0].detail
     if any(task.detail["positions"] != first["positions"] for task in tasks):
@@ -84,25 +85,26 @@ def _average_panels(tasks: Sequence[BoardRecord], name: str, length: str) -> Col
         if name == "queries":
             average[name] = values.sum(axis=0).astype(int).tolist()
         else:
-            average[name] = round_floats([none_if_nan(mean) for mean in values.mean(axis=0)])
+            average[name] = round_floats([replace_nan(mean) for mean in values.mean(axis=0)])
     return average
 
 
 def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRow:
-    """Return the unweighted mean of the board's scores over tasks, as the papers average languages.
+    """Compute unweighted means of the board's scores over tasks, as papers average languages.
 
     Args:
-        rows: One model at one length on each task. Scores missing for a task are not averaged.
+        rows: One model at one length on each task. A score that a task lacks is not averaged.
         name: Name of the average.
-        power: How the half-widths of intervals combine: 2 for tasks on different data, in
-            quadrature; 1 for full correlation, such as translations of the same queries.
+        power: Power of the sum that combines the half-widths of intervals: 2 (in quadrature) for
+            tasks on different data, 1 for fully correlated errors, such as in translations of the
+            same queries.
     """
     first = rows[0]
     queries = [row.queries for row in rows if row.queries is not None]
     scores: Record = {"queries": sum(queries) if len(queries) == len(rows) else None}
-    for column in board_columns():
+    for column in list_board_columns():
         if column.unit in AVERAGED_UNITS:
-            present = [estimate for row in rows if (estimate := row.estimate(column.key))]
+            present = [estimate for row in rows if (estimate := row.get_estimate(column.key))]
             is_complete = len(present) == len(rows)
             scores[column.key] = _average(present, power) if is_complete else None
     return BoardRow(

@@ -16,11 +16,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from posir_leaderboard.board.comparable import KNOWN_PINS, read_pins, separate_data
 from posir_leaderboard.board.folder import check_output_folder, write_site
-from posir_leaderboard.board.groups import add_data_tables, builtin_groups
+from posir_leaderboard.board.groups import add_data_tables, list_builtin_groups
 from posir_leaderboard.board.published import (
     add_query_counts,
     collect_query_counts,
-    published_records,
+    list_published_records,
     read_statistics,
 )
 from posir_leaderboard.board.records import (
@@ -31,14 +31,14 @@ from posir_leaderboard.board.records import (
     read_board_model,
     score_file,
 )
-from posir_leaderboard.board.site import bundle_table_library, cached_chart_library, render_site
+from posir_leaderboard.board.site import bundle_table_library, load_chart_library, render_site
 from posir_leaderboard.entries import (
     MAX_BYTES,
     EntryProblem,
-    entry_files,
     find_duplicates,
+    find_entry_files,
 )
-from posir_leaderboard.identity import Identities, identify_models, list_unchecked
+from posir_leaderboard.identity import Identities, identify_models, list_lookup_problems
 from posir_tasks.base.digests import digest, digest_file
 from posir_tasks.base.files import atomic_write
 from posir_tasks.base.private_names import MODEL_REGISTRY
@@ -46,13 +46,13 @@ from posir_tasks.base.progress import progress
 from posir_tasks.plugin_api import get_plugins
 from posir_tasks.results import META_FILE
 
-#: Fewer results are scored in this process, since workers take seconds to start.
+#: Minimum number of results for scoring in parallel, since workers take seconds to start.
 MIN_PARALLEL = 8
-#: Maximum difference in nDCG@10 between runs of one model on different hardware or libraries.
+#: Maximum difference in nDCG@10 between runs of a model with different hardware or libraries.
 TOLERANCE = 0.002
-#: Part of the cache key. Raise it when records are computed differently.
+#: Part of the cache key; increase it when the computation of records changes.
 FORMAT_VERSION = 17
-JSON = TypeAdapter(BoardRecord)
+RECORD_ADAPTER = TypeAdapter(BoardRecord)
 
 
 @dataclass(frozen=True)
@@ -65,17 +65,17 @@ class BuildSummary:
     """Number of results that were not cached."""
     changed_files: int
     problems: Sequence[EntryProblem]
-    """One for each excluded file."""
+    """A problem for each excluded file."""
     unranked: Sequence[str]
-    """Model, task and reason of each result that is on the page without a rank."""
-    unchecked: Sequence[str]
-    """Models that could not be looked up, with the reason."""
-    separate: Sequence[str]
+    """Model, task and reason for each result without a rank on the page."""
+    lookup_problems: Sequence[str]
+    """The models that could not be looked up, with reasons."""
+    separate_tables: Sequence[str]
     """Names of the separate tables for results on other data."""
     unpinned: Sequence[str]
     """Tasks with submitted results whose data are not pinned."""
-    kept: Sequence[str]
-    """Files of the earlier site that someone edited; they are not deleted."""
+    kept_files: Sequence[str]
+    """Edited files of the earlier site, which are not deleted."""
 
 
 def build_site(
@@ -92,20 +92,20 @@ def build_site(
         results: Folder of results, which may be empty.
         output: Folder for the site.
         cache: Folder for records and libraries.
-        repository: The dataset repository that takes submissions.
+        repository: The dataset repository for submissions.
         url: Future address of the site.
         statistics: Outputs of `posir stats`, with query counts for the published results.
     """
     check_output_folder(output)
     counts = read_statistics(statistics)
-    own_pins = read_pins(results, repository)
-    pins = {**KNOWN_PINS, **(own_pins or {})}
-    submitted = repository is not None or own_pins is not None
+    folder_pins = read_pins(results, repository)
+    pins = {**KNOWN_PINS, **(folder_pins or {})}
+    submitted = repository is not None or folder_pins is not None
     # The maintainers' own runs of submitted models.
     reproduced_folder = results.resolve() / REPRODUCED
     submissions: list[Path] = []
     reproductions: list[Path] = []
-    for file in entry_files(results):
+    for file in find_entry_files(results):
         is_reproduction = file.is_relative_to(reproduced_folder)
         (reproductions if is_reproduction else submissions).append(file)
     scored, problems, newly_scored = score_results(submissions, cache, submitted=submitted)
@@ -118,16 +118,16 @@ def build_site(
     if submitted:
         reproduced, _, _ = score_results(reproductions, cache, submitted=False)
         records = _describe_submitted(records, reproduced.values(), identities)
-    separated = separate_data([*records, *published_records()], pins, submitted=submitted)
+    separated = separate_data([*records, *list_published_records()], pins, submitted=submitted)
     records = [record for record in separated if not record.model.published]
     published = [record for record in separated if record.model.published]
     published = add_query_counts(published, collect_query_counts(records) | counts)
     libraries = {
         "datatables": bundle_table_library(),
-        "vega": cached_chart_library(cache / "libraries"),
+        "vega": load_chart_library(cache / "libraries"),
     }
     tasks = {record.base_task or record.task for record in records}
-    groups = add_data_tables(builtin_groups(tasks), records)
+    groups = add_data_tables(list_builtin_groups(tasks), records)
     site = render_site([*records, *published], groups, libraries, repository, url)
     change = write_site(site, output)
     unranked = []
@@ -146,18 +146,19 @@ def build_site(
         changed_files=change.changed_files,
         problems=problems,
         unranked=sorted(unranked),
-        unchecked=list_unchecked(identities),
-        separate=sorted({record.task for record in records if record.base_task}),
+        lookup_problems=list_lookup_problems(identities),
+        separate_tables=sorted({record.task for record in records if record.base_task}),
         unpinned=sorted(unpinned - pins.keys()),
-        kept=change.kept,
+        kept_files=change.kept_files,
     )
 
 
 def _describe_submitted(
     records: Iterable[BoardRecord], reproduced: Iterable[BoardRecord], identities: Identities
 ) -> list[BoardRecord]:
-    """Take model descriptions from the registry or the Hub, and mark results whose nDCG@10 is
-    confirmed by the maintainers' own run within `TOLERANCE`.
+    """Replace model descriptions by those of the registry or the Hub, and mark reproduced results.
+
+    A result is reproduced if nDCG@10 of the maintainers' own run differs by at most `TOLERANCE`.
     """
     runs = {(record.model.id, record.task, record.data): record for record in reproduced}
     described_records = []
@@ -193,9 +194,9 @@ def score_results(
     cached = {}
     for file, path in paths.items():
         if path and path.is_file():
-            # A damaged record is computed again.
+            # Compute a damaged record again.
             with suppress(ValidationError):
-                cached[file] = JSON.validate_json(path.read_bytes())
+                cached[file] = RECORD_ADAPTER.validate_json(path.read_bytes())
     uncached = [file for file in files if file not in cached]
     newly_scored = {}
     problems = []
@@ -207,7 +208,7 @@ def score_results(
             newly_scored[file] = outcome
             if path := paths[file]:
                 with atomic_write(path) as temporary:
-                    temporary.write_bytes(JSON.dump_json(outcome))
+                    temporary.write_bytes(RECORD_ADAPTER.dump_json(outcome))
     scored = cached | newly_scored
     return {file: scored[file] for file in files if file in scored}, problems, len(newly_scored)
 
@@ -215,7 +216,7 @@ def score_results(
 def exclude_results(
     records: dict[Path, BoardRecord], identities: Identities
 ) -> Iterator[EntryProblem]:
-    """Remove results of models that do not exist and duplicate results; yield a problem for each.
+    """Remove results of unknown models and duplicate results; yield a problem for each.
 
     Among several files for a model and task, the one with the spelling of mteb's registry or the
     Hub is kept. If none or several have this spelling, all are removed.
@@ -226,15 +227,15 @@ def exclude_results(
             del records[file]
             yield EntryProblem(str(file), f"{record.model.name} {identity.problem}", field="name")
     keys = {file: (record.model.id, record.task) for file, record in records.items()}
-    for same in find_duplicates(keys):
+    for duplicates in find_duplicates(keys):
         registered = MODEL_REGISTRY.resolve()
         correct = []
-        for file in same:
+        for file in duplicates:
             model = records[file].model
             identity = identities.get(model.key)
             if model.name in registered or (identity and identity.meta):
                 correct.append(file)
-        for file in same:
+        for file in duplicates:
             if correct == [file]:
                 continue
             field: str | None = "name"
@@ -242,7 +243,7 @@ def exclude_results(
             reason = ", which has the correct spelling"
             if len(correct) != 1:
                 field = None
-                others = [other for other in same if other != file]
+                others = [other for other in duplicates if other != file]
                 reason = "; both are excluded until one is removed"
             del records[file]
             yield EntryProblem(
@@ -258,13 +259,13 @@ def _score_files(
     if len(files) < MIN_PARALLEL:
         yield from map(score_file, files, repeat(submitted))
         return
-    # "forkserver" would share imports, but also import modules of the current folder.
+    # "forkserver" would share imports, but would also import modules from the current folder.
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         yield from pool.map(score_file, files, repeat(submitted))
 
 
 def _find_cached(folder: Path, file: Path, *, submitted: bool) -> Path | None:
-    """Return the path of the cached record, or None if the file must not be read.
+    """Find the path of the cached record; None if the file must not be read.
 
     The key is a digest of the result's files, their names and the package versions.
     """
@@ -273,12 +274,12 @@ def _find_cached(folder: Path, file: Path, *, submitted: bool) -> Path | None:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_BYTES:
             return None
     digests = [digest_file(path).hex() for path in inputs]
-    key = digest(_describe_programs(), str(submitted), *digests, *file.parts[-3:])
+    key = digest(_describe_versions(), str(submitted), *digests, *file.parts[-3:])
     return folder / f"{key.hex()}.json"
 
 
 @cache
-def _describe_programs() -> str:
+def _describe_versions() -> str:
     plugins = [(plugin.name, plugin.origin, plugin.problem) for plugin in get_plugins().plugins]
     versions = [version(name) for name in ("posir", "numpy", "scipy")]
     return repr((FORMAT_VERSION, versions, plugins))

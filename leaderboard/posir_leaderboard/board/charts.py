@@ -1,8 +1,8 @@
 """Specifications of the page's charts, written in Vega-Lite and compiled to Vega.
 
-The page adds the rows, as the dataset `rows`, and the colors of its theme. Scores are in [0, 1] and
-printed x 100. The tooltip of a mark is its row, which the page formats on hover: formatting all of
-them in advance takes longer than drawing.
+The page adds the colors of its theme and the rows, in the dataset `rows`. Scores are in [0, 1] and
+shown x 100. The tooltip of a mark is its row, which the page formats on hover, since formatting all
+tooltips in advance takes longer than drawing the chart.
 """
 
 from functools import cache
@@ -16,7 +16,7 @@ from posir_tasks.base.records import Record
 from posir_tasks.display import charts
 
 ROWS = alt.NamedData("rows")
-#: Parameters that the page sets: colors, ends of scales, and legend entries.
+#: Defaults of the parameters that the page sets: colors, ends of scales, and legend entries.
 PARAMETERS = {
     "halo": "white", "faint": "gray", "ink": "black", "low": 0, "high": 1,
     "bottom": 0, "top": 1, "kinds": [], "sources": [],
@@ -24,14 +24,16 @@ PARAMETERS = {
 ROW = alt.value(alt.ExprRef("datum"))
 INK = alt.ExprRef("ink")
 FAINT = alt.ExprRef("faint")
-#: Legends have columns on pages narrower than this, in pixels.
+#: On pages narrower than this, in pixels, legends have columns.
 NARROW = 600
-#: Compared models differ in color and shape; the page has the legend.
-PLACES = [0, 1, 2, 3]
-COLOR = alt.Color("place:N", legend=None, scale=alt.Scale(domain=PLACES))
-FILL = alt.Fill("place:N", legend=None, scale=alt.Scale(domain=PLACES))
+#: Indices of compared models, which differ in color and shape; the page has the legend.
+SERIES = [0, 1, 2, 3]
+COLOR = alt.Color("series:N", legend=None, scale=alt.Scale(domain=SERIES))
+FILL = alt.Fill("series:N", legend=None, scale=alt.Scale(domain=SERIES))
 SHAPE = alt.Shape(
-    "place:N", legend=None, scale=alt.Scale(domain=PLACES, range=list(charts.SHAPES[: len(PLACES)]))
+    "series:N",
+    legend=None,
+    scale=alt.Scale(domain=SERIES, range=list(charts.SHAPES[: len(SERIES)])),
 )
 #: The scale from `low` to `high`.
 RANGE = alt.Scale(domainMin=alt.ExprRef("low"), domainMax=alt.ExprRef("high"), nice=False)
@@ -39,7 +41,7 @@ RANGE = alt.Scale(domainMin=alt.ExprRef("low"), domainMax=alt.ExprRef("high"), n
 
 @cache
 def build_specifications() -> dict[str, Record]:
-    """Build every specification by name, compiled so that the page need not do it."""
+    """Build all specifications by name, compiled to Vega."""
     layered: dict[str, charts.LayeredChart] = {
         "scatter": _draw_scatter(),
         "curve": draw_curves(equal_bins=True),
@@ -51,7 +53,7 @@ def build_specifications() -> dict[str, Record]:
     params = [alt.param(name=name, value=value) for name, value in PARAMETERS.items()]
     compiled = {}
     for name, chart in layered.items():
-        # The chart has a label and tables have its numbers, so marks need no description.
+        # The page labels the chart and has its numbers in a table, so marks need no description.
         silent = (
             chart.properties(width="container", autosize=fit)
             .add_params(*params)
@@ -60,7 +62,7 @@ def build_specifications() -> dict[str, Record]:
         compiled[name] = vl_convert.vegalite_to_vega(
             silent.to_dict(), vl_version=".".join(alt.SCHEMA_VERSION.split(".")[:2])
         )
-        # White would hide the page's color.
+        # A white background would hide the page's color.
         compiled[name].pop("background", None)
     return compiled
 
@@ -85,7 +87,7 @@ def build_legend(entries: str, *, columns: int, **symbols: Any) -> alt.Legend:
 def _draw_scatter() -> charts.LayeredChart:
     """Draw start minus end against nDCG@10, a point per model.
 
-    The page sets the area of each point, marks the models with intervals, and places names next to
+    The page sets the area of each point, marks the models with intervals, and puts names next to
     points or, if `led`, at the end of a line.
     """
     points_axis = alt.Axis(
@@ -159,10 +161,8 @@ def draw_curves(*, equal_bins: bool) -> charts.LayeredChart:
 
 
 def draw_heat_map() -> charts.LayeredChart:
-    """Draw nDCG@10 by position, a row per language or other choice; rows without a result are
-    hatched.
-    """
-    # Without an order, hatched rows would come last, since they are a layer of their own.
+    """Draw nDCG@10 by position, a row per language or other choice; hatched: no result."""
+    # By default, hatched rows would come last, since they are in a separate layer.
     base = alt.Chart(ROWS).encode(
         y=alt.Y(
             "choice:N",
@@ -196,7 +196,7 @@ def _draw_subsets() -> charts.LayeredChart:
             title=None,
             axis=alt.Axis(labelLimit=170, domain=False, ticks=False),
         ),
-        yOffset=alt.YOffset("place:N", sort=None),
+        yOffset=alt.YOffset("series:N", sort=None),
     )
     score = alt.X("ndcg_at_10:Q", title=charts.SCORE, scale=RANGE, axis=charts.PERCENT)
     points = base.mark_point(filled=True, size=36, opacity=1)

@@ -1,8 +1,8 @@
 """Decide which results of a task are comparable: complete, and on data with the same content.
 
-Submitted results are ranked only on data that a maintainer pinned, or that ship with a package. A
-majority vote of results would let one forged file exclude all others. Without submissions, each
-version of the data gets a table.
+Submitted results are ranked only on data that a maintainer pinned or that are part of a package. A
+majority vote would let one forged file exclude all others. Without submissions, each version of the
+data gets a table.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def read_pins(folder: Path, repository: str | None = None) -> dict[str, Pin] | N
 
     Args:
         folder: The folder.
-        repository: Name of the dataset repository that it is a copy of.
+        repository: Name of the dataset repository, if the folder is a copy of one.
 
     Returns:
-        The pins by task, or None without a file of pins.
+        The pins by task, or None if there is no file with pins.
 
     Raises:
         PosirError: The file is damaged.
@@ -82,7 +82,7 @@ def format_pins(pins: Pins) -> str:
 
 
 def compute_pin(task_name: str) -> Pin:
-    """Read all data of a task and pin their content."""
+    """Pin the content of a task's data, all of which are read."""
     task = require_task(task_name)()
     versions = {}
     for subset in task.metadata.hf_subsets:
@@ -97,8 +97,8 @@ def separate_data(
 ) -> list[BoardRecord]:
     """Rename the task of results on other data, so that each version of the data gets a table.
 
-    Pinned data keep the task's name, and so do the only data of a task without a pin. Otherwise
-    each version is named by its revision, and by its content if revisions are equal. Published
+    The name stays the same on pinned data, and if there is no pin but only one version. Other
+    versions are named by their revision and, if revisions are equal, by their content. Published
     results keep the task's name.
 
     Args:
@@ -131,7 +131,7 @@ class TaskData:
 
     pin: Pin | None
     revisions: Mapping[str, Sequence[str]]
-    """The revisions by digest of the content, local ones last."""
+    """Revisions by digest of the content, local ones last."""
     main: str | None
     """Digest of the data that keep the task's name; None if ambiguous."""
 
@@ -144,7 +144,7 @@ class TaskData:
     def from_records(cls, records: Sequence[BoardRecord], pin: Pin | None) -> TaskData:
         """Collect the data of results on a task."""
         contents = {pin.digest: {pin.revision}} if pin else {}
-        # A partial result counts as the complete data of its revision.
+        # A partial result counts as a result on the complete data of its revision.
         for record in sorted(records, key=lambda record: bool(record.partial)):
             revision = record.data_revision
             has_complete = any(revision in names for names in contents.values())
@@ -161,7 +161,7 @@ class TaskData:
         return cls(None, revisions, candidates[0] if len(candidates) == 1 else None)
 
     def separate(self, record: BoardRecord, *, submitted: bool) -> BoardRecord:
-        """Set the task and the exclusion of a result according to its data."""
+        """Set a result's task and exclusion according to its data."""
         digest: str | None = record.data
         if digest not in self.revisions:
             revision = record.data_revision

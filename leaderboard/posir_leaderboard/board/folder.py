@@ -29,8 +29,8 @@ from posir_tasks.base.progress import progress
 
 #: Content of every file by path.
 Site: TypeAlias = dict[str, bytes]
-#: The file that identifies a folder as a site.
-INDEX = "data/board.js"
+#: The data file of the page; a folder with this file is a site.
+BOARD_FILE = "data/board.js"
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class SiteChange:
 
     changed_files: int
     """Number of files that were written or removed."""
-    kept: Sequence[str]
-    """Current paths of files of an earlier site that someone edited."""
+    kept_files: Sequence[str]
+    """New paths of edited files of the earlier site."""
 
 
 def write_site(site: Site, folder: Path) -> SiteChange:
-    """Write the changed files of a site and remove stale files of an earlier one.
+    """Write the changed files of a site and remove stale files of an earlier site.
 
     Only files in the folder's manifest are replaced or removed. Edited files are kept, under the
     name `NAME.replaced` if the site needs the name.
@@ -59,10 +59,10 @@ def write_site(site: Site, folder: Path) -> SiteChange:
     edited = [folder / path for path in changed if _is_edited(folder, path, earlier)]
     kept = [file.rename(find_free_name(file, "replaced")) for file in edited]
     manifest = Manifest(files={path: [hash_content(body)] for path, body in site.items()})
-    # The manifest comes first, so that the next run recognizes the files if this run is killed.
+    # Write the manifest first: if this run is killed, the next run recognizes the files.
     if changed or earlier != manifest:
         (earlier | manifest).write(folder)
-    # The page comes last: until then the earlier page mostly works.
+    # Write the page last: until then, the earlier page mostly works.
     for path in progress(sorted(changed, key=lambda path: path == "index.html"), "Writing"):
         with atomic_write(folder / path) as temporary:
             temporary.write_bytes(site[path])
@@ -81,7 +81,7 @@ def write_site(site: Site, folder: Path) -> SiteChange:
 
 
 def _read_file(folder: Path, path: str) -> bytes | None:
-    """Return the content of a file, or None if it is missing or behind a link."""
+    """Read a file; None if it is missing or behind a link."""
     file = folder / path
     if has_link(folder, path) or not file.is_file():
         return None
@@ -96,9 +96,7 @@ def _read_folder_manifest(folder: Path) -> Manifest:
 
 
 def _is_edited(folder: Path, path: str, earlier: Manifest) -> bool:
-    """Return True if someone edited a file of an earlier site. Raise PosirError if posir did not
-    write the file.
-    """
+    """Return True for an edited file of an earlier site; raise PosirError for a foreign file."""
     file = folder / path
     content = _read_file(folder, path)
     if not file.exists() and not has_link(folder, path):
@@ -126,21 +124,21 @@ def check_output_folder(folder: Path) -> None:
 
 
 def _check_site(folder: Path) -> None:
-    if not (folder / INDEX).is_file():
+    if not (folder / BOARD_FILE).is_file():
         raise PosirError(
             f"{folder} is not a leaderboard. Build one: posir leaderboard build --results results "
             f"--output {folder}"
         )
 
 
-#: This machine only. To show a leaderboard to others, push it.
+#: Only this machine can connect. To show a leaderboard to others, push it.
 HOST = "127.0.0.1"
 
 
 class SiteHandler(SimpleHTTPRequestHandler):
     """Request handler that serves one folder without hidden files, links or listings."""
 
-    # The machine's own table may map scripts to another type.
+    # The machine's own table may contain another type for scripts.
     extensions_map = {**mimetypes.types_map, ".js": "text/javascript"}  # noqa: RUF012
     protocol_version = "HTTP/1.1"
 
@@ -148,14 +146,14 @@ class SiteHandler(SimpleHTTPRequestHandler):
         """Send the headers, and return the body."""
         name = unquote(urlsplit(self.path).path)[1:] or "index.html"
         is_hidden = name.startswith(".") or "/." in name
-        with suppress(OSError):  # such as a name that is too long
+        with suppress(OSError):  # for example if the name is too long
             if is_site_path(name) and not is_hidden and _is_served(Path(self.directory), name):
                 return super().send_head()
         self.send_error(HTTPStatus.NOT_FOUND)
         return None
 
     def log_message(self, format: str, *args: object) -> None:
-        """Log nothing: the command prints the address."""
+        """Log nothing."""
 
 
 def _is_served(folder: Path, name: str) -> bool:
@@ -163,7 +161,7 @@ def _is_served(folder: Path, name: str) -> bool:
 
 
 def create_server(folder: Path, port: int) -> ThreadingHTTPServer:
-    """Create a server for a site without starting it; port 0 takes any free port."""
+    """Create a server for a site, but do not start it; port 0 selects a free port."""
     _check_site(folder)
     try:
         return ThreadingHTTPServer((HOST, port), partial(SiteHandler, directory=str(folder)))

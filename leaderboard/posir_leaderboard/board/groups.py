@@ -34,7 +34,7 @@ class Group:
     """Tasks that a visitor chooses from, such as the languages of a benchmark."""
 
     name: str
-    """The benchmark, if the group is one."""
+    """The name of a benchmark, or of another group."""
     dimension: str
     """A `Dimension`."""
     description: str
@@ -49,8 +49,8 @@ class Group:
         return 2 if self.dimension == Dimension.DATASET else 1
 
 
-def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
-    """Return PosIR's benchmarks, extended by tasks in other languages, and PosIR-Mini."""
+def list_builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
+    """List PosIR's benchmarks and PosIR-Mini; `tasks` in other languages are added."""
     benchmarks = {task.name: task.benchmark for task in BUILTIN}
     added_languages = map(read_language, sorted(tasks))
     languages = dict.fromkeys(filter(None, (*LANGUAGES, *added_languages)))
@@ -80,7 +80,7 @@ def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
 
 
 def add_other_tasks(groups: Iterable[Group], tasks: Iterable[str]) -> list[Group]:
-    """Append a group for the tasks that belong to no other group."""
+    """Append a group with the tasks that are in no other group."""
     groups = list(groups)
     other_tasks = sorted(set(tasks).difference(*(group.labels for group in groups)))
     if other_tasks:

@@ -1,4 +1,4 @@
-"""The list of files that posir wrote into a folder and may later replace or remove."""
+"""The manifest: files that posir wrote into a folder and may later replace or remove."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Manifest(BaseModel):
         Annotated[str, AfterValidator(_check_site_path)],
         list[Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]],
     ] = {}
-    """SHA-256 of the possible contents of each path; two while a site is being replaced."""
+    """SHA-256 of the possible contents of each path: two while a site is being replaced."""
 
     def __or__(self, other: Manifest) -> Manifest:
         """Return a manifest with the possible contents of both manifests."""
@@ -65,7 +65,7 @@ class Manifest(BaseModel):
 
 
 def read_manifest(file: Path, name: object) -> Manifest:
-    """Read a manifest; `name` is its name in messages. Raise PosirError if it is invalid."""
+    """Read a manifest, called `name` in messages; raise PosirError if it is invalid."""
     try:
         manifest = Manifest.model_validate(parse_json(file.read_bytes(), name))
     except ValidationError as error:
@@ -79,6 +79,6 @@ def read_manifest(file: Path, name: object) -> Manifest:
 
 
 def has_link(folder: Path, path: str) -> bool:
-    """Return True if a path below a folder is a link or passes through one."""
+    """Return True if a path below a folder is a link or contains one."""
     pure = PurePosixPath(path)
     return any((folder / prefix).is_symlink() for prefix in (pure, *pure.parents[:-1]))

@@ -1,4 +1,4 @@
-"""Published results as records of the board."""
+"""Convert published results to board records."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from posir_published.rows import (
     MONOLINGUAL,
     PublishedBin,
     PublishedRow,
-    published_bins,
-    published_rows,
-    published_tasks,
+    list_published_bins,
+    list_published_rows,
+    list_published_tasks,
     read_models,
     read_posq_systems,
 )
@@ -48,40 +48,40 @@ POSITION_TITLES = {
     "SQuAD-PosQ": "First character of the evidence, counted from the start of the passage",
     "FineWeb-PosQ": "Part of the passage that contains the evidence",
 }
-#: Suffix of the samples of PosQ's tasks.
-TINY = "-Tiny"
-#: The reason why published results have no state.
-UNTESTED = (
+#: Suffix of sampled PosQ tasks.
+TINY_SUFFIX = "-Tiny"
+#: Explanation why published results have no verdict.
+UNTESTED_NOTE = (
     "Published results are not tested for bias within the window: the papers publish neither "
     "windows nor texts with their scores, so no evidence can be moved."
 )
 ASSUMPTIONS = (
     "Intervals of published results assume independent queries, and the largest variance that "
     "scores in [0, 1] can have. Queries on the same document are not independent, so the "
-    "intervals may still be too narrow for new documents. " + UNTESTED
+    "intervals may still be too narrow for new documents. " + UNTESTED_NOTE
 )
-#: mteb's names for the papers' architectures, where they differ.
+#: mteb's names for architectures that the papers name differently.
 ARCHITECTURES = {"reranker": "cross-encoder"}
-#: Number of queries, and of queries per position bin, by length.
+#: By length: the number of queries, and the number in each position bin.
 QueryCounts = Mapping[str, tuple[int, Sequence[int]]]
 
 
-def published_records() -> list[BoardRecord]:
-    """Return every published result, without the papers' averages over tasks."""
-    registered = read_models()
+def list_published_records() -> list[BoardRecord]:
+    """List every published result, except for the papers' averages over tasks."""
+    descriptions = read_models()
     kinds = {system.model: system.architecture for system in read_posq_systems()}
     records = []
-    for task in published_tasks():
+    for task in list_published_tasks():
         if task in (MONOLINGUAL, CROSS_LINGUAL):
             continue
         bins = defaultdict[tuple[str, str], list[PublishedBin]](list)
-        for bin_ in published_bins(task):
+        for bin_ in list_published_bins(task):
             bins[bin_.model, bin_.length].append(bin_)
-        for name, group in groupby(published_rows(task), key=lambda row: row.model):
-            description = registered.get(name.casefold(), {})
+        for name, group in groupby(list_published_rows(task), key=lambda row: row.model):
+            description = descriptions.get(name.casefold(), {})
             if kind := kinds.get(name):
                 description = description | {"model_type": [ARCHITECTURES.get(kind, kind)]}
-            # The papers' spelling varies in case.
+            # The papers vary the case of names.
             full_name = str(description.get("name", name))
             model = read_board_model(full_name.split("/")[-1], "", description, published=True)
             rows = list(group)
@@ -92,7 +92,7 @@ def published_records() -> list[BoardRecord]:
 
 
 def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRow:
-    """Build a row, with the widest possible intervals if query counts are published.
+    """Build a row; if query counts are published, with the widest possible intervals.
 
     The papers do not publish the variance of nDCG@10. With a mean m in [0, 1] it is at most
     m (1 - m), which makes Wilson's interval of a proportion an upper bound. With n independent
@@ -120,7 +120,7 @@ def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRo
 
 def _build_detail(rows: Sequence[PublishedRow], bins: Sequence[Sequence[PublishedBin]]) -> Record:
     axes = RelativePositions().axes
-    task = rows[0].task.removesuffix(TINY)
+    task = rows[0].task.removesuffix(TINY_SUFFIX)
     first = next(filter(None, bins), [])
     sources = dict.fromkeys([rows[0].source, *(row[0].source for row in bins if row)])
     titles = {ALL: ALL_LENGTHS, **dict(zip(axes.lengths, axes.length_titles, strict=True))}
@@ -141,7 +141,6 @@ def _build_detail(rows: Sequence[PublishedRow], bins: Sequence[Sequence[Publishe
 
 
 def _build_panel(bins: Sequence[PublishedBin]) -> Columns | None:
-    """Return position bins as columns, with intervals where query counts are published."""
     rows: list[tuple[float | None, ...]] = []
     for bin_ in bins:
         interval: tuple[float | None, float | None] = (None, None)
@@ -160,7 +159,7 @@ class StatisticsRow(BaseModel):
 
 
 class StatisticsFile(BaseModel):
-    """The output of `posir stats TASK --format json`; the last row is the total."""
+    """The output of `posir stats TASK --format json`. The last row is the total."""
 
     dataset: str
     rows: list[StatisticsRow] = Field(min_length=1)
@@ -178,10 +177,10 @@ def read_statistics(files: Iterable[Path]) -> dict[str, QueryCounts]:
                 f"Cannot read the statistics of a task from {file}: {problem}. Give the output of "
                 "`posir stats TASK --format json`."
             ) from error
-        if statistics.dataset not in published_tasks():
+        if statistics.dataset not in list_published_tasks():
             raise PosirError(
                 f"{file} contains the statistics of {statistics.dataset}, which has no published "
-                f"results. Tasks with published results: {', '.join(published_tasks())}."
+                f"results. Tasks with published results: {', '.join(list_published_tasks())}."
             )
         total = statistics.rows[-1]
         # Each query of PosIR is in a single bin, so bins add up.
@@ -207,7 +206,7 @@ def collect_query_counts(results: Iterable[BoardRecord]) -> dict[str, QueryCount
 def add_query_counts(
     published: Iterable[BoardRecord], counts: Mapping[str, QueryCounts]
 ) -> list[BoardRecord]:
-    """Add query counts, which the papers omit, and the intervals that follow, to published records.
+    """Add query counts, which the papers omit, and the resulting intervals to published records.
 
     With at least n queries in each of P bins, the unweighted mean m of the bins has a variance of
     at most m (1 - m) / (P n).

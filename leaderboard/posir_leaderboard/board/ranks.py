@@ -1,4 +1,4 @@
-"""Differences between models, and the ranges of ranks that follow from them."""
+"""Differences between models, and the resulting ranges of ranks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import ALPHA
 
-Range = tuple[int, int]
+RankRange = tuple[int, int]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-#: Number of metrics of a change; their intervals hold at the same time.
-METRICS = round(ALPHA / (1 - CHANGE_LEVEL))
+#: Number of metrics of a change, whose intervals are simultaneous.
+METRIC_COUNT = round(ALPHA / (1 - CHANGE_LEVEL))
 
 
 @dataclass(frozen=True)
@@ -31,19 +31,17 @@ class MeanByCluster:
     """A model's nDCG@10, with its deviation in each cluster (article or document)."""
 
     queries: str
-    """Digest of the queries and their documents in this order."""
+    """Digest of the queries and their documents, in order."""
     gains: Floats
     """nDCG@10 of each query, shape (n,)."""
     deviations: Floats
     """Sum of (g - m) / n over the queries of each cluster, shape (C,)."""
-    freedom: float
+    degrees: float
     """Degrees of freedom: 1 / sum of the squared shares of the clusters, minus 1."""
 
 
-def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
-    """Compute mean nDCG@10 over all lengths, then in each length bucket; None with fewer than two
-    clusters.
-    """
+def average_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
+    """Compute means over all lengths, then in each length bucket; None below two clusters."""
     observations = Observations.from_ranks(ranks)
     digest = "+".join(f"{part.documents}:{part.queries}" for part in ranks.sets)
     lengths = len(ranks.axes.lengths)
@@ -60,8 +58,8 @@ def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
             continue
         centered = (gains - gains.mean()) / len(gains)
         deviations = np.bincount(cluster, weights=centered).astype(np.float64)
-        freedom = max(1 / float(shares @ shares) - 1, 1.0)
-        means.append(MeanByCluster(digest, gains, deviations, freedom))
+        degrees = max(1 / float(shares @ shares) - 1, 1.0)
+        means.append(MeanByCluster(digest, gains, deviations, degrees))
     return means
 
 
@@ -73,12 +71,12 @@ class PairedDifferences:
     """Row minus column, shape (k, k); NaN if two models have different queries."""
     errors: Floats
     """Standard errors, for new clusters, shape (k, k)."""
-    freedom: Floats
+    degrees: Floats
     """Degrees of freedom, shape (k, k)."""
     documents: Floats
     """Number of clusters, shape (k, k)."""
-    comparisons: int = METRICS
-    """Number of comparisons that intervals are adjusted for (Bonferroni)."""
+    comparisons: int = METRIC_COUNT
+    """Number of comparisons for which intervals are adjusted (Bonferroni)."""
 
     @cached_property
     def paired(self) -> Mask:
@@ -90,9 +88,9 @@ class PairedDifferences:
     @cached_property
     def half_widths(self) -> Floats:
         """Half the width of the interval of each difference, shape (k, k)."""
-        # There are few distinct degrees of freedom, and a quantile is slow.
-        freedom, inverse = np.unique(self.freedom, return_inverse=True)
-        quantiles = stdtrit(freedom, 1 - ALPHA / self.comparisons / 2)
+        # Computing a quantile is slow, and there are few distinct degrees of freedom.
+        degrees, inverse = np.unique(self.degrees, return_inverse=True)
+        quantiles = stdtrit(degrees, 1 - ALPHA / self.comparisons / 2)
         widths: Floats = quantiles[inverse].reshape(self.errors.shape) * self.errors
         return widths
 
@@ -105,9 +103,10 @@ class PairedDifferences:
         state = ChangeState(self.states[row, column])
         return Estimate(value, (value - half, value + half)), state
 
-    def is_before(self) -> Mask:
-        """Return True if the row's model is better than the column's, with intervals that hold for
-        all pairs at the same time; shape (k, k).
+    def find_clearly_better(self) -> Mask:
+        """Find the pairs in which the row's model is better, shape (k, k).
+
+        The intervals are simultaneous over all pairs.
         """
         pairs = int(self.paired.sum()) // 2
         joint = replace(self, comparisons=max(self.comparisons, pairs))
@@ -116,9 +115,9 @@ class PairedDifferences:
 
     @cached_property
     def states(self) -> NDArray[np.str_]:
-        """The change from the column's model to the row's, shape (k, k); empty if not paired.
+        """The change from the column's model to the row's model, shape (k, k); empty if not paired.
 
-        The rule of `decide_change` for all pairs at once.
+        Applies the rule of `decide_change` to all pairs at once.
         """
         margin = DEFAULT_MARGINS.ndcg_at_10
         half = self.half_widths
@@ -126,7 +125,7 @@ class PairedDifferences:
         high = self.values + half
         rules = {
             "": ~self.paired,
-            # The first rule that holds decides.
+            # The first matching rule applies.
             ChangeState.INCONCLUSIVE: self.documents < MIN_DOCUMENTS,
             ChangeState.EQUIVALENT: (-margin < low) & (high < margin),
             ChangeState.BETTER: low > 0,
@@ -136,18 +135,18 @@ class PairedDifferences:
         return np.select(list(rules.values()), states, str(ChangeState.INCONCLUSIVE))
 
 
-def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferences:
+def compute_paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferences:
     """Compare models pairwise, as `estimate_difference` does.
 
     The squared error is C / (C - 1) sum (d_1 - d_2)^2 over the C clusters.
     """
-    # Slow to import, and not needed to score a result.
+    # Slow to import, and not needed for scoring.
     from scipy.spatial.distance import cdist
 
     shape = (len(means), len(means))
     values = np.full(shape, np.nan)
     errors = np.full(shape, np.nan)
-    freedom = np.ones(shape)
+    degrees = np.ones(shape)
     documents = np.zeros(shape)
     groups = defaultdict[str, dict[int, MeanByCluster]](dict)
     for index, mean in enumerate(means):
@@ -161,14 +160,14 @@ def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferenc
         queries = gains.shape[1]
         level = gains.mean(axis=1)
         squares = cdist(deviations, deviations, "sqeuclidean")
-        # One pseudo-query keeps errors positive if all queries agree.
+        # A pseudo-query keeps errors positive if two models agree on all queries.
         share = (cdist(gains, gains, "cityblock") + 0.5) / (queries + 1)
         pseudo = share * (1 - share) / queries**2
         values[block] = level[:, None] - level
         errors[block] = np.sqrt(clusters / (clusters - 1) * squares + pseudo)
-        freedom[block] = next(iter(group.values())).freedom
+        degrees[block] = next(iter(group.values())).degrees
         documents[block] = clusters
-    return PairedDifferences(values, errors, freedom, documents)
+    return PairedDifferences(values, errors, degrees, documents)
 
 
 def average_differences(tasks: Sequence[PairedDifferences], *, power: int) -> PairedDifferences:
@@ -182,22 +181,22 @@ def average_differences(tasks: Sequence[PairedDifferences], *, power: int) -> Pa
     return PairedDifferences(
         np.mean([task.values for task in tasks], axis=0),
         errors,
-        np.min([task.freedom for task in tasks], axis=0),
+        np.min([task.degrees for task in tasks], axis=0),
         np.min([task.documents for task in tasks], axis=0),
     )
 
 
-def rank_ranges(
+def compute_rank_ranges(
     scores: Sequence[Estimate | None], differences: PairedDifferences | None = None
-) -> list[Range | None]:
-    """Return the possible ranks of each score.
+) -> list[RankRange | None]:
+    """Compute the range of possible ranks of each score.
 
-    The best rank is 1 + the number of models ahead; the worst leaves room for the models behind.
-    Models with the same queries are ordered by `PairedDifferences.is_before`, all others by
-    disjoint intervals: the rule of Klein, Wright & Wieczorek 2020, Journal of the Royal Statistical
-    Society C 69, 589-606, for intervals of a joint level. With 95% intervals of similar width and
-    independent errors, two models of equal true score are separated in 0.6% of comparisons. A score
-    without an interval has no range.
+    The best rank is 1 + the number of better models, the worst rank is the number of models minus
+    the number of worse models. Models with the same queries are compared by
+    `PairedDifferences.find_clearly_better`. Other models differ if their intervals do not overlap,
+    as in Klein, Wright & Wieczorek 2020, Journal of the Royal Statistical Society C 69, 589-606.
+    With 95% intervals of similar width and independent errors, two models with the same true score
+    are separated in 0.6% of comparisons. A score without an interval has no range.
 
     Args:
         scores: None for an unranked model, which is not counted in ranks.
@@ -208,7 +207,7 @@ def rank_ranges(
     has_interval = ~np.isnan(ends[:, 0])
     ahead = ends[:, :1] > ends[:, 1]
     if differences:
-        ahead = np.where(differences.paired, differences.is_before(), ahead)
+        ahead = np.where(differences.paired, differences.find_clearly_better(), ahead)
     ahead &= has_interval[:, None] & has_interval
     first = 1 + ahead.sum(axis=0)
     last = len(scores) - scores.count(None) - ahead.sum(axis=1)

@@ -21,20 +21,20 @@ from pydantic import (
     field_validator,
 )
 
-from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
+from posir_leaderboard.board.ranks import MeanByCluster, average_by_cluster
 from posir_leaderboard.entries import (
     MIN_DATE,
     Entry,
     EntryError,
     EntryProblem,
-    future_problems,
-    origin_problems,
+    find_future_problems,
+    find_origin_problems,
     read_entry,
 )
 from posir_published.rows import START_TO_END_UNWEIGHTED
-from posir_report.columns import FULL_KEYS, MAIN_KEYS, known_columns
+from posir_report.columns import FULL_KEYS, MAIN_KEYS, list_score_columns
 from posir_report.summary import (
-    UNDECLARED,
+    NON_SCORE_COLUMNS,
     VERDICT_COLUMNS,
     ReportRow,
     TaskSummary,
@@ -49,9 +49,9 @@ from posir_significance.cells import EQUAL_BINS, MERGED_BINS, is_sparse
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import State
 from posir_significance.messages.board import (
-    BOARD_UNRANKED,
+    UNRANKED_REASONS,
     count_task_states,
-    describe_several_places,
+    describe_several_spans,
 )
 from posir_significance.messages.verdicts import iterate_answer, label_state
 from posir_significance.observations import Observations
@@ -62,7 +62,7 @@ from posir_tasks.data.repository import LOCAL
 from posir_tasks.display.strip import draw_glyph
 from posir_tasks.display.tables import format_csv
 from posir_tasks.models.protocols import list_differences
-from posir_tasks.models.references import model_origin
+from posir_tasks.models.references import find_origin
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.result_schema import average_vectors, identify_data, round_floats
@@ -75,16 +75,16 @@ BIN_COLUMNS = ("queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
 MAX_DATE = 253_402_300_799
 #: Columns of the table that are not declared scores.
 TABLE_COLUMNS = ("score", "score_low", "score_high", "states", "state_label", "parts", "code")
-#: Scores with a field of their own on the page. All others are `scores.KEY`, so that a plugin's key
+#: Scores that are fields of the page's data. Other scores are `scores.KEY`, so that a plugin's key
 #: cannot clash with a field.
 NAMED_SCORES = (*MAIN_KEYS, *FULL_KEYS, "ndcg_at_10_as_published", START_TO_END_UNWEIGHTED.key)
-#: Whether the maintainers' own run confirms a submitted nDCG@10.
+#: Values of `BoardRecord.standing`: does the maintainers' own run confirm the submitted nDCG@10?
 REPRODUCED = "reproduced"
 AS_SUBMITTED = "as submitted"
 
 Columns = dict[str, list[Any]]
 
-#: Kinds of model that visitors filter by: mteb's `model_type`, and BM25 by its name.
+#: Kinds of models for the page's filter: mteb's `model_type`, and BM25 by its name.
 BM25 = "BM25"
 UNKNOWN = "Unknown"
 KINDS = {
@@ -99,7 +99,7 @@ Count = Annotated[int, Field(gt=0, lt=2**53)]
 
 
 class Metadata(BaseModel):
-    """The fields of mteb's `model_meta.json` on the page; None if missing or invalid."""
+    """The fields of mteb's `model_meta.json` that the page shows; None if missing or invalid."""
 
     model_type: list[Any] | None = None
     n_parameters: Count | None = None
@@ -146,13 +146,13 @@ class Exclusion:
 
     @property
     def label(self) -> str:
-        """The reason in words."""
-        return BOARD_UNRANKED[self.reason].format(self.name)
+        """The reason as text."""
+        return UNRANKED_REASONS[self.reason].format(self.name)
 
 
 @dataclass(frozen=True)
 class BoardModel:
-    """A model in one revision, or a model of a paper. Unknown properties are None."""
+    """A revision of a model, or a model of a paper. Unknown properties are None."""
 
     name: str
     """Full name, such as `Qwen/Qwen3-Embedding-0.6B`; for a paper's model, as printed."""
@@ -160,14 +160,14 @@ class BoardModel:
     """Empty for a paper's model."""
     published: bool = False
     paper: str = ""
-    """The paper whose protocol the run used; empty for mteb's settings."""
+    """The paper whose protocol the run used; empty if mteb's settings were used."""
     kind: str = UNKNOWN
     parameters: int | None = None
     """0 for BM25."""
     window: int | None = None
     """Maximum number of input tokens."""
     dimensions: int | None = None
-    """Dimensions of an embedding; the largest if there is a choice."""
+    """Dimensions of an embedding; the largest number if there are several."""
     open_weights: bool | None = None
     license: str | None = None
     reference: str | None = None
@@ -186,7 +186,7 @@ class BoardModel:
     @property
     def origin(self) -> str | None:
         """`local` or `endpoint` for a model that visitors cannot run, else None."""
-        return None if self.published else model_origin(self.name)
+        return None if self.published else find_origin(self.name)
 
     @property
     def short_name(self) -> str:
@@ -198,7 +198,7 @@ class BoardModel:
         """Twelve hexadecimal digits for file names and links, hashed so that a submitter cannot
         choose them.
 
-        Case is ignored: the papers write one name in several cases.
+        Case is ignored, since the papers vary the case of names.
         """
         kind = "published" if self.published else "result"
         return digest(kind, self.label.casefold(), self.revision, size=6).hex()
@@ -207,7 +207,7 @@ class BoardModel:
 def read_board_model(
     name: str, revision: str, meta: Mapping[str, Any], *, published: bool = False
 ) -> BoardModel:
-    """Read a model from mteb's `model_meta.json`."""
+    """Build a model from the content of mteb's `model_meta.json`."""
     fields = Metadata.model_validate(meta)
     is_bm25 = "bm25" in name.lower()
     types = [kind for kind in fields.model_type or () if isinstance(kind, str) and kind in KINDS]
@@ -229,7 +229,7 @@ def read_board_model(
 
 @dataclass(frozen=True, kw_only=True)
 class BoardRow(ReportRow):
-    """A report row that can be saved as JSON, or the average of such rows over tasks."""
+    """A report row that can be stored as JSON, or an average of rows over tasks."""
 
     task_states: tuple[State, ...] = ()
     """The state of each task of an average; empty for one task."""
@@ -244,28 +244,29 @@ class BoardRow(ReportRow):
 
     @property
     def state_label(self) -> str:
-        """The state in words, or the number of tasks in each state for an average."""
+        """The label of the state; for an average, the number of tasks in each state."""
         if self.findings is not None:
             return label_state(self.findings)
         margin = DEFAULT_MARGINS.position_effect
         return count_task_states(self.task_states or self.states, margin)
 
+    @property
     def verdict_columns(self) -> dict[str, Any]:
-        """Return the report's columns of the verdict; the state is None if tasks differ."""
+        """The report's verdict columns; the state is None if tasks differ."""
         state = self.states[0] if len(self.states) == 1 else None
-        return {**super().verdict_columns(), "state": state}
+        return {**super().verdict_columns, "state": state}
 
     @cached_property
     def cells(self) -> dict[str, Any]:
-        """The columns of `row_columns`, rounded. Cached, since several views show the row."""
+        """The rounded cells of `build_row_columns`; cached, since several views show the row."""
         cells: dict[str, Any] = {}
-        for column in board_columns():
-            cells |= flatten(page_key(column), self.scores.get(column.key))
-        cells |= self.verdict_columns() | flatten("score", self.score)
+        for column in list_board_columns():
+            cells |= flatten(get_page_key(column), self.scores.get(column.key))
+        cells |= self.verdict_columns | flatten("score", self.score)
         cells |= {"states": list(self.states), "state_label": self.state_label}
         cells |= {"parts": [], "code": ""}
         if self.findings is not None:
-            # nDCG@10 and the position effect are columns of their own.
+            # The first two sections, nDCG@10 and the position effect, have columns.
             cells["parts"] = list(iterate_answer(self.findings, self.task))[2:]
             cells["code"] = "\n".join(build_commands(self.findings, self.reference))
         rounded: dict[str, Any] = round_floats(cells)
@@ -278,12 +279,12 @@ class BoardRow(ReportRow):
 
     @property
     def difference(self) -> Estimate | None:
-        """Start minus end, from unweighted thirds if nothing else is published."""
-        return self.start_minus_end or self.estimate(START_TO_END_UNWEIGHTED.key)
+        """Start minus end; from unweighted thirds if only these are published."""
+        return self.start_minus_end or self.get_estimate(START_TO_END_UNWEIGHTED.key)
 
     @classmethod
     def from_report(cls, row: ReportRow) -> BoardRow:
-        """Compute all values of a report row; its commands name no local paths."""
+        """Compute all values of a report row, and remove local paths from its commands."""
         findings = row.findings
         if findings:
             findings = replace(findings, findings=dict(findings.findings))
@@ -300,32 +301,30 @@ class BoardRow(ReportRow):
 
 @dataclass(frozen=True)
 class BoardRecord:
-    """One model on one task, or on average over the tasks of a benchmark."""
+    """One model's results on a task, or their average over the tasks of a benchmark."""
 
     model: BoardModel
     task: str
     rows: tuple[BoardRow, ...]
-    """All lengths, then each length bucket; empty if an averaged task has no result."""
+    """A row over all lengths and per length bucket; empty if an averaged task has no result."""
     detail: Mapping[str, Any]
-    """The rest of the model's page as JSON, rounded as mteb rounds scores."""
+    """The other content of the model's page as JSON, rounded like mteb's scores."""
     document_ranks: Mapping[str, Any] | None = None
-    """The axes and the ranks by document of all subsets, as JSON; None for published results and
-    averages.
-    """
+    """The axes and the ranks by document as JSON; None for published results and averages."""
     partial: str = ""
-    """The share of subsets or tasks with results, such as `2 of 32 subsets`; empty if complete."""
+    """How many subsets or tasks have results, such as `2 of 32 subsets`; empty if all have."""
     standing: str = ""
     """`REPRODUCED` or `AS_SUBMITTED` for a submitted result, else empty."""
     exclusion: Exclusion | None = None
-    """The reason why the record is not ranked; None if ranked. Set when a board is built."""
+    """Why the record is not ranked, or None. Set when a board is built."""
     base_task: str = ""
-    """The original task, for a result that is in a separate table because its data differ. Set when
-    a board is built.
+    """The original task of a result that is in a separate table, since its data differ. Set when a
+    board is built.
     """
     data_name: str = ""
-    """The name of the data in the separate table."""
+    """The name of the separate table's data."""
     members: tuple[BoardRecord, ...] = ()
-    """The records of the tasks of an average."""
+    """The averaged records, one per task."""
 
     @property
     def comparable(self) -> bool:
@@ -334,16 +333,16 @@ class BoardRecord:
 
     @property
     def results(self) -> tuple[BoardRecord, ...]:
-        """The members of an average, else the record itself."""
+        """The members of an average, or only the record itself."""
         return self.members or (self,)
 
     @cached_property
     def means(self) -> dict[str, MeanByCluster]:
-        """nDCG@10 by cluster at each length, to compare models on the same queries."""
+        """nDCG@10 by cluster at each length, which compares models on the same queries."""
         if self.document_ranks is None:
             return {}
         axes = Axes.from_json(self.document_ranks["axes"])
-        means = means_by_cluster(DocumentRanks.from_json(self.document_ranks["ranks"], axes))
+        means = average_by_cluster(DocumentRanks.from_json(self.document_ranks["ranks"], axes))
         return {row.length: mean for row, mean in zip(self.rows, means, strict=True) if mean}
 
     @cached_property
@@ -352,7 +351,7 @@ class BoardRecord:
         return {row.length: row for row in self.rows}
 
     def find_detail(self, name: str, length: str) -> Any:
-        """Return the value of a length in a list of the detail, such as `panels`, or None."""
+        """Find the value for a length in a list of `detail`, such as `panels`, or return None."""
         values = zip(self.rows_by_length, self.detail.get(name) or (), strict=False)
         return dict(values).get(length)
 
@@ -375,7 +374,7 @@ class BoardRecord:
 
 
 def score_entry(entry: Entry) -> BoardRecord:
-    """Score the subsets of an entry pooled, as `posir report` does, and one by one."""
+    """Score an entry: its pooled subsets, as in `posir report`, and each subset."""
     (summary,) = summarize(entry.subsets)
     model = read_board_model(entry.model, entry.revision, entry.meta)
     if entry.paper is not None:
@@ -394,12 +393,12 @@ def score_entry(entry: Entry) -> BoardRecord:
 
 
 def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None:
-    """Return the record of a result file, or its problem; None for a task without positions."""
+    """Score a result file; return its record or problem, or None for a task without positions."""
     try:
         entry = read_entry(file)
         if entry is None:
             return None
-        problems = origin_problems(entry) if submitted else future_problems(entry)
+        problems = find_origin_problems(entry) if submitted else find_future_problems(entry)
         return next(problems, None) or score_entry(entry)
     except EntryError as error:
         return error.problem
@@ -408,15 +407,14 @@ def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None
 
 
 def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry) -> dict[str, Any]:
-    """Build the contents of the model's page on a task, without the rows."""
-    strips = [row.strip for row in rows]
+    strips = [row.position_chart for row in rows]
     axes = summary.profile.axes
     lengths = list(axes.length_titles)
     if len(lengths) > 1:
         lengths.insert(0, ALL_LENGTHS)
     groups = [group.observations for group in analyze(summary.values).groups]
     several_places = describe_spans(summary)
-    notes = [describe_several_places(several_places)] if several_places else []
+    notes = [describe_several_spans(several_places)] if several_places else []
     notes += write_truncation_notes([summary.model], [summary])
     if entry.paper is None:
         notes += list_differences([(entry.task, entry.model)])
@@ -427,15 +425,15 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
             for subset in entry.subsets
         ]
         names = [subset.subset for subset in entry.subsets]
-        subsets = {"name": names, **row_columns(subset_rows)}
+        subsets = {"name": names, **build_row_columns(subset_rows)}
     return {
         "strips": [strip and draw_glyph(strip) for strip in strips],
         "lengths": lengths,
         "positions": list(axes.positions),
         "position_title": axes.position_title,
         "relative": axes.equal_bins,
-        "panels": [_describe_bins(group) for group in groups],
-        "curves": [_describe_merged_bins(group, axes) for group in groups],
+        "panels": [_tabulate_bins(group) for group in groups],
+        "curves": [_tabulate_merged_bins(group, axes) for group in groups],
         "subsets": subsets,
         "data_revision": summary.data_revision,
         "data": identify_data(summary.data),
@@ -447,14 +445,13 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
 
 
 def read_date(seconds: object) -> str | None:
-    """Return the day of a result, such as 2026-11-22, or None if it is missing or implausible."""
+    """Convert a time to its date, such as 2026-11-22; None if it is missing or implausible."""
     if not isinstance(seconds, int | float) or not MIN_DATE <= seconds <= MAX_DATE:
         return None
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()
 
 
-def _describe_bins(observations: Observations) -> Columns:
-    """Return the `BIN_COLUMNS` of the position bins."""
+def _tabulate_bins(observations: Observations) -> Columns:
     counts = np.bincount(observations.position, minlength=observations.bins).tolist()
     columns: Columns = {name: [] for name in BIN_COLUMNS}
     for queries, mean in zip(counts, estimate_bins(observations), strict=True):
@@ -465,60 +462,64 @@ def _describe_bins(observations: Observations) -> Columns:
     return columns
 
 
-def _describe_merged_bins(observations: Observations, axes: Axes) -> Columns | None:
-    """Merge twenty bins into five if one is sparse, as the report does; else return None."""
+def _tabulate_merged_bins(observations: Observations, axes: Axes) -> Columns | None:
+    """Merge twenty bins into five if one is sparse, as in the report; else return None."""
     counts = np.bincount(observations.position, minlength=observations.bins)
     if not counts.any() or not is_sparse(axes, counts):
         return None
-    return _describe_bins(observations.merge_bins(EQUAL_BINS // MERGED_BINS))
+    return _tabulate_bins(observations.merge_bins(EQUAL_BINS // MERGED_BINS))
 
 
-def row_columns(rows: Sequence[BoardRow | None]) -> Columns:
-    """Return the declared scores, the verdict and the `TABLE_COLUMNS` of rows, or None for a
-    missing row.
-    """
+def build_row_columns(rows: Sequence[BoardRow | None]) -> Columns:
+    """Build the declared scores, verdicts and `TABLE_COLUMNS` of rows; None for missing rows."""
     cells = [row.cells if row else {} for row in rows]
-    scores = [name for column in board_columns() for name in column_names(column, page_key(column))]
+    scores = [
+        name
+        for column in list_board_columns()
+        for name in list_column_names(column, get_page_key(column))
+    ]
     return {
         name: [row.get(name) for row in cells]
         for name in dict.fromkeys((*scores, *VERDICT_COLUMNS, *TABLE_COLUMNS))
     }
 
 
-def page_key(column: ScoreInfo) -> str:
-    """Return the name of a score on the page."""
+def get_page_key(column: ScoreInfo) -> str:
+    """Return the name of a score in the page's data."""
     return column.key if column.key in NAMED_SCORES else f"scores.{column.key}"
 
 
-#: Columns that identify a line of a CSV file.
-RUN = ("model", "revision", "published", "task", "data_revision", "length")
+#: Columns that identify a line of the CSV files.
+RUN_COLUMNS = ("model", "revision", "published", "task", "data_revision", "length")
 
 
-def scores_csv(records: Iterable[BoardRecord]) -> bytes:
+def write_scores_csv(records: Iterable[BoardRecord]) -> bytes:
     """Write every declared score of every model, task and length as gzipped CSV."""
-    other_columns = (*RUN, *UNDECLARED)
-    declared = [name for column in known_columns() for name in column_names(column, column.key)]
-    names = (*prefix_scores(dict.fromkeys(declared), other_columns), *UNDECLARED)
+    other_columns = (*RUN_COLUMNS, *NON_SCORE_COLUMNS)
+    declared = [
+        name for column in list_score_columns() for name in list_column_names(column, column.key)
+    ]
+    names = (*prefix_scores(dict.fromkeys(declared), other_columns), *NON_SCORE_COLUMNS)
     lines = []
     for record in records:
         for row in record.rows:
-            cells = prefix_scores(row.score_columns(), other_columns) | row.verdict_columns()
-            lines.append((*_run(record, row.length), *map(cells.get, names)))
-    return _compress((*RUN, *names), lines)
+            cells = prefix_scores(row.flatten_scores(), other_columns) | row.verdict_columns
+            lines.append((*_build_run_cells(record, row.length), *map(cells.get, names)))
+    return _compress((*RUN_COLUMNS, *names), lines)
 
 
-def positions_csv(records: Iterable[BoardRecord]) -> bytes:
+def write_positions_csv(records: Iterable[BoardRecord]) -> bytes:
     """Write the position bins of every model, task and length as gzipped CSV."""
     lines = []
     for record in records:
         for length in record.rows_by_length:
             if panel := record.find_detail("panels", length):
                 bins = zip(record.detail["positions"], *map(panel.get, BIN_COLUMNS), strict=True)
-                lines += [(*_run(record, length), *cells) for cells in bins]
-    return _compress((*RUN, "position", *BIN_COLUMNS), lines)
+                lines += [(*_build_run_cells(record, length), *cells) for cells in bins]
+    return _compress((*RUN_COLUMNS, "position", *BIN_COLUMNS), lines)
 
 
-def _run(record: BoardRecord, length: str) -> tuple[Any, ...]:
+def _build_run_cells(record: BoardRecord, length: str) -> tuple[Any, ...]:
     model = record.model
     return (model.label, model.revision, model.published, record.task, record.data_revision, length)
 
@@ -528,14 +529,14 @@ def _compress(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:
 
 
 @cache
-def board_columns() -> tuple[ScoreInfo, ...]:
-    """Return the scores on the page: `NAMED_SCORES` and the default columns of tables."""
-    columns = known_columns()
+def list_board_columns() -> tuple[ScoreInfo, ...]:
+    """List the scores on the page: `NAMED_SCORES` and default columns of tables."""
+    columns = list_score_columns()
     return tuple(column for column in columns if column.column or column.key in NAMED_SCORES)
 
 
-def column_names(column: ScoreInfo, key: str) -> tuple[str, ...]:
-    """Return the names of a score's columns, as in `posir_tasks.values.scores.flatten`."""
+def list_column_names(column: ScoreInfo, key: str) -> tuple[str, ...]:
+    """List the names of a score's columns, as in `posir_tasks.values.scores.flatten`."""
     if not column.interval:
         return (key,)
     return key, f"{key}_low", f"{key}_high"

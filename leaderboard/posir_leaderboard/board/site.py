@@ -1,4 +1,4 @@
-"""Render all files of the site from records; equal records give equal bytes."""
+"""Render all files of the site from records; the same records give the same bytes."""
 
 import hashlib
 import json
@@ -16,22 +16,28 @@ import altair as alt
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posir_leaderboard.board.charts import build_specifications
-from posir_leaderboard.board.folder import INDEX, Site
+from posir_leaderboard.board.folder import BOARD_FILE, Site
 from posir_leaderboard.board.groups import Group, add_other_tasks
-from posir_leaderboard.board.published import UNTESTED
+from posir_leaderboard.board.published import UNTESTED_NOTE
 from posir_leaderboard.board.records import (
     BoardModel,
     BoardRecord,
-    board_columns,
-    page_key,
-    positions_csv,
-    row_columns,
-    scores_csv,
+    build_row_columns,
+    get_page_key,
+    list_board_columns,
+    write_positions_csv,
+    write_scores_csv,
 )
-from posir_leaderboard.board.views import View, bound_lengths, build_views, find_opening, read_strip
+from posir_leaderboard.board.views import (
+    View,
+    build_views,
+    find_initial_view,
+    list_length_bounds,
+    read_position_chart,
+)
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, Quantity, State
-from posir_significance.messages.board import BOARD, caption_model
+from posir_significance.messages.board import HEADINGS, caption_model
 from posir_significance.messages.comparisons import name_change
 from posir_significance.messages.verdicts import name_state
 from posir_tasks.base.errors import PosirError
@@ -43,7 +49,7 @@ from posir_tasks.display.figures import bundle_chart_library
 from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.display.strip import draw_card, render_png
 
-#: The page's own scripts, in execution order.
+#: The scripts of the page, in execution order.
 SCRIPTS = (
     "core",
     "state",
@@ -62,14 +68,14 @@ SCRIPTS = (
     "controls",
     "main",
 )
-PREVIEW = "preview.png"
-#: Number of rows in `index.html`, which are shown without scripts: one page of its table.
+PREVIEW_FILE = "preview.png"
+#: Number of rows in `index.html`, which are visible without JavaScript: one page of the table.
 STATIC_ROWS = 20
-#: Number of models in the preview.
+#: Maximum number of models in the preview.
 PREVIEW_MODELS = 3
-#: Fields of a score's declaration on the page.
+#: Fields of a score's declaration in the page's data.
 COLUMN_FIELDS = ("key", "title", "description", "unit", "better", "citation", "interval", "column")
-#: Fields of a model on the page.
+#: Fields of a model in the page's data.
 MODEL_FIELDS = (
     "revision", "published", "origin",
     "kind", "parameters", "window", "dimensions", "open_weights", "license", "reference",
@@ -86,10 +92,10 @@ def render_site(
     """Render every file of the site.
 
     Args:
-        records: At least one; at most one for each model and task.
-        groups: Groups of tasks; the remaining tasks get a group of their own.
+        records: At least one record in all, and at most one per model and task.
+        groups: Groups of tasks; another group is added for the remaining tasks.
         libraries: Source of each JavaScript library by name.
-        repository: The dataset repository that takes submissions.
+        repository: The dataset repository for submissions.
         url: Future address of the site, for link previews.
 
     Returns:
@@ -100,27 +106,27 @@ def render_site(
     )
     groups = add_other_tasks(groups, (record.task for record in ordered))
     views = {group.name: list(build_views(group, ordered)) for group in groups}
-    opening_view = find_opening(chain(*views.values()))
+    initial_view = find_initial_view(chain(*views.values()))
     site = {f"lib/{name}.js": text.encode() for name, text in sorted(libraries.items())}
     scripts = [f"js/{name}.js" for name in SCRIPTS]
     for name in ("board.css", *scripts):
-        site[name] = _static(name)
-    file = f"views/{opening_view.id}"
-    # Only the data that `index.html` repeats stay in memory.
+        site[name] = _read_static(name)
+    file = f"views/{initial_view.id}"
+    # Keep only the data that `index.html` also contains.
     data = {}
     for name, value in build_data(ordered, groups, views):
-        site[f"data/{name}.js"] = data_file(name, value)
+        site[f"data/{name}.js"] = render_data_file(name, value)
         if name in ("board", file):
             data[name] = value
-    site["scores.csv.gz"] = scores_csv(ordered)
-    site["positions.csv.gz"] = positions_csv(ordered)
-    site[PREVIEW] = draw_preview(opening_view)
+    site["scores.csv.gz"] = write_scores_csv(ordered)
+    site["positions.csv.gz"] = write_positions_csv(ordered)
+    site[PREVIEW_FILE] = draw_preview(initial_view)
     view = data[file]
     models = data["board"]["models"]
     columns = view["columns"]
-    # By descending score, unranked models last.
-    marks = zip(view["partial"], columns["other_data"], columns["score"], strict=True)
-    keys = [(bool(partial or other), -(score or 0)) for partial, other, score in marks]
+    # Sort by descending score, unranked models last.
+    rows = zip(view["partial"], columns["other_data"], columns["score"], strict=True)
+    sort_keys = [(bool(partial or other), -(score or 0)) for partial, other, score in rows]
     digest = hashlib.sha256()
     for path, body in sorted(site.items()):
         digest.update(hashlib.sha256(path.encode() + body).digest())
@@ -132,32 +138,34 @@ def render_site(
     page = environment.get_template("index.html").render(
         build=digest.hexdigest()[:12],
         # In execution order.
-        scripts=["lib/datatables.js", scripts[0], INDEX, f"data/{file}.js", *scripts[1:]],
+        scripts=["lib/datatables.js", scripts[0], BOARD_FILE, f"data/{file}.js", *scripts[1:]],
         version=version("posir"),
         repository=repository or "ORG/RESULTS",
-        preview=f"{url.rstrip('/')}/{PREVIEW}" if url else PREVIEW,
+        preview=f"{url.rstrip('/')}/{PREVIEW_FILE}" if url else PREVIEW_FILE,
         citations=(POSIR, POSQ),
         models=models,
         view=view,
-        order=sorted(range(len(keys)), key=keys.__getitem__)[:STATIC_ROWS],
+        order=sorted(range(len(sort_keys)), key=sort_keys.__getitem__)[:STATIC_ROWS],
         published=any(models["published"][index] for index in view["models"]),
-        untested=UNTESTED,
+        untested=UNTESTED_NOTE,
         percent=format_percent,
         points=format_points,
     )
     # Model names may contain lone surrogates.
-    return site | {"index.html": page.encode(errors="replace"), "README.md": _static("space.md")}
+    site["index.html"] = page.encode(errors="replace")
+    site["README.md"] = _read_static("space.md")
+    return site
 
 
-def _static(name: str) -> bytes:
+def _read_static(name: str) -> bytes:
     return (files("posir_leaderboard.board") / "static" / name).read_bytes()
 
 
-def data_file(name: str, value: Any) -> bytes:
-    """Render data as a script, which even a page opened from the disk can load.
+def render_data_file(name: str, value: Any) -> bytes:
+    """Render data as a script, so that a page opened from the disk can load them.
 
-    The script is ASCII without `<`, so that it cannot contain markup. It parses JSON from a string:
-    faster than a JavaScript object, and names such as `__proto__` have no special meaning.
+    The script is ASCII without `<`, so that it cannot contain markup. It parses JSON from a string,
+    which is faster than a JavaScript object and gives names such as `__proto__` no special meaning.
     """
     text = json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     quoted = text.replace("\\", "\\\\").replace("'", "\\'")
@@ -172,13 +180,13 @@ def build_data(
     Args:
         records: Sorted by model.
         groups: All groups.
-        views: The views of each group by its name.
+        views: The views of each group by the group's name.
     """
     by_model: dict[str, list[BoardRecord]] = {}
     for record in records:
         by_model.setdefault(record.model.id, []).append(record)
     indices = {name: index for index, name in enumerate(by_model)}
-    # The first description of a model is used.
+    # Use the first description of a model.
     models = [results[0].model for results in by_model.values()]
     yield "board", _build_index(models, groups, views)
     yield "charts", build_specifications()
@@ -188,10 +196,10 @@ def build_data(
             differences = view.compute_differences()
             yield f"views/{view.id}", view.to_json(indices, differences)
             for index, length in enumerate(view.lengths):
-                if length != view.opening_length:
-                    yield f"lengths/{view.id}-{index}", view.columns(length, differences)
-            yield f"differences/{view.id}", view.differences_json(indices, differences)
-            if view.average:
+                if length != view.initial_length:
+                    yield f"lengths/{view.id}-{index}", view.build_columns(length, differences)
+            yield f"differences/{view.id}", view.build_differences(indices, differences)
+            if view.is_average:
                 for average in view.rows:
                     averages[average.model.id][group] = _describe_record(average)
     for model, results in progress(list(by_model.items()), "Rendering"):
@@ -200,7 +208,7 @@ def build_data(
 
 
 def _describe_record(record: BoardRecord) -> Record:
-    rows = {"length": list(record.rows_by_length), **row_columns(record.rows)}
+    rows = {"length": list(record.rows_by_length), **build_row_columns(record.rows)}
     return {"rows": rows, **record.detail}
 
 
@@ -213,18 +221,18 @@ def _build_index(
     for model in models:
         is_repeated = not model.published and revisions[model.label] > 1
         labels.append(f"{model.label} @ {model.revision[:12]}" if is_repeated else model.label)
-    opening_view = find_opening(chain(*views.values()))
+    initial_view = find_initial_view(chain(*views.values()))
     margins = DEFAULT_MARGINS
     return {
-        "opening": next(group.name for group in groups if opening_view in views[group.name]),
+        "opening": next(group.name for group in groups if initial_view in views[group.name]),
         "columns": [
-            {name: getattr(column, name) for name in COLUMN_FIELDS} | {"key": page_key(column)}
-            for column in board_columns()
+            {name: getattr(column, name) for name in COLUMN_FIELDS} | {"key": get_page_key(column)}
+            for column in list_board_columns()
         ],
         "states": {state: name_state(state, margins.position_effect) for state in State},
         "changes": {state[0]: name_change(state, margins.ndcg_at_10) for state in ChangeState},
-        "messages": BOARD,
-        "lengths": bound_lengths(),
+        "messages": HEADINGS,
+        "lengths": list_length_bounds(),
         "models": {
             "id": [model.id for model in models],
             "name": names,
@@ -239,7 +247,7 @@ def _describe_group(group: Group, views: Sequence[View]) -> Record:
     return {
         "name": group.name,
         "dimension": group.dimension,
-        "opening": find_opening(views).name if views else None,
+        "opening": find_initial_view(views).name if views else None,
         "description": group.description,
         "views": [
             {
@@ -248,8 +256,8 @@ def _describe_group(group: Group, views: Sequence[View]) -> Record:
                 "data": view.data,
                 "file": view.id,
                 "models": len(view.rows),
-                "average": view.average,
-                "averaged": view.averaged,
+                "average": view.is_average,
+                "averaged": view.is_averaged,
             }
             for view in views
         ],
@@ -260,12 +268,12 @@ EXPORTS = re.compile(r"export\{([^{}]*)\};")
 
 
 def bundle_table_library() -> str:
-    """Return a script that defines `DataTable` (DataTables and jQuery, MIT license).
+    """Build a script that defines `DataTable` (DataTables and jQuery, MIT license).
 
     Raises:
         PosirError: The installed itables has no usable module.
     """
-    # Importing itables is slow.
+    # Locate the file without importing itables, which is slow.
     file = Path(str(distribution("itables").locate_file("itables/html/dt_bundle.js")))
     text = file.read_text(encoding="utf-8")
     exports = EXPORTS.search(text)
@@ -281,8 +289,8 @@ def bundle_table_library() -> str:
     )
 
 
-def cached_chart_library(folder: Path) -> str:
-    """Return the script that defines `vegaEmbed`, cached since bundling takes seconds."""
+def load_chart_library(folder: Path) -> str:
+    """Load the script that defines `vegaEmbed`, cached since bundling takes seconds."""
     file = folder / f"vega-{version('vl-convert-python')}-{alt.SCHEMA_VERSION}.js"
     if not file.is_file():
         write_text(file, bundle_chart_library())
@@ -291,16 +299,16 @@ def cached_chart_library(folder: Path) -> str:
 
 def draw_preview(view: View) -> bytes:
     """Draw the three best models of a view as PNG."""
-    length = view.opening_length
-    strips = []
-    for record, row in zip(view.rows, view.ranked_rows(length), strict=True):
+    length = view.initial_length
+    charts = []
+    for record, row in zip(view.rows, view.get_ranked_rows(length), strict=True):
         if row and row.score:
             label = row.state_label if row.findings or row.task_states else ""
             effect = Quantity.POSITION_EFFECT if row.position_effect else Quantity.START_MINUS_END
             shift = row.position_effect or row.difference
             estimates = {Quantity.NDCG_AT_10: row.score, effect: shift}
-            if strip := read_strip(record, length, caption_model(estimates, label)):
-                strips.append((row.score.value, strip))
-    best = sorted(strips, key=itemgetter(0), reverse=True)[:PREVIEW_MODELS]
+            if chart := read_position_chart(record, length, caption_model(estimates, label)):
+                charts.append((row.score.value, chart))
+    best = sorted(charts, key=itemgetter(0), reverse=True)[:PREVIEW_MODELS]
     source = f"{view.data}, {view.describe_documents(length)}." if best else ""
-    return render_png(draw_card([strip for _, strip in best], "PosIR leaderboard", source))
+    return render_png(draw_card([chart for _, chart in best], "PosIR leaderboard", source))

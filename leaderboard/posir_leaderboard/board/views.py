@@ -1,4 +1,4 @@
-"""Views: the tables of a task, or of a benchmark's average, as columns of JSON."""
+"""Build views: the tables of tasks and of benchmarks' averages, as JSON columns."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 from posir_leaderboard.board.averages import average_records
 from posir_leaderboard.board.groups import Dimension, Group
 from posir_leaderboard.board.ranks import (
-    METRICS,
+    METRIC_COUNT,
     Floats,
     PairedDifferences,
     average_differences,
-    paired_differences,
-    rank_ranges,
+    compute_paired_differences,
+    compute_rank_ranges,
 )
 from posir_leaderboard.board.records import (
     BIN_COLUMNS,
@@ -27,15 +27,15 @@ from posir_leaderboard.board.records import (
     Columns,
     Exclusion,
     Unranked,
-    row_columns,
+    build_row_columns,
 )
-from posir_psi.scores import none_if_nan
+from posir_psi.scores import replace_nan
 from posir_published.rows import find_query_count
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, Quantity, State
 from posir_significance.messages.board import (
-    BOARD,
-    BOARD_LENGTHS,
+    HEADINGS,
+    LENGTH_PHRASES,
     describe_best,
     describe_ends,
     describe_lead,
@@ -56,14 +56,14 @@ from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ALL
 
-#: Maximum number of models per view whose pairwise differences are on the site.
+#: Maximum number of models per view with pairwise differences on the site.
 MAX_PAIRED = 40
-#: With more ranked models, the heading does not describe the findings on each.
+#: Maximum number of ranked models for a heading that describes the findings on each.
 MAX_DESCRIBED = 3
-SIZES = {"B": 10**9, "M": 10**6, "K": 1000}
+SIZE_UNITS = {"B": 10**9, "M": 10**6, "K": 1000}
 #: States without a verdict.
-UNDECIDED = {State.INCONCLUSIVE, State.NOT_TESTED}
-#: Marks both ends of a name in a heading; the page isolates names from the text around them.
+UNDECIDED_STATES = {State.INCONCLUSIVE, State.NOT_TESTED}
+#: Marks both ends of a name in a heading; the page isolates the names from the other text.
 NAME_MARK = "\0"
 #: Differences between the models of a view, by length.
 Differences = Mapping[str, PairedDifferences]
@@ -80,9 +80,9 @@ class View:
     label: str = ""
     dimension: str = ""
     """The `Dimension` that distinguishes the views of a group."""
-    average: bool = False
+    is_average: bool = False
     """True for an average over tasks."""
-    averaged: bool = False
+    is_averaged: bool = False
     """True for a task in the average of its group."""
     power: int = 1
     """2 if the tasks of an average have independent errors, else 1."""
@@ -90,7 +90,7 @@ class View:
     @property
     def id(self) -> str:
         """Name of the view's file, hashed so that a task's name cannot choose it."""
-        return digest("average" if self.average else "task", self.name, size=6).hex()
+        return digest("average" if self.is_average else "task", self.name, size=6).hex()
 
     @cached_property
     def lengths(self) -> list[str]:
@@ -99,34 +99,38 @@ class View:
         return list(lengths) or [ALL]
 
     @cached_property
-    def opening_length(self) -> str:
-        """Name of the length to show first: the first with a verdict; failing that, `ALL`, or the
-        longest documents if all results are published.
+    def initial_length(self) -> str:
+        """Name of the length to show first: the first length with a verdict.
+
+        Without verdicts, this is `ALL` or, if all results are published, the longest documents.
         """
         for length in self.lengths:
-            if any(row and not UNDECIDED.issuperset(row.states) for row in self.rows_at(length)):
+            if any(
+                row and not UNDECIDED_STATES.issuperset(row.states)
+                for row in self.get_rows_at(length)
+            ):
                 return length
         return self.lengths[0 if self.has_evaluations else -1]
 
     @property
     def has_evaluations(self) -> bool:
-        """True if a result with scores was evaluated with posir, not published in a paper."""
+        """True if a result with scores was evaluated with posir."""
         return any(record.rows and not record.model.published for record in self.rows)
 
     @property
-    def opening_order(self) -> tuple[bool, bool, bool]:
-        """Sort key for the first view: prefer verdicts, then evaluations, then a single task."""
+    def initial_order(self) -> tuple[bool, bool, bool]:
+        """Sort key of views: verdicts first, then evaluations, then single tasks."""
         states = {state for record in self.rows for row in record.rows for state in row.states}
-        return states <= UNDECIDED, not self.has_evaluations, self.average
+        return states <= UNDECIDED_STATES, not self.has_evaluations, self.is_average
 
-    def rows_at(self, length: str) -> list[BoardRow | None]:
+    def get_rows_at(self, length: str) -> list[BoardRow | None]:
         """Return the row of each record at a length."""
         return [record.rows_by_length.get(length) for record in self.rows]
 
     def to_json(self, indices: Mapping[str, int], differences: Differences) -> Record:
         """Return the view as columns with an entry per model.
 
-        Only the opening length has all its columns; the page loads the others when needed.
+        Only the initial length has all columns; the page loads those of other lengths when needed.
 
         Args:
             indices: Index of each model's id in the list of all models.
@@ -148,10 +152,10 @@ class View:
             "approximate": count is not None and not is_exact,
             "name": self.name,
             "lengths": self.lengths,
-            "opening": self.opening_length,
-            "columns": self.columns(self.opening_length, differences),
+            "opening": self.initial_length,
+            "columns": self.build_columns(self.initial_length, differences),
             "scores": {
-                length: [row.cells["score"] if row else None for row in self.rows_at(length)]
+                length: [row.cells["score"] if row else None for row in self.get_rows_at(length)]
                 for length in self.lengths
             },
             "revisions": dict(sorted(revisions.items())),
@@ -159,49 +163,49 @@ class View:
             "newest": newest,
         }
 
-    def columns(self, length: str, differences: Differences) -> Columns:
-        """Return the columns of one length.
+    def build_columns(self, length: str, differences: Differences) -> Columns:
+        """Build the columns of one length.
 
         `paired` counts the ranked models with the same queries. `changes` has a letter per model of
-        the view: the first of the `ChangeState` from that model to the row's model.
+        the view: the initial of the `ChangeState` from that model to the row's model.
         """
-        rows = self.rows_at(length)
-        ranked = self.ranked_rows(length)
+        rows = self.get_rows_at(length)
+        ranked = self.get_ranked_rows(length)
         scores = [row.score if row else None for row in ranked]
         paired = differences[length]
         has_interval = [bool(score and score.interval) for score in scores]
         letters = np.where(paired.paired, paired.states.astype("U1"), "-")
         heading, lead = self.write_heading(length, paired)
         labels = []
-        strips = []
+        glyphs = []
         for record, row, rank in zip(self.rows, rows, ranked, strict=True):
             exclusion = record.exclusion
             if record.comparable and row and not rank:
                 exclusion = Exclusion(Unranked.OTHER_MEAN)
             labels.append(exclusion.label if exclusion else "")
             glyph = record.find_detail("strips", length)
-            if not glyph and (strip := read_strip(record, length, ("",))):
-                glyph = draw_glyph(strip)
-            strips.append(glyph)
+            if not glyph and (chart := read_position_chart(record, length, ("",))):
+                glyph = draw_glyph(chart)
+            glyphs.append(glyph)
         return {
-            **row_columns(rows),
+            **build_row_columns(rows),
             "other_data": labels,
-            "strip": strips,
+            "strip": glyphs,
             "changes": [None if set(line) == {"-"} else "".join(line) for line in letters.tolist()],
-            "rank": list(rank_ranges(scores, paired)),
+            "rank": list(compute_rank_ranges(scores, paired)),
             "paired": (paired.paired & has_interval).sum(axis=1).tolist(),
             "where": self.describe_documents(length),
             "headline": heading.split(NAME_MARK),
             "lead": lead.split(NAME_MARK),
         }
 
-    def ranked_rows(self, length: str) -> list[BoardRow | None]:
+    def get_ranked_rows(self, length: str) -> list[BoardRow | None]:
         """Return the ranked row of each record at a length, or None.
 
-        In a length bucket the papers give only the mean over positions, which is not ranked among
+        In length buckets, papers give only means over positions, which are not ranked together with
         means over queries.
         """
-        pairs = zip(self.rows, self.rows_at(length), strict=True)
+        pairs = zip(self.rows, self.get_rows_at(length), strict=True)
         rows = [row if record.comparable else None for record, row in pairs]
         means = [row if row and row.ndcg_at_10 else None for row in rows]
         return means if any(means) else rows
@@ -227,27 +231,27 @@ class View:
             return f"on {self.data}"
         is_named = self.dimension in (Dimension.LANGUAGE, Dimension.PAIR)
         documents = f"{self.label} documents" if is_named else "documents"
-        short, long, between = BOARD_LENGTHS
+        short, long, between = LENGTH_PHRASES
         if length == self.lengths[1]:
             return short.format(documents=documents)
         if length == self.lengths[-1]:
             return long.format(documents=documents)
-        if bounds := bound_lengths().get(length):
+        if bounds := list_length_bounds().get(length):
             length = f"{bounds[0]:,} to {bounds[1]:,} tokens"
         return between.format(documents=documents, length=length)
 
     def write_heading(self, length: str, differences: PairedDifferences) -> tuple[str, str]:
-        """Write the heading about the best models and the lead below it, with a `NAME_MARK` on
-        either side of each name.
+        """Write the heading about the best models and the lead below it, with a `NAME_MARK` at both
+        ends of each name.
         """
         names = [
             NAME_MARK + record.model.short_name.replace(NAME_MARK, "") + NAME_MARK
             for record in self.rows
         ]
-        ranked = self.ranked_rows(length)
+        ranked = self.get_ranked_rows(length)
         scores = {index: row.score for index, row in enumerate(ranked) if row and row.score}
         if not scores:
-            return BOARD["unranked"], ""
+            return HEADINGS["unranked"], ""
         first, *runners_up = sorted(scores, key=lambda index: -scores[index].value)
         ties = [index for index in runners_up if _is_tied(first, index, scores, differences)]
         best = [first, *ties]
@@ -259,7 +263,7 @@ class View:
             paired=not runners_up or bool(differences.paired[first, runners_up[0]]),
         )
         if self.has_evaluations and runners_up:
-            heading = BOARD["models"].format(models=f"{len(scores)} models") + heading
+            heading = HEADINGS["models"].format(models=f"{len(scores)} models") + heading
         lead = ""
         if runners_up:
             second = runners_up[0]
@@ -281,7 +285,7 @@ class View:
             return "".join(describe_models(findings)), f"{heading}. {lead}"
         if findings:
             results = [group for _, group in findings]
-            truncating = sum(bool(group.value(Quantity.UNREAD_SHARE)) for group in results)
+            truncating = sum(bool(group.get_value(Quantity.UNREAD_SHARE)) for group in results)
             lead += f"{count_truncating(truncating, len(results))}. "
             lead += count_states(Counter(map(label_state, results)))
         return heading, lead
@@ -303,21 +307,22 @@ class View:
                     record.results[task].means.get(length) if record.comparable else None
                     for record in self.rows
                 ]
-                by_task.append(paired_differences(means))
+                by_task.append(compute_paired_differences(means))
             average = average_differences(by_task, power=self.power)
-            comparisons = METRICS if length == ALL else METRICS * max(buckets, default=1)
+            comparisons = METRIC_COUNT if length == ALL else METRIC_COUNT * max(buckets, default=1)
             differences[length] = replace(average, comparisons=comparisons)
         return differences
 
-    def differences_json(
+    def build_differences(
         self, indices: Mapping[str, int], differences: Differences
     ) -> Record | None:
-        """Return the differences between the best `MAX_PAIRED` models at each length, or None if no
-        two models have the same queries.
+        """Build the differences between the best `MAX_PAIRED` models at each length, as JSON.
+
+        Return None if no two models have the same queries.
         """
         is_paired = np.any([group.paired.any(axis=1) for group in differences.values()], axis=0)
         paired_models = np.flatnonzero(is_paired).tolist()
-        best = sorted(paired_models, key=lambda index: -self._overall_score(index))[:MAX_PAIRED]
+        best = sorted(paired_models, key=lambda index: -self._get_overall_score(index))[:MAX_PAIRED]
         if not best:
             return None
         block = np.ix_(best, best)
@@ -333,28 +338,25 @@ class View:
         models = [indices[self.rows[index].model.id] for index in best]
         return {"models": models, "lengths": columns}
 
-    def _overall_score(self, index: int) -> float:
+    def _get_overall_score(self, index: int) -> float:
         row = self.rows[index].rows_by_length.get(ALL)
         return row.score.value if row and row.score else 0.0
 
 
 def _to_lists(values: Floats) -> list[Any]:
-    lists: list[Any] = round_floats([[none_if_nan(value) for value in row] for row in values])
+    lists: list[Any] = round_floats([[replace_nan(value) for value in row] for row in values])
     return lists
 
 
 def _is_tied(first: int, other: int, scores: Scores, differences: PairedDifferences) -> bool:
-    """Return True unless the best model is better than the other one."""
     if differences.paired[first, other]:
         return bool(differences.states[first, other] != ChangeState.BETTER)
     low = scores[first].low
     return low is not None and low <= (scores[other].high or 0)
 
 
-def bound_lengths() -> dict[str, tuple[int, int | None]]:
-    """Return the minimum and maximum number of tokens of each of PosIR's length buckets; the last
-    has no maximum.
-    """
+def list_length_bounds() -> dict[str, tuple[int, int | None]]:
+    """List the minimum and maximum number of tokens of PosIR's length buckets."""
     scheme = RelativePositions()
     lows = (1, *(bound + 1 for bound in scheme.token_bounds))
     ends = zip(lows, (*scheme.token_bounds, None), strict=True)
@@ -362,7 +364,7 @@ def bound_lengths() -> dict[str, tuple[int, int | None]]:
 
 
 def describe_result(record: BoardRecord) -> list[str]:
-    """List facts about a model and its result: kind, size, window, license, vectors, date."""
+    """List facts about a model and its result, such as kind, size, window and date."""
     model = record.model
     vectors = record.detail.get("vectors") or 1
     several_places = record.detail.get("several_places")
@@ -383,16 +385,18 @@ def describe_result(record: BoardRecord) -> list[str]:
 
 
 def shorten_size(parameters: int) -> str:
-    """Format a number of parameters with two digits, such as `7.6B`, or empty below 1,000."""
-    for unit, size in SIZES.items():
+    """Format a number of parameters with two digits, such as `7.6B`; empty below 1,000."""
+    for unit, size in SIZE_UNITS.items():
         if parameters >= size:
             number = float(f"{parameters / size:.2g}")
             return f"{number:g}{unit}"
     return ""
 
 
-def read_strip(record: BoardRecord, length: str, caption: Sequence[str]) -> PositionChart | None:
-    """Build a captioned chart of nDCG@10 by position bin, or return None if it is unknown."""
+def read_position_chart(
+    record: BoardRecord, length: str, caption: Sequence[str]
+) -> PositionChart | None:
+    """Build a captioned chart of nDCG@10 by position; None if it is unknown."""
     panel = record.find_detail("curves", length) or record.find_detail("panels", length)
     if not panel:
         return None
@@ -404,20 +408,20 @@ def read_strip(record: BoardRecord, length: str, caption: Sequence[str]) -> Posi
 
 
 def build_views(group: Group, records: Sequence[BoardRecord]) -> Iterator[View]:
-    """Yield the average of a group, then its tasks; omit views without models."""
+    """Yield the view of a group's average, then those of its tasks; omit views without models."""
     average = build_average_view(group, records)
     if average.rows:
         yield average
     for task, label in group.labels.items():
         view = build_task_view(task, records, label)
         if view.rows:
-            averaged = task in group.averaged_tasks
-            yield replace(view, dimension=group.dimension, averaged=averaged)
+            is_averaged = task in group.averaged_tasks
+            yield replace(view, dimension=group.dimension, is_averaged=is_averaged)
 
 
-def find_opening(views: Iterable[View]) -> View:
+def find_initial_view(views: Iterable[View]) -> View:
     """Return the view to open first."""
-    return min(views, key=lambda view: view.opening_order)
+    return min(views, key=lambda view: view.initial_order)
 
 
 def build_task_view(task: str, records: Iterable[BoardRecord], label: str = "") -> View:
@@ -426,7 +430,7 @@ def build_task_view(task: str, records: Iterable[BoardRecord], label: str = "") 
 
 
 def build_average_view(group: Group, records: Sequence[BoardRecord]) -> View:
-    """Build the average of a benchmark, with every model that has a result on any of its tasks."""
+    """Build the view of a benchmark's average, with every model that has a result on a task."""
     by_model = defaultdict[str, list[BoardRecord]](list)
     for record in records:
         if record.task in group.averaged_tasks:
@@ -436,10 +440,10 @@ def build_average_view(group: Group, records: Sequence[BoardRecord]) -> View:
         record.rows and record.comparable and not record.model.published for record in averages
     )
     if not is_compared:
-        # Without evaluations in the average, published results are ranked among themselves.
+        # Without ranked evaluations, published results are ranked among themselves.
         averages = [
             replace(record, exclusion=None) if record.model.published else record
             for record in averages
         ]
     label = f"Average of {len(group.averaged_tasks)} {group.dimension.lower()}s"
-    return View(group.name, tuple(averages), label, average=True, power=group.power)
+    return View(group.name, tuple(averages), label, is_average=True, power=group.power)

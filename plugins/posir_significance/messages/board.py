@@ -13,8 +13,8 @@ from posir_tasks.base.wording import NO_BREAK, pluralize
 from posir_tasks.display import numbers
 from posir_tasks.values.estimates import Estimate
 
-#: Templates of the heading. The page's script fills them for filtered rows.
-BOARD = {
+#: Templates for the page's heading; a script of the page fills them for filtered rows.
+HEADINGS = {
     "unranked": "No result here is ranked: all are partial, or on data that are not pinned.",
     "no_match": "No model passes these filters.",
     "models": "Of {models}, ",
@@ -29,8 +29,8 @@ BOARD = {
     "start_lower": "Evidence at the start scores {points} points lower than at the end with "
     "{model}. ",
 }
-#: Why results are unranked; {} is the pinned revision or the paper.
-BOARD_UNRANKED = {
+#: Reasons why a result is not ranked; {} is the pinned revision or the paper.
+UNRANKED_REASONS = {
     "not_pinned": "data not pinned",
     "other_content": "not the content of revision {}",
     "papers_data": "the papers' data",
@@ -38,9 +38,9 @@ BOARD_UNRANKED = {
     "other_mean": "mean over positions",
 }
 #: Phrases for the shortest bucket, the longest bucket, and buckets between them.
-BOARD_LENGTHS = ("in short {documents}", "in long {documents}", "in {documents} of {length}")
-SEVERAL_PLACES = (
-    "{queries} with several places of evidence are counted separately. Each place has the rank of "
+LENGTH_PHRASES = ("in short {documents}", "in long {documents}", "in {documents} of {length}")
+SEVERAL_SPANS = (
+    "{queries} with several evidence spans are scored separately. Each of n spans has the rank of "
     "its document and the weight 1/n: nDCG@10 is {score}, start minus end {difference}{left_out}."
 )
 NO_PAIRED_INTERVAL = " (no interval: other queries or few documents)"
@@ -51,14 +51,14 @@ def describe_best(
 ) -> str:
     """Describe the best model, or the models tied for the best score.
 
-    `names` lists the best model, then the tied models; `paired` is true if the runner-up has the
-    same queries.
+    `names` lists the best model, then the models tied with it. `paired` is true if the runner-up
+    has the same queries.
     """
     values = {"best": names[0], "where": where, "score": numbers.format_percent(best.value)}
     if not names[1:]:
-        return BOARD["best" if paired else "highest"].format(**values)
-    tied = names[1] if len(names) == 2 else BOARD["others"].format(number=len(names) - 1)
-    return BOARD["tied"].format(**values, tied=tied, lowest=numbers.format_percent(lowest.value))
+        return HEADINGS["best" if paired else "highest"].format(**values)
+    tied = names[1] if len(names) == 2 else HEADINGS["others"].format(number=len(names) - 1)
+    return HEADINGS["tied"].format(**values, tied=tied, lowest=numbers.format_percent(lowest.value))
 
 
 def describe_lead(
@@ -70,7 +70,7 @@ def describe_lead(
     published: bool,
     margin: float = 0.0,
 ) -> str:
-    """Describe the lead of the best model over the second; `state` is None without pairing."""
+    """Describe the lead of the best model over the second; `state` is None if not paired."""
     interval = "" if published or state else NO_PAIRED_INTERVAL
     if state and lead.interval:
         low, high = (numbers.format_points(min(max(end, -1), 1)) for end in lead.interval)
@@ -78,21 +78,23 @@ def describe_lead(
     if state is ChangeState.EQUIVALENT:
         interval += f" ({name_change(state, margin)})"
     points = numbers.format_percent(lead.value)
-    return BOARD["ahead"].format(best=best, second=second, points=points, interval=interval)
+    return HEADINGS["ahead"].format(best=best, second=second, points=points, interval=interval)
 
 
 def describe_ends(rows: Sequence[tuple[str, Estimate]]) -> str:
-    """Describe the largest start minus end in either direction whose interval excludes 0."""
-    clear = [(estimate.value, name) for name, estimate in rows if not _includes_zero(estimate)]
-    highest, first = max(clear, default=(0.0, ""))
-    lowest, last = min(clear, default=(0.0, ""))
+    """Describe the largest start minus end in each direction, if its interval excludes 0."""
+    significant = [
+        (estimate.value, name) for name, estimate in rows if not _includes_zero(estimate)
+    ]
+    highest, first = max(significant, default=(0.0, ""))
+    lowest, last = min(significant, default=(0.0, ""))
     text = ""
     if highest > 0:
         points = numbers.format_percent(highest)
-        text += BOARD["start_higher"].format(points=points, model=first)
+        text += HEADINGS["start_higher"].format(points=points, model=first)
     if lowest < 0:
         points = numbers.format_percent(-lowest)
-        text += BOARD["start_lower"].format(points=points, model=last)
+        text += HEADINGS["start_lower"].format(points=points, model=last)
     return text
 
 
@@ -109,14 +111,14 @@ def count_task_states(states: Sequence[State], margin: float) -> str:
     return f"{counts} of {len(states)}"
 
 
-def describe_several_places(places: Mapping[str, Any]) -> str:
-    """Describe the queries with several places of evidence."""
+def describe_several_spans(places: Mapping[str, Any]) -> str:
+    """Describe the scores of queries with several evidence spans."""
     left_out = places["left_out"]
-    return SEVERAL_PLACES.format(
+    return SEVERAL_SPANS.format(
         queries=pluralize(places["queries"], "query", "queries"),
         score=numbers.format_percent(places["ndcg_at_10"]),
         difference=numbers.format_points(places["start_minus_end"]),
-        left_out=f"; {left_out:,} more have too many places" if left_out else "",
+        left_out=f"; {left_out:,} more have too many spans" if left_out else "",
     )
 
 

@@ -8,8 +8,8 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
 from posir_tasks.values.estimates import Estimate
 
-#: Location of evidence that is not in the top chunks, by the key of the loss.
-LOSSES = {
+#: Location of the evidence that is not in the top chunks, by kind of loss.
+LOSS_LOCATIONS = {
     "not_retrieved": "in a document that is not retrieved",
     "other_chunk": "in another chunk of a retrieved document",
     "not_returned": "in a retrieved document, but in no returned chunk",
@@ -20,7 +20,7 @@ LOSSES = {
 EVIDENCE_RECALL = "The top {chunks} {recall}% of the evidence; documents score nDCG@10 {ndcg}."
 LOST_EVIDENCE = "The other {share}%: {parts}{unknown}."
 UNREAD_UNKNOWN = "; how much is beyond the embedder's context window is unknown"
-CHUNK_LENGTHS = "{chunks}, of {median} in the median, at most {longest:,}{estimated}{longer}."
+CHUNK_LENGTHS = "{chunks}: median {median}, maximum {longest:,}{estimated}{longer}."
 
 
 def describe_evidence_recall(k: int, recall: Estimate, ndcg_at_10: float) -> str:
@@ -33,12 +33,12 @@ def describe_evidence_recall(k: int, recall: Estimate, ndcg_at_10: float) -> str
 
 
 def describe_lost_evidence(lost: Mapping[str, float], recall: float, *, is_known: bool) -> str:
-    """Describe the location of the remaining evidence, given its share by loss.
+    """Describe where the remaining evidence is, given its share by kind of loss.
 
     `is_known` is true if the embedder's window is known.
     """
     losses = [
-        f"{numbers.format_percent(share)} {LOSSES[loss]}"
+        f"{numbers.format_percent(share)} {LOSS_LOCATIONS[loss]}"
         for share, loss in sorted(((share, loss) for loss, share in lost.items()), reverse=True)
     ]
     return LOST_EVIDENCE.format(
@@ -51,7 +51,7 @@ def describe_lost_evidence(lost: Mapping[str, float], recall: float, *, is_known
 def describe_chunk_lengths(
     chunks: int, median: float, longest: int, *, is_estimated: bool, longer: int
 ) -> str:
-    """Describe chunk lengths in tokens, and the number of chunks beyond the window."""
+    """Describe chunk lengths in tokens, and the number of chunks longer than the window."""
     return CHUNK_LENGTHS.format(
         chunks=pluralize(chunks, "distinct chunk"),
         median=pluralize(round(median), "token"),

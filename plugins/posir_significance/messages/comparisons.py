@@ -41,20 +41,20 @@ CHANGE_STATES = {
     ChangeState.INCONCLUSIVE: ("inconclusive", Tone.OPEN),
     ChangeState.NOT_TESTED: ("not tested", Tone.OPEN),
 }
-#: Titles of decided changes. {b} and {a} are the names of the systems.
-TITLES = {
+#: Titles for a better and a worse model {b} than the baseline {a}.
+CHANGE_TITLES = {
     ChangeState.BETTER: "{b} is better than {a} in {metric}: {points}",
     ChangeState.WORSE: "{b} is worse than {a} in {metric}: {points}",
 }
-#: Changes as sentences.
-CHANGES = {
-    **{state: f"{title}." for state, title in TITLES.items()},
+#: Sentences about changes.
+CHANGE_SENTENCES = {
+    **{state: f"{title}." for state, title in CHANGE_TITLES.items()},
     ChangeState.EQUIVALENT: "{a} and {b} are equivalent within {margin} in {metric}: {points}.",
     ChangeState.INCONCLUSIVE: "{metric} of {b} and {a}: inconclusive, {points}.",
     ChangeState.NOT_TESTED: "{metric} of {b} and {a}: not tested.",
 }
-#: Why a change is inconclusive. A wide interval needs no explanation.
-OPEN_CHANGES = {
+#: Reasons for an inconclusive change, except for a wide interval, which the sentence shows.
+INCONCLUSIVE_CHANGES = {
     Reason.FEW_DOCUMENTS: "There are too few documents.",
     Reason.DIRECTION_UNKNOWN: "Either of the two may be nearer to 0.",
 }
@@ -79,21 +79,22 @@ def format_change(change: ChangeRow) -> Label:
 
 
 def describe_change(change: ChangeRow, a: str = "", b: str = "") -> str:
-    """Describe a change; if undecided, also the reason and the data it needs. `a` and `b` replace
-    the names of the systems.
+    """Describe a change between `a` and `b`, by default the subject's systems.
+
+    If it is not decided, the reason and the amount of data needed are added.
     """
     assert change.state is not None
-    text = CHANGES[change.state].format(
+    text = CHANGE_SENTENCES[change.state].format(
         a=a or change.subject.baseline,
         b=b or change.subject.model,
         metric=change.metric,
         margin=format_margin(change.margin),
         points=format_difference(change) or "no interval",
     )
-    # These sentences begin with the metric; nDCG@10 is never capitalized.
+    # A sentence may begin with the metric; nDCG@10 is never capitalized.
     sentences = [text if change.metric is Metric.NDCG_AT_10 else capitalize(text)]
     if change.reason:
-        sentences.append((UNTESTED | OPEN_CHANGES).get(change.reason, ""))
+        sentences.append((UNTESTED | INCONCLUSIVE_CHANGES).get(change.reason, ""))
     sentences.append(describe_needed_change(change))
     return " ".join(filter(None, sentences))
 
@@ -106,7 +107,7 @@ def describe_needed_change(change: ChangeRow) -> str:
 
 
 def title_changes(changes: Sequence[ChangeRow]) -> str:
-    """Title the changes of one model over all lengths by the decided metrics."""
+    """Write a title for one model's changes over all lengths, from the decided metrics."""
     by_metric = {change.metric: change for change in changes}
     first, *effects = (by_metric[metric] for metric in select_title_metrics(changes))
     title = _title_change(first)
@@ -116,14 +117,17 @@ def title_changes(changes: Sequence[ChangeRow]) -> str:
 
 
 def select_title_metrics(changes: Sequence[ChangeRow]) -> list[Metric]:
-    """Select the metrics for a title: the first score and the position effect within the window,
-    each if it is better or worse. The effect in whole documents is selected only if nothing else is
-    better or worse. If nothing is, nDCG@10 is selected, and the effect within the window if it is
-    equivalent.
+    """Select the metrics for a title.
+
+    These are the first score that is better or worse, and the position effect within the window if
+    it is. The effect in whole documents is selected if no other metric is better or worse. If none
+    is, nDCG@10 is selected, and the effect within the window if it is equivalent.
     """
     within = Metric.POSITION_EFFECT_IN_WINDOW
     states = {(change.metric, change.state) for change in changes}
-    decided = [metric for metric in Metric if any((metric, state) in states for state in TITLES)]
+    decided = [
+        metric for metric in Metric if any((metric, state) in states for state in CHANGE_TITLES)
+    ]
     scores = [metric for metric in decided if metric not in EFFECTS][:1]
     if not decided:
         scores = [changes[0].metric]
@@ -133,13 +137,12 @@ def select_title_metrics(changes: Sequence[ChangeRow]) -> list[Metric]:
 
 
 def _title_change(change: ChangeRow) -> str:
-    """Title one change: `B scores 31.7 points lower than A [24.9, 38.4]`."""
     a = change.subject.baseline
     b = change.subject.model
-    if change.state in TITLES:
+    if change.state in CHANGE_TITLES:
         if change.metric is not Metric.NDCG_AT_10 or not change.estimate:
             points = format_difference(change)
-            return TITLES[change.state].format(a=a, b=b, metric=change.metric, points=points)
+            return CHANGE_TITLES[change.state].format(a=a, b=b, metric=change.metric, points=points)
         higher = "higher" if change.estimate.value > 0 else "lower"
         size = numbers.format_percent(abs(change.estimate.value))
         return f"{b} scores {size} points {higher} than {a}{format_ends(change.estimate)}"
@@ -149,7 +152,7 @@ def _title_change(change: ChangeRow) -> str:
 
 
 def name_planned_state(state: State | ChangeState, margin: float) -> str:
-    """Label a state of a model or of a change."""
+    """Label the state of a model or a change."""
     if isinstance(state, State):
         return name_state(state, margin)
     return name_change(state, margin)
@@ -187,7 +190,7 @@ def describe_limit(reason: LimitReason, row: ChangeRow) -> str:
 
 
 def title_models(changes: Sequence[ChangeRow], baseline: str, models: int) -> str:
-    """Title the changes of models by counts of their states in the decided metrics."""
+    """Write a title that counts the models with each state in the decided metrics."""
     title = f"{pluralize(models, 'model')} against {baseline}"
     if not changes:
         return title
@@ -199,7 +202,7 @@ def title_models(changes: Sequence[ChangeRow], baseline: str, models: int) -> st
 
 
 def count_changes(changes: Sequence[ChangeRow]) -> str:
-    """Count the changes over all lengths in one metric with each state."""
+    """Count the changes in one metric over all lengths by state."""
     pairs = pluralize(len(changes), "pair")
     states = list_counts(Counter(map(label_change, changes)))
     return f"Change in {changes[0].metric} over all lengths, {pairs}: {states}."
@@ -234,12 +237,12 @@ COLLAPSE = (
 def describe_training(change: ChangeRow) -> str:
     """Describe a change due to training."""
     text = describe_change(change, "the base model", "the trained model")
-    # Without a reason, the sentence begins with a model.
+    # With a reason, the sentence begins with the metric.
     return text if change.reason else capitalize(text)
 
 
 def describe_trainings(task: str, changes: Sequence[ChangeRow]) -> str:
-    """Describe the changes due to training, on held-out articles or on a forgetting check."""
+    """Describe the changes due to training, on held-out articles or the forgetting check `task`."""
     check = [f"Forgetting check {task}:"] if task else []
     return " ".join([*check, *map(describe_training, changes)])
 
@@ -251,13 +254,13 @@ def title_training(change: ChangeRow) -> str:
 
 
 def warn_of_collapse(before: Estimate, after: Estimate) -> str:
-    """Warn of collapsing embeddings."""
+    """Write a warning that embeddings are collapsing."""
     scores = (numbers.format_number(score.value, ".2f") for score in (before, after))
     return COLLAPSE.format(**dict(zip("ab", scores, strict=True)))
 
 
 def warn_of_loss(change: ChangeRow) -> str:
-    """Warn of a worse score after training."""
+    """Write a warning that training made a score worse."""
     return f"{title_training(change)}: worse than the base model's."
 
 

@@ -13,11 +13,11 @@ from posir_tasks.values.estimates import Estimate
 
 def describe_values(title: str, values: Sequence[tuple[str, str, str]]) -> str:
     """List the statistics of a probe, given as title, value and unit."""
-    items = [f"{_lower(name)} {value} {unit}".rstrip() for name, value, unit in values]
+    items = [f"{_lowercase_first(name)} {value} {unit}".rstrip() for name, value, unit in values]
     return f"{title}: {'; '.join(items)}" if items else title
 
 
-def _lower(title: str) -> str:
+def _lowercase_first(title: str) -> str:
     """Lowercase the first letter of a title, except in words such as `nDCG@10` and `R²`."""
     return title[0].lower() + title[1:] if title[1:2].islower() else title
 
@@ -42,19 +42,19 @@ PROBE_INTERVALS = (
 PROBE_TERMS = (
     "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first "
     "ten.",
-    f"{PROBE_DIFFERENCE} For Pearson's r of position and weight of sentences, the sign is the "
-    "other way around.",
+    f"{PROBE_DIFFERENCE} For Pearson's r of position and weight of sentences, the sign is "
+    "reversed.",
     "Mirror reversal: the order of five parts of a text is reversed, so that its evidence is near "
-    "the other end. Questions on the middle part are left out. For a model that ignores order, the "
-    "difference is 0. It includes the truncation loss.",
-    "Joined texts: they are on different subjects and cut to fit the window, and do not read like "
-    "one natural text. Only their order changes.",
+    "the other end. Questions about the middle part are omitted. For a model that ignores order, "
+    "the difference is 0. It includes the truncation loss.",
+    "Joined texts: texts on different subjects, cut to fit the window. Together they do not read "
+    "like one text. Only their order changes.",
     "Gradient: how much the similarity to a question changes with a token; 1 is the 99th "
     "percentile in a document. It also depends on the words.",
     "Embeddings: these probes do not measure search. A model whose embeddings lean toward the "
     "start may still find evidence near the end.",
-    "Cosine: of the embeddings of two texts, 1 if they point the same way. Cosines of unrelated "
-    "texts are seldom 0: compare cosines with each other.",
+    "Cosine: similarity of two texts' embeddings, 1 if they point in the same direction. It is "
+    "rarely 0 for unrelated texts, so compare cosines with each other.",
     "No interval: there are fewer than ten documents, or the value is undefined in some "
     "bootstrap samples.",
     "Range: the highest minus the lowest value. It is above 0 by chance.",
@@ -67,7 +67,7 @@ def explain_no_interval(values: str, few: str) -> str:
 
 
 def title_difference(title: str, summary: str, published: str) -> str:
-    """Title the chart of a difference."""
+    """Write a title for the chart of a difference."""
     return f"{title} · {summary}{f'; published: {published}' if published else ''}"
 
 
@@ -81,7 +81,7 @@ def describe_probe_sample(
 
 
 def describe_truncated_tokens(share: float, window: int, whole: int, documents: int) -> str:
-    """Describe the share of truncated tokens, and the number of complete documents."""
+    """Describe the share of truncated tokens, and the number of documents that fit the window."""
     return PROBE_TRUNCATED.format(
         share=strip.format_share(share),
         window=window,
@@ -91,17 +91,17 @@ def describe_truncated_tokens(share: float, window: int, whole: int, documents: 
 
 
 def describe_no_verdict(*, has_commands: bool) -> str:
-    """Describe which commands give a verdict; with `has_commands`, commands follow."""
+    """Name the commands that give a verdict; with `has_commands`, their shell lines follow."""
     other = "`posir run` with `posir report`, or `posir inspect`, give one."
     return PROBE_NO_VERDICT.format(where="These commands give one:" if has_commands else other)
 
 
-PREDICTIONS = {
+PREDICTION_LABELS = {
     Prediction.PREDICTS: "predicts it",
     Prediction.OPPOSITE: "predicts the opposite",
     Prediction.INCONCLUSIVE: "inconclusive",
 }
-PREDICTED = {
+PREDICTION_SENTENCES = {
     Prediction.PREDICTS: "Shown to predict {score} on {tasks}: {probes}.",
     Prediction.OPPOSITE: "With the opposite sign: {probes}.",
     Prediction.INCONCLUSIVE: "Inconclusive: {probes}.",
@@ -110,7 +110,7 @@ PREDICTED = {
 
 def label_prediction(verdict: Prediction) -> str:
     """Label the verdict on a correlation."""
-    return PREDICTIONS[verdict]
+    return PREDICTION_LABELS[verdict]
 
 
 def label_needed(number: int | None, maximum: int) -> str:
@@ -123,7 +123,7 @@ def describe_predictions(
 ) -> str:
     """Describe which probes predict a score, given the number of tasks with each verdict."""
     sentences = []
-    for verdict, template in PREDICTED.items():
+    for verdict, template in PREDICTION_SENTENCES.items():
         probes = []
         for probe, counts in verdicts.items():
             if counts[verdict] == counts.total():
@@ -144,7 +144,7 @@ SAMPLE_DIFFERENCE = (
 
 
 def describe_sample_difference(model: str, sample: str, difference: Estimate, chance: float) -> str:
-    """Describe how much a sample differs from the complete data, and by chance."""
+    """Describe how much a sample differs from the complete data, and the difference by chance."""
     return SAMPLE_DIFFERENCE.format(
         model=model,
         sample=sample,
@@ -163,13 +163,13 @@ ARCHITECTURE_READING = (
     "(arXiv 2601.08363v1, Section 4.2, without numbers); the corrected p-values show where there "
     "is one."
 )
-CHECKED = "{equal} equal, {different} different, {missing} missing from the file, {new} new."
+CHECK_COUNTS = "{equal} equal, {different} different, {missing} missing from the file, {new} new."
 
 
 def describe_check(counts: Mapping[str, int]) -> str:
-    """Count the values of a table that equal, differ from or lack a published value."""
+    """Count the values of a table by how they compare with the published values."""
     states = ("equal", "different", "missing", "new")
-    return CHECKED.format(**{state: f"{counts.get(state, 0):,}" for state in states})
+    return CHECK_COUNTS.format(**{state: f"{counts.get(state, 0):,}" for state in states})
 
 
 def label_correlation(*, is_clear: bool) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from posir_significance.findings import GroupFindings
 from posir_significance.messages.verdicts import (
-    NOT_KNOWN,
+    UNKNOWN_EFFECT,
     describe_advice,
     describe_group,
     describe_truncation,
@@ -19,8 +19,8 @@ from posir_tasks.display import numbers
 from posir_tasks.values.place_ranks import MAX_PLACES
 from posir_tasks.values.read_part import CountedWith
 
-#: Explanation of the column with position charts as text.
-EXPLAINED_SKETCH = (
+#: Explanation of the column with text charts.
+SKETCH_EXPLANATION = (
     "nDCG@10 at each position in the window, on an axis from 0 to 100; ░ after ┊: truncated "
     "evidence, as wide as its share. The boundary does not mark a fixed position, since documents "
     "differ in length."
@@ -32,13 +32,13 @@ DESIGN_EFFECT = (
     "{task}, {model}: {queries:,} queries on {documents:,} documents; the variance of nDCG@10 is "
     "{effect:.1f} times that of independent queries (design effect)."
 )
-LEVELS = "Intervals of effects by length are simultaneous, each at {levels}."
+SIMULTANEOUS_LEVELS = "Intervals of effects by length are simultaneous, each at {levels}."
 CUT_RANKINGS = (
     "{model}, {task}: no relevant document is at ranks 11 to 100. If rankings end at rank 10, "
     "Recall@100 is Recall@10."
 )
-#: How tokens before the evidence were counted, unless with the model's tokenizer.
-COUNTED = {
+#: Notes on how tokens were counted, unless with the model's tokenizer.
+COUNTING_NOTES = {
     CountedWith.TOKENIZER: "",
     CountedWith.ESTIMATE: (
         " This is estimated from the token counts in the data, not counted with the model's "
@@ -49,45 +49,45 @@ COUNTED = {
         "find several times as many in languages other than English."
     ),
 }
-PLACES = (
-    "{model}, {task}, several places: {places} of {queries}, each with the rank of its own "
-    "document and the weight 1/n of n places; {left_out:,} with more than {most} left out. In "
-    "thirds of the document: {shares}% of the evidence, nDCG@10 {gains}. Share of a query's places "
-    "whose document is among the first 10: {recall_10}%, 100: {recall_100}%."
+SPAN_COUNTS = (
+    "{model}, {task}, several places: {places} of {queries}. Each of n places has the rank of its "
+    "document and the weight 1/n; {left_out:,} with more than {most} are left out. In thirds of "
+    "the document: {shares}% of the evidence, nDCG@10 {gains}. Share of a query's places whose "
+    "document is in the top 10: {recall_10}%, in the top 100: {recall_100}%."
 )
-TRAINING = (
+TRAINING_OVERLAP = (
     "Share of the sources of {task} ({sources}) in training data, by mteb's metadata: {shares}."
 )
 BY_LENGTH = "By length of the document"
 
 
 def describe_answer(findings: GroupFindings | None, task: str = "") -> str:
-    """Describe the findings, and on a new line the next step."""
+    """Describe the findings and, on a new line, the next step."""
     if findings is None:
-        return NOT_KNOWN
+        return UNKNOWN_EFFECT
     return f"{describe_group(findings)}\n{describe_advice(findings, task)}"
 
 
 def describe_counting(
     model: str, findings: GroupFindings, counted_with: CountedWith | None
 ) -> Iterator[str]:
-    """Yield the window, the truncation and how tokens were counted, unless unknown."""
+    """Yield a sentence on the window, the truncation and the token count; nothing if unknown."""
     truncation = describe_truncation(findings)
     if truncation:
-        method = COUNTED[counted_with] if counted_with else ""
+        method = COUNTING_NOTES[counted_with] if counted_with else ""
         yield f"{model}: {truncation}{method}"
 
 
 def describe_levels(levels: Sequence[float]) -> str:
-    """Describe the levels of the intervals of lengths."""
-    return LEVELS.format(levels=" or ".join(map(format_level, levels)))
+    """Describe the levels of the intervals by length."""
+    return SIMULTANEOUS_LEVELS.format(levels=" or ".join(map(format_level, levels)))
 
 
-def describe_place_counts(model: str, task: str, places: Mapping[str, Any]) -> str:
-    """Describe the queries with several places of evidence from `posir_report`'s summary."""
+def describe_span_counts(model: str, task: str, places: Mapping[str, Any]) -> str:
+    """Describe the scores of queries with several evidence spans, from `describe_spans`."""
     shares = map(numbers.format_percent, places["shares"] or [None])
     gains = map(numbers.format_percent, places["ndcg_at_10_by_third"] or [None])
-    return PLACES.format(
+    return SPAN_COUNTS.format(
         model=model,
         task=task,
         places=pluralize(places["places"], "place"),
@@ -104,8 +104,9 @@ def describe_place_counts(model: str, task: str, places: Mapping[str, Any]) -> s
 def describe_training_overlap(
     task: str, overlaps: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> Iterator[str]:
-    """Yield the share of a task's sources in training data, with the models of each share; nothing
-    if the sources are unknown.
+    """Yield a sentence on the share of a task's sources in each model's training data.
+
+    Yield nothing if the sources are unknown.
     """
     sources = overlaps[0][1]["sources"]
     models: dict[float | None, list[str]] = {}
@@ -116,10 +117,12 @@ def describe_training_overlap(
         percent = "unknown" if share is None else f"{share:.0%}"
         shares.append(f"{percent} for {', '.join(names)}")
     if sources:
-        yield TRAINING.format(task=task, sources=", ".join(sources), shares="; ".join(shares))
+        yield TRAINING_OVERLAP.format(
+            task=task, sources=", ".join(sources), shares="; ".join(shares)
+        )
 
 
-def describe_folded_lengths(lengths: Mapping[str, int]) -> str:
-    """List the lengths without an estimate and their numbers of queries; may be empty."""
+def describe_unestimated_lengths(lengths: Mapping[str, int]) -> str:
+    """List the lengths without an estimate, with their query counts; empty without lengths."""
     items = [f"{name} ({format_queries(number)})" for name, number in lengths.items()]
     return f"Not estimated: {', '.join(items)}." if items else ""

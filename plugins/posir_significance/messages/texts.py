@@ -14,8 +14,8 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
 from posir_tasks.values.estimates import Estimate
 
-#: Sentences about a model's window, by how it compares with the claimed window.
-WINDOWS = {
+#: Sentences about a model's window, by its relation to the claimed window.
+WINDOW_SENTENCES = {
     "all": "It reads {length} of a text{about}, as many as were tried.",
     "all_claimed": (
         "It reads {length} of a text{about}, as many as were tried; {claimant} claims {claimed} "
@@ -39,7 +39,7 @@ IGNORES = "ignores the rest without an error"
 ABOUT_ENGLISH = (
     "That is about the {part} {characters:,} characters, or {words:,.0f} words, of English."
 )
-NOT_READ = "The rest does not change its {output}."
+UNREAD_TEXT = "The rest does not change its {output}."
 REQUIREMENT = "{verb} enough: {required:,} tokens are required."
 READS_ALL_TEXTS = "{model} reads {texts} to the end"
 NEVER_READS = "{model} never reads {share} of the words of {texts}"
@@ -62,7 +62,7 @@ def advise_more_texts(texts: int, size: int) -> str:
 
 
 def describe_sentence_scores(findings: GroupFindings) -> str:
-    """Describe nDCG@10 over all sentences, and the observed start minus end."""
+    """Describe nDCG@10 over all sentences and the observed start minus end."""
     return SENTENCE_SCORES.format(
         score=format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate),
         sentences=pluralize(findings.questions, "sentence"),
@@ -75,7 +75,7 @@ WHOLE_SERVES = "No chunks find more than {whole}."
 CHUNK_ADVICE = "Search in {chunks}: nDCG@10 changes from {whole} to {value} on {texts}, with {cost}"
 BEST_CHUNKS = "; {chunks} reach {value}, with {times:.2g} times the vectors"
 #: Change in recall between two parts of documents; {recall} is `Recall (document, rarest words)`.
-RECALL: dict[ChangeState, str] = {
+RECALL_CHANGES: dict[ChangeState, str] = {
     ChangeState.BETTER: "{recall} is higher in the {first} than in the {last}: {points}.",
     ChangeState.WORSE: "{recall} is lower in the {first} than in the {last}: {points}.",
     ChangeState.EQUIVALENT: (
@@ -106,7 +106,7 @@ def describe_recall_change(change: ChangeRow) -> str:
         points = f"inconclusive, {points}" if points else "inconclusive"
     assert change.state is not None
     return (
-        RECALL[change.state]
+        RECALL_CHANGES[change.state]
         .format(
             recall=f"Recall ({change.subject.task})",
             first=change.subject.model,
@@ -120,8 +120,8 @@ def describe_recall_change(change: ChangeRow) -> str:
 
 
 def advise_index(change: ChangeRow | None) -> str:
-    """Advise on a running index by the change between the last and the first third; None if not
-    measured.
+    """Advise on a running index by the change in recall between the last and the first third; None
+    if it was not measured.
     """
     state = change.state if change else None
     return f"{INDEX_ADVICE[state or ChangeState.INCONCLUSIVE]} {CHUNK_SIZES}"

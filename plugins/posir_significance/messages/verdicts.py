@@ -21,7 +21,7 @@ from posir_tasks.display.labels import Label, Tone
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.read_part import ReadKind
 
-#: Short labels of states with their tone. {margin} is `5 points`.
+#: Short label and tone of each state. {margin} is `5 points`.
 STATES = {
     State.FAVORS_START: ("favors the start", Tone.BAD),
     State.FAVORS_END: ("favors the end", Tone.BAD),
@@ -79,17 +79,17 @@ UNTESTED = {
     Reason.NO_TEXTS: "A run file has ranks only. `posir score RUN --embedder MODEL` tests it.",
     Reason.SCORES_DIFFER: "The embedder does not reproduce the scores of the run.",
     Reason.ONE_UNIT: "No document has two sentences.",
-    Reason.SEVERAL_POSITIONS: "Each question has several places of evidence.",
+    Reason.SEVERAL_POSITIONS: "Each question has several evidence spans.",
     Reason.OTHER_DATA: "The versions of the documents differ.",
 }
-#: The amount of data that a verdict needs, by unit.
-NEEDED = {
+#: Amount of data needed for a verdict, by unit.
+NEEDED_DATA = {
     "questions": "About {number} such questions are needed to decide; {tested} of the {all} "
     "questions were tested.",
     "documents": "At least {number} are needed.",
 }
 #: Next steps as clauses.
-STEPS = {
+STEP_CLAUSES = {
     NextStep.CHUNK: "search in chunks that fit the window",
     NextStep.TRAIN: "train on evidence at all positions (`posir train`)",
     NextStep.MORE_QUESTIONS: "test on about {number} questions",
@@ -104,11 +104,13 @@ NONE_TRUNCATED = "No evidence is truncated."
 TRUNCATED_SHARE = "{share} of the evidence is truncated."
 TRUNCATED = "The same evidence scores {size} points {lower} where it is truncated{ends}."
 TRUNCATION_OPEN = "Whether truncated evidence scores lower is inconclusive: {points}."
-OBSERVED = (
+OBSERVED_DIFFERENCE = (
     "Observed: evidence at the start scores {size} points {higher}{ends}. These are different "
     "questions; their difficulty is part of it."
 )
-MIDDLE = "The middle third of the {text} scores {size} points {higher} than its ends{ends}."
+MIDDLE_DIFFERENCE = (
+    "The middle third of the {text} scores {size} points {higher} than its ends{ends}."
+)
 
 
 def name_state(state: State, margin: float, reason: Reason | None = None) -> Label:
@@ -125,7 +127,7 @@ def label_state(findings: GroupFindings) -> Label:
 
 
 def describe_group(findings: GroupFindings) -> str:
-    """Describe the truncation, the verdict and a middle that differs from the ends."""
+    """Describe the truncation, the verdict and, if it differs from the ends, the middle."""
     parts = (describe_truncation(findings), describe_verdict(findings), describe_middle(findings))
     return " ".join(filter(None, parts))
 
@@ -135,7 +137,7 @@ def _name_text(findings: GroupFindings) -> str:
 
 
 def describe_verdict(findings: GroupFindings) -> str:
-    """Describe the verdict with its interval; if open, also the reason and the data it needs."""
+    """Describe the verdict with its interval; if it is open, add the reason and the data needed."""
     verdict = findings.verdict
     reason = findings.reason
     template = VERDICTS[reason if reason in VERDICTS else findings.state]
@@ -143,7 +145,7 @@ def describe_verdict(findings: GroupFindings) -> str:
         template = NO_DOCUMENT_AT_ENDS
     interval = verdict.estimate.interval if verdict.estimate else None
     low, high = interval or (-1.0, 1.0)
-    mean = findings.value(Quantity.NDCG_AT_10)
+    mean = findings.get_value(Quantity.NDCG_AT_10)
     sentences = [
         template.format(
             text=_name_text(findings),
@@ -153,13 +155,13 @@ def describe_verdict(findings: GroupFindings) -> str:
             end=numbers.format_percent(max(-low, 0.0)),
             documents=pluralize(findings.tested_documents, "document"),
             mean=numbers.format_percent(mean, ".0f"),
-            **_size(verdict),
+            **_format_size(verdict),
         )
     ]
     if findings.state is State.NOT_TESTED and reason:
         sentences.append(UNTESTED[reason])
     if verdict.needed:
-        needed = NEEDED[verdict.needed.unit].format(
+        needed = NEEDED_DATA[verdict.needed.unit].format(
             number=f"{verdict.needed.number:,}",
             tested=f"{findings.tested_questions:,}",
             all=f"{findings.questions:,}",
@@ -174,7 +176,7 @@ def describe_truncation(findings: GroupFindings) -> str:
     """
     if findings.read.kind is not ReadKind.PART:
         return ""
-    share = findings.value(Quantity.UNREAD_SHARE)
+    share = findings.get_value(Quantity.UNREAD_SHARE)
     loss = findings[Quantity.TRUNCATION_LOSS]
     lower = "lower" if loss.estimate and loss.estimate.value > 0 else "higher"
     if share == 0:
@@ -187,7 +189,7 @@ def describe_truncation(findings: GroupFindings) -> str:
         share=format_evidence_share(share or 0.0),
         points=format_finding(loss),
         lower=lower,
-        **_size(loss),
+        **_format_size(loss),
     )
     return f"Reads {findings.read.phrase}. {text}".rstrip()
 
@@ -199,7 +201,9 @@ def describe_middle(findings: GroupFindings) -> str:
     if is_biased or middle.estimate is None or not middle.excludes_zero:
         return ""
     higher = "higher" if middle.estimate.value > 0 else "lower"
-    return MIDDLE.format(text=_name_text(findings), higher=higher, **_size(middle))
+    return MIDDLE_DIFFERENCE.format(
+        text=_name_text(findings), higher=higher, **_format_size(middle)
+    )
 
 
 def describe_observed(findings: GroupFindings) -> str:
@@ -208,11 +212,11 @@ def describe_observed(findings: GroupFindings) -> str:
     if observed.estimate is None:
         return ""
     higher = "higher" if observed.estimate.value > 0 else "lower"
-    return OBSERVED.format(higher=higher, **_size(observed))
+    return OBSERVED_DIFFERENCE.format(higher=higher, **_format_size(observed))
 
 
 def describe_advice(findings: GroupFindings, task: str = "") -> str:
-    """Describe the next steps in one sentence, with a task that has enough questions."""
+    """Describe the next steps in one sentence, with a task that has enough questions if known."""
     steps = advise(findings)
     if steps[0].step is NextStep.NONE:
         return "Nothing to do."
@@ -220,13 +224,13 @@ def describe_advice(findings: GroupFindings, task: str = "") -> str:
 
 
 def describe_steps(findings: GroupFindings, task: str = "") -> str:
-    """Describe the next steps in a sentence each."""
+    """Describe each next step in a sentence."""
     steps = [capitalize(_describe_step(advice, task)) for advice in advise(findings)]
     return f"{'. '.join(steps)}."
 
 
 def _describe_step(advice: Advice, task: str) -> str:
-    text = STEPS[advice.step].format(number=f"{advice.number or 0:,}")
+    text = STEP_CLAUSES[advice.step].format(number=f"{advice.number or 0:,}")
     larger = find_larger_task(task, advice.number) if advice.number and task else ""
     return f"{text} ({larger})" if larger else text
 
@@ -250,7 +254,7 @@ def format_queries(queries: int | None) -> str:
 
 
 def describe_models(rows: Sequence[tuple[str, GroupFindings]]) -> Iterator[str]:
-    """Yield the parts of a title about at most two models; every second part is a name.
+    """Yield the parts of a title about one or two models; every second part is a name.
 
     Models that truncate evidence come first, models that ignore word order last.
     """
@@ -258,30 +262,30 @@ def describe_models(rows: Sequence[tuple[str, GroupFindings]]) -> Iterator[str]:
     def rank(row: tuple[str, GroupFindings]) -> tuple[bool, bool]:
         _, findings = row
         is_order_blind = findings.reason is Reason.ORDER_BLIND
-        return not findings.value(Quantity.UNREAD_SHARE), is_order_blind
+        return not findings.get_value(Quantity.UNREAD_SHARE), is_order_blind
 
     selected = sorted(rows, key=rank)[: 1 if len(rows) < 3 else 2]
     yield ""
     for number, (name, findings) in enumerate(selected, 1):
         yield name
         end = "; " if number < len(selected) else ""
-        yield f" {phrase_finding(findings)}{end}"
+        yield f" {write_predicate(findings)}{end}"
 
 
-def phrase_finding(findings: GroupFindings) -> str:
-    """Describe a model by a predicate: `truncates 59% of the evidence; within its window
+def write_predicate(findings: GroupFindings) -> str:
+    """Write a predicate for the model: `truncates 59% of the evidence; within its window
     inconclusive`.
     """
     if findings.reason is Reason.ORDER_BLIND:
         return "has no position bias: word order plays no part in its scores"
-    share = findings.value(Quantity.UNREAD_SHARE) or 0.0
+    share = findings.get_value(Quantity.UNREAD_SHARE) or 0.0
     template = (TRUNCATING_PREDICATES if share else PREDICATES)[findings.state]
     margin = format_margin(findings.margin)
     return template.format(share=format_evidence_share(share), margin=margin)
 
 
 def iterate_answer(findings: GroupFindings, task: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the five sections of an answer, each with a title and sentences."""
+    """Yield the title and the sentences of each of the five sections of an answer."""
     yield "How well", f"nDCG@10 {format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate)}."
     effect = findings[Quantity.POSITION_EFFECT]
     yield "Position effect", f"{format_finding(effect)}." if effect.estimate else "Not tested."
@@ -299,7 +303,7 @@ def capitalize(text: str) -> str:
 
 
 def list_facts(findings: GroupFindings) -> Iterator[tuple[str, str]]:
-    """Yield the scores below a picture: names with definitions in parentheses, and values."""
+    """Yield the names of the scores below a chart, with definitions, and their values."""
     ndcg = format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate)
     yield "nDCG@10 (100: always ranked first)", ndcg
     yield from list_effects(findings)
@@ -307,12 +311,10 @@ def list_facts(findings: GroupFindings) -> Iterator[tuple[str, str]]:
 
 
 def list_effects(findings: GroupFindings) -> Iterator[tuple[str, str]]:
-    """Yield the effects of position and truncation: names with definitions in parentheses, and
-    values.
-    """
+    """Yield names with definitions, and values, of the effects of position and truncation."""
     effect = format_finding(findings[Quantity.POSITION_EFFECT])
     yield "Position effect (same evidence, first minus last third of the document)", effect
-    share = findings.value(Quantity.UNREAD_SHARE)
+    share = findings.get_value(Quantity.UNREAD_SHARE)
     if share:
         yield "Truncated", f"{format_evidence_share(share)} of the evidence"
         loss = format_finding(findings[Quantity.TRUNCATION_LOSS])
@@ -352,9 +354,7 @@ def format_score_in_percent(estimate: Estimate | None) -> str:
 
 
 def format_finding(finding: Finding, *, with_level: bool = True) -> str:
-    """Format an effect in points with its interval: `+4.2 [+1.0, +7.4]`. The level is shown unless
-    it is 95%.
-    """
+    """Format an effect in points: `+4.2 [+1.0, +7.4]`, with the level unless it is 95%."""
     if finding.estimate and finding.estimate.interval == (0.0, 0.0):
         return numbers.format_points(0.0)
     note = _name_level(finding.level) if with_level else ""
@@ -365,8 +365,7 @@ def _name_level(level: float) -> str:
     return "" if level == LEVEL else f" ({format_level(level)} interval)"
 
 
-def _size(finding: Finding) -> dict[str, str]:
-    """Return the template fields `size`, an absolute effect, and `ends`, its interval."""
+def _format_size(finding: Finding) -> dict[str, str]:
     if finding.estimate is None:
         return {}
     ends = f"{format_ends(finding.estimate)}{_name_level(finding.level)}"
@@ -382,19 +381,19 @@ def format_ends(estimate: Estimate) -> str:
     return f" [{numbers.format_percent(low)}, {numbers.format_percent(high)}]"
 
 
-#: Placeholder for an unknown position effect.
-NOT_KNOWN = "The effect of position is not known."
+#: Answer if there are no findings.
+UNKNOWN_EFFECT = "The effect of position is not known."
 #: Title of a curve without findings.
 CURVE_TITLE = "nDCG@10 by position of the evidence"
 
 
 def title_curve(findings: GroupFindings | None) -> str:
-    """Title a chart by the finding or, failing that, by its subject."""
-    return capitalize(phrase_finding(findings)) if findings else CURVE_TITLE
+    """Write the title of a chart: the finding or, if there is none, the subject."""
+    return capitalize(write_predicate(findings)) if findings else CURVE_TITLE
 
 
 def count_truncating(truncating: int, models: int) -> str:
-    """Count the models that truncate evidence, as a title."""
+    """Write a title that counts the models that truncate evidence."""
     if not truncating:
         return f"None of {models} models truncates evidence"
     verb = "truncates" if truncating == 1 else "truncate"
@@ -410,12 +409,12 @@ def count_truncation(shares: Sequence[float], results: int) -> str:
 
 
 def count_states(counts: Counter[Label]) -> str:
-    """Count the results with each state."""
+    """Count the results by state."""
     return f"Bias within the window: {list_counts(counts)}."
 
 
 def list_counts(counts: Counter[Label]) -> str:
-    """List states with their numbers, the most frequent first: `2 better, 1 inconclusive`."""
+    """List states with their counts, most frequent first: `2 better, 1 inconclusive`."""
     return ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
 
 
@@ -426,13 +425,13 @@ FALSE_ALARMS = (
 
 
 def describe_false_alarms(decided: int) -> str:
-    """Describe the number of results expected to favor an end by chance."""
+    """Describe how many results are expected to favor an end by chance."""
     alarms = round(decided * (1 - LEVEL), 1)
     return FALSE_ALARMS.format(number=f"{decided:,}", alarms=alarms)
 
 
 def describe_few(needed: int | None, number: int, unit_name: str) -> str:
-    """Describe a lack of documents or other units; empty if there are enough."""
+    """Describe that there are too few documents or other units; empty if there are enough."""
     if not needed:
         return ""
     return (

@@ -1,11 +1,11 @@
-"""Cached embeddings in a folder of immutable files with unique names.
+"""Embedding cache: a folder of immutable files with unique names.
 
 Processes on several machines can share the folder without locks, and a killed process leaves no
-incomplete file. Corrupt embeddings count as missing.
+incomplete files. Corrupt embeddings count as missing.
 
-mteb's `CachedEmbeddingWrapper` uses one folder per task, so tasks do not share embeddings. Its keys
-contain neither model nor revision nor prompt, it supports only a single process, which changes
-files in place, and it does not detect corruption.
+In contrast, mteb's `CachedEmbeddingWrapper` has a folder per task, so tasks do not share
+embeddings. Its keys omit model, revision and prompt. It changes files in place, so only one process
+can use it, and it does not detect corruption.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from posir_tasks.base.files import atomic_write, remove_stale_parts
 if TYPE_CHECKING:
     from mteb.types import Array
 
-#: Embeddings as they are stored, shape (n, dimensions).
+#: Embeddings in the stored format, shape (n, dimensions).
 Rows: TypeAlias = NDArray[Any]
 #: 128-bit keys of texts, shape (n, 2).
 Keys: TypeAlias = NDArray[np.uint64]
-#: Integer types of the same width for types that NumPy or Arrow cannot store.
-STORED_AS = {"bfloat16": "int16", "bool": "uint8"}
+#: For types that NumPy or Arrow cannot store: an integer type of the same width.
+STORED_TYPES = {"bfloat16": "int16", "bool": "uint8"}
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,12 @@ class EmbeddingFormat:
     library: str
     """`numpy` or `torch`."""
     dtype: str
-    """Data type of NumPy and PyTorch, such as `float32`, or `bfloat16`."""
+    """Name of the type in NumPy and PyTorch, such as `float32`, or `bfloat16`."""
     dimensions: int
 
     @classmethod
     def detect(cls, embeddings: object, texts: int) -> EmbeddingFormat | None:
-        """Return the format of embeddings, or None unless they are a dense matrix with a row per
-        text.
-        """
+        """Return the format of embeddings, or None if they are not a dense row per text."""
         if isinstance(embeddings, torch.Tensor) and embeddings.layout == torch.strided:
             library = "torch"
             dtype = str(embeddings.dtype).removeprefix("torch.")
@@ -62,7 +60,7 @@ class EmbeddingFormat:
             dtype = embeddings.dtype.name
         else:
             return None
-        is_numeric = dtype in STORED_AS or (
+        is_numeric = dtype in STORED_TYPES or (
             dtype.startswith(("float", "int", "uint")) and hasattr(np, dtype)
         )
         if not is_numeric or embeddings.ndim != 2 or embeddings.shape[0] != texts:
@@ -76,20 +74,18 @@ class EmbeddingFormat:
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:
-        """NumPy type of the rows in memory and on disk."""
-        return np.dtype(STORED_AS.get(self.dtype, self.dtype))
+        """NumPy type of stored rows."""
+        return np.dtype(STORED_TYPES.get(self.dtype, self.dtype))
 
     def to_rows(self, embeddings: Array) -> Rows:
-        """Convert embeddings to rows of `stored_dtype`, without a copy if they are contiguous and
-        on the CPU.
-        """
+        """Convert embeddings to rows of `stored_dtype`, without a copy if possible."""
         if isinstance(embeddings, torch.Tensor):
             dtype = getattr(torch, self.stored_dtype.name)
             return embeddings.detach().cpu().contiguous().view(dtype).numpy()
         return np.ascontiguousarray(embeddings).view(self.stored_dtype)
 
     def restore(self, rows: Rows) -> Array:
-        """Convert rows of `stored_dtype` to the model's format, on the CPU."""
+        """Convert rows of `stored_dtype` back to embeddings, on the CPU."""
         if self.library == "numpy":
             return rows.view(self.dtype)
         return torch.from_numpy(rows).view(getattr(torch, self.dtype))
@@ -97,7 +93,7 @@ class EmbeddingFormat:
 
 #: Schema version of the files. Newer versions are rejected.
 SCHEMA = 1
-#: Key of the Arrow metadata that stores schema version and embedding format.
+#: Key in the Arrow metadata for schema version and embedding format.
 METADATA_KEY = b"posir"
 
 
@@ -107,7 +103,7 @@ class CorruptFileError(Exception):
 
 @dataclass(frozen=True)
 class FileContents:
-    """The embeddings of n texts in a file, as views of a memory map."""
+    """The embeddings of n texts in a file, memory-mapped."""
 
     format: EmbeddingFormat
     keys: Keys
@@ -119,8 +115,8 @@ class FileContents:
 def compute_checksums(
     embedding_format: EmbeddingFormat, keys: Keys, rows: Rows
 ) -> NDArray[np.uint32]:
-    """Return the CRC-32 of each embedding with its key and format, for keys of shape (n, 2) and
-    rows of shape (n, dimensions).
+    """Return the CRC-32 of each embedding together with its key and format, shape (n,). `keys` has
+    shape (n, 2), `rows` shape (n, dimensions).
     """
     start = embedding_format.checksum
     pairs = zip(keys, rows, strict=True)
@@ -130,7 +126,7 @@ def compute_checksums(
 
 
 def write_embeddings(file: Path, embedding_format: EmbeddingFormat, keys: Keys, rows: Rows) -> None:
-    """Write keys, shape (n, 2), and contiguous rows of `stored_dtype`, shape (n, dimensions)."""
+    """Write keys, shape (n, 2), and contiguous stored rows, shape (n, dimensions), to a file."""
     columns = {
         "key": pa.FixedSizeBinaryArray.from_buffers(
             pa.binary(16), len(keys), [None, pa.py_buffer(np.ascontiguousarray(keys))]
@@ -203,8 +199,8 @@ class Lookup(NamedTuple):
 
 
 class FileIndex(NamedTuple):
-    """The rows of a file, sorted by the first halves of their keys. The checksum verifies the full
-    key.
+    """Index of a file by the first half of the keys, in ascending order. The checksum verifies the
+    whole key.
     """
 
     halves: NDArray[np.uint64]
@@ -212,12 +208,12 @@ class FileIndex(NamedTuple):
 
     @classmethod
     def build(cls, keys: Keys) -> FileIndex:
-        """Index the keys of a file, shape (n, 2)."""
+        """Build the index from the keys of a file, shape (n, 2)."""
         order = np.argsort(keys[:, 0])
         return cls(keys[order, 0], order)
 
     def find(self, halves: NDArray[np.uint64]) -> tuple[Integers, Integers]:
-        """Return the indices of the halves of keys that are in this file, and their rows."""
+        """Return the indices of the halves that are in this file, and their rows in the file."""
         positions = np.searchsorted(self.halves, halves).clip(max=len(self.halves) - 1)
         matches = np.flatnonzero(self.halves[positions] == halves)
         return matches, self.rows[positions[matches]]
@@ -229,15 +225,13 @@ class EmbeddingCache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.format: EmbeddingFormat | None = None
-        """Format of the embeddings; None for an empty cache."""
+        """Format of the embeddings; None if the cache is empty."""
         self._indices: dict[str, FileIndex] = {}
-        """Index of each file by its name."""
+        """Index of each file, by file name."""
         remove_stale_parts(folder)
 
     def look_up(self, keys: Keys) -> Lookup:
-        """Return the cached embeddings for keys, shape (n, 2), including those that other processes
-        have added.
-        """
+        """Look up embeddings by key, shape (n, 2). Other processes may have added them."""
         for file in sorted(self.folder.glob(f"*{SUFFIX}")):
             contents = None if file.name in self._indices else self._open(file.name)
             if contents:
@@ -246,9 +240,9 @@ class EmbeddingCache:
         if self.format is None:
             return Lookup(np.empty((len(keys), 0)), np.arange(len(keys)))
         rows = np.empty((len(keys), self.format.dimensions), self.format.stored_dtype)
-        # In the order of the indices, in which searching is faster.
+        # Searching in the order of the indices is faster.
         missing = np.argsort(keys[:, 0])
-        # A later file may contain the embeddings that are lost in a corrupt file.
+        # Another file may contain the embeddings that are lost in a corrupt file.
         for name, index in list(self._indices.items()):
             matches, sources = index.find(keys[missing, 0])
             if matches.size:
@@ -257,8 +251,8 @@ class EmbeddingCache:
         return Lookup(rows, np.sort(missing))
 
     def add(self, keys: Keys, embeddings: Array) -> None:
-        """Write finite embeddings, shape (n, dimensions), with keys, shape (n, 2), to a new
-        file.
+        """Write embeddings, shape (n, dimensions), with keys, shape (n, 2), to a new file. Skip
+        embeddings that are not finite.
         """
         embedding_format = EmbeddingFormat.detect(embeddings, len(keys))
         assert embedding_format is not None
@@ -284,7 +278,7 @@ class EmbeddingCache:
         if sizes[0] != sizes[1]:
             raise PosirError(
                 f"{self.folder}: contains embeddings with {' and with '.join(sizes)}, from two "
-                "different models with the same name and revision. Delete the folder."
+                "models with the same name and revision. Delete the folder."
             )
 
     def _open(self, name: str) -> FileContents | None:
@@ -300,7 +294,7 @@ class EmbeddingCache:
     def _read_rows(
         self, name: str, keys: Keys, targets: Integers, sources: Integers, rows: Rows
     ) -> Booleans:
-        """Copy the source rows of a file to the target rows. Return a mask of intact rows."""
+        """Copy rows `sources` of a file to `rows[targets]`. Return True for each intact row."""
         intact = np.zeros(len(targets), np.bool_)
         contents = self._open(name)
         if contents is None:

@@ -1,4 +1,4 @@
-"""An encoder that caches embeddings in a folder across tasks, runs and processes."""
+"""An encoder that caches embeddings in a folder, shared by tasks, runs and processes."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from posir_tasks.models.references import MISSING_REVISIONS
 if TYPE_CHECKING:
     from mteb.types import Array, BatchedInput
 
-#: Attributes that `encode` sets and that do not affect embeddings.
+#: Attributes that `encode` changes and that do not affect embeddings.
 IGNORED_ATTRIBUTES = frozenset({"device", "training"})
-#: Arguments of `encode` that only affect rounding, or only the prompt.
+#: Arguments of `encode` that affect only rounding or the prompt.
 IGNORED_ARGUMENTS = frozenset({"batch_size", "show_progress_bar", *TASK_ARGUMENTS})
 #: Tokenizer settings that affect its output.
 TOKENIZER_SETTINGS = (
@@ -61,16 +61,14 @@ class EmbeddingKey:
     code: str
     """Qualified name of the encoder class."""
     weights: Mapping[str, str]
-    """Digests of the PyTorch modules by name; empty without accessible weights, such as behind an
-    API.
-    """
+    """Digests of the PyTorch modules by name; empty if the weights are not accessible."""
     settings: str
     """Digest of the settings of the model and its modules."""
     prompt_type: str | None
     task_context: str | None
-    """The prompt, or, unless `shared`, a digest of the task's metadata, split and subset."""
+    """The prompt if `shared` is true, else a digest of the task's metadata, split and subset."""
     shared: bool
-    """True if the model only uses a task's prompt, so that tasks share embeddings."""
+    """True if embeddings depend only on the task's prompt, so that tasks share them."""
     arguments: Mapping[str, Any]
 
     def digest(self) -> str:
@@ -87,8 +85,8 @@ def build_embedding_key(
     """Build the key for a call of `encode`, or return None if the model cannot be identified.
 
     A model cannot be identified if it has neither a revision nor accessible weights, or if it wraps
-    another encoder (such as mteb's `CompressionWrapper`): an embedding may then depend on the other
-    texts.
+    another encoder. Embeddings of a wrapper, such as mteb's `CompressionWrapper`, may depend on the
+    other texts.
     """
     meta = model.mteb_model_meta
     attributes = getattr(model, "__dict__", {})
@@ -110,16 +108,16 @@ def build_embedding_key(
     return EmbeddingKey(
         model=meta.name if meta else None,
         revision=revision,
-        code=_qualified_name(type(model)),
+        code=_get_qualified_name(type(model)),
         weights=weights,
         settings=digest_json(
-            [_public_settings(loader_settings), _public_settings(attributes), modules]
+            [_select_public_settings(loader_settings), _select_public_settings(attributes), modules]
         ),
         prompt_type=prompt_type,
         task_context=task_context,
         shared=prompt is not None,
         arguments={
-            name: describe_value(value)
+            name: serialize_value(value)
             for name, value in sorted(arguments.items())
             if name not in IGNORED_ARGUMENTS
         },
@@ -127,15 +125,15 @@ def build_embedding_key(
 
 
 def list_module_settings(module: nn.Module) -> dict[str, Any]:
-    """Return the settings of a PyTorch module that affect its output, without weights."""
+    """Return the settings of a PyTorch module that affect its output, excluding weights."""
     tokenizer = getattr(module, "tokenizer", None)
     configs = [getattr(submodule, "config", None) for submodule in module.modules()]
     return {
         "layers": MEMORY_ADDRESS.sub("", str(module)),
-        "settings": _public_settings(vars(module)),
-        "max_seq_length": describe_value(getattr(module, "max_seq_length", None)),
+        "settings": _select_public_settings(vars(module)),
+        "max_seq_length": serialize_value(getattr(module, "max_seq_length", None)),
         "tokenizer": {
-            name: describe_value(getattr(tokenizer, name, None)) for name in TOKENIZER_SETTINGS
+            name: serialize_value(getattr(tokenizer, name, None)) for name in TOKENIZER_SETTINGS
         },
         "attention": sorted(
             {str(getattr(config, "_attn_implementation", None)) for config in configs}
@@ -143,41 +141,39 @@ def list_module_settings(module: nn.Module) -> dict[str, Any]:
     }
 
 
-def _public_settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _select_public_settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: describe_value(value)
+        name: serialize_value(value)
         for name, value in attributes.items()
         if name[:1] != "_" and name not in IGNORED_ATTRIBUTES
     }
 
 
-def describe_value(value: Any) -> Any:
-    """Convert a value to JSON. Functions and other objects become the name of the function or
-    class.
-    """
+def serialize_value(value: Any) -> Any:
+    """Convert a value to JSON. Functions and other objects become the qualified name."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
-        return {str(key): describe_value(item) for key, item in value.items()}
+        return {str(key): serialize_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [describe_value(item) for item in value]
+        return [serialize_value(item) for item in value]
     if isinstance(value, set | frozenset):
-        return sorted(str(describe_value(item)) for item in value)
-    return _qualified_name(value if hasattr(value, "__qualname__") else type(value))
+        return sorted(str(serialize_value(item)) for item in value)
+    return _get_qualified_name(value if hasattr(value, "__qualname__") else type(value))
 
 
-def _qualified_name(function_or_class: Any) -> str:
+def _get_qualified_name(function_or_class: Any) -> str:
     return f"{function_or_class.__module__}.{function_or_class.__qualname__}"
 
 
 def find_modules(model: EncoderProtocol) -> dict[str, nn.Module]:
-    """Return a model's PyTorch modules by attribute name. The model itself is `self`."""
+    """Return a model's PyTorch modules by attribute name; `self` is the model itself."""
     attributes = {"self": model, **getattr(model, "__dict__", {})}
     return {name: value for name, value in attributes.items() if isinstance(value, nn.Module)}
 
 
 def digest_weights(model: EncoderProtocol) -> dict[str, str]:
-    """Return digests of a model's PyTorch modules with accessible weights, by name."""
+    """Return the digests of a model's PyTorch modules with accessible weights, by name."""
     digests: dict[str, str] = {}
     for name, module in find_modules(model).items():
         digest = digest_module(module)
@@ -187,9 +183,7 @@ def digest_weights(model: EncoderProtocol) -> dict[str, str]:
 
 
 def digest_module(module: nn.Module) -> str | None:
-    """Return 32 hexadecimal digits that identify a module's weights, or None if they are not in
-    memory.
-    """
+    """Return 32 hexadecimal digits that identify the weights, or None if not in memory."""
     state = module.state_dict()
     tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
     if not tensors or any(tensor.is_meta for tensor in tensors.values()):
@@ -212,13 +206,13 @@ EMBEDDINGS_VARIABLE = "POSIR_EMBEDDINGS"
 HASH_BATCH_SIZE = 1_000
 
 
-def with_cache(model: MTEBModels) -> MTEBModels:
+def add_cache(model: MTEBModels) -> MTEBModels:
     """Wrap an encoder with a cache if `POSIR_EMBEDDINGS` is set.
 
-    Other models, and encoders with a true attribute `caches_itself`, are returned unchanged.
+    Other models, and encoders whose attribute `skips_cache` is true, are returned unchanged.
     """
     folder = os.environ.get(EMBEDDINGS_VARIABLE)
-    if not folder or getattr(model, "caches_itself", False):
+    if not folder or getattr(model, "skips_cache", False):
         return model
     if isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
         return CachedEncoder(model, Path(folder).expanduser())
@@ -244,8 +238,8 @@ class WrappedEncoder:
 class CachedEncoder(WrappedEncoder):
     """An mteb encoder that encodes each text once per embedding key.
 
-    Embeddings are moved to the CPU. If all texts are distinct and none is cached, the model's input
-    is the same as without a cache. Sparse and multi-vector embeddings are not cached.
+    Embeddings are moved to the CPU. If all texts are distinct and none is cached, the model
+    receives the same batches as without a cache. Sparse and multi-vector embeddings are not cached.
     """
 
     def __init__(self, model: EncoderProtocol, folder: Path) -> None:
@@ -260,9 +254,10 @@ class CachedEncoder(WrappedEncoder):
         prompt_type: PromptType | None = None,
         **arguments: Any,
     ) -> Array:
-        """Return the embeddings of the texts; encode missing texts and add them to the cache."""
+        """Return the embeddings of the texts. Encode missing texts and add them to the cache."""
         if self._weights is None:
-            # Computed once per wrapper, and thus per subset: the model may be trained in between.
+            # Compute the digests once per wrapper, and thus per subset: between subsets, the model
+            # may be trained.
             self._weights = digest_weights(self.base)
         name = self.mteb_model_meta.name if self.mteb_model_meta else type(self.base).__name__
 
@@ -325,20 +320,20 @@ class CachedEncoder(WrappedEncoder):
         about = folder / "about.json"
         if not about.exists():
             write_text(about, json.dumps(asdict(key), indent=2))
-        return _cache_in(folder.resolve())
+        return _get_cache(folder.resolve())
 
 
 @functools.cache
-def _cache_in(folder: Path) -> EmbeddingCache:
-    """Return the process's `EmbeddingCache` of a folder, whose index all tasks share."""
+def _get_cache(folder: Path) -> EmbeddingCache:
+    """Return this process's cache for a folder. All tasks share its index."""
     return EmbeddingCache(folder)
 
 
 def find_distinct_texts(
     dataset: Dataset, columns: Sequence[str]
 ) -> tuple[Keys, Integers, Integers]:
-    """Return keys of a dataset's distinct texts, shape (distinct, 2), their first rows, and each
-    row's index into the keys.
+    """Return the keys of a dataset's distinct texts, shape (distinct, 2), the first row of each
+    key, and the key index of each row.
     """
     indices: dict[bytes, int] = {}
     inverse: list[int] = []

@@ -29,7 +29,7 @@ TASK_ARGUMENTS = ("task_metadata", "hf_split", "hf_subset")
 
 @dataclass(frozen=True)
 class EncodingContext:
-    """A task, which may determine a model's prompts, with options for encoding."""
+    """A task, which may determine a model's prompts, and options for encoding."""
 
     task_metadata: TaskMetadata
     hf_split: str
@@ -41,7 +41,7 @@ class EncodingContext:
 
     @classmethod
     def from_arguments(cls, **arguments: Any) -> EncodingContext:
-        """Create the context from mteb's arguments; others are ignored."""
+        """Create the context from mteb's arguments. Other arguments are ignored."""
         names = [field.name for field in fields(cls) if field.name in arguments]
         return cls(**{name: arguments[name] for name in names})
 
@@ -62,7 +62,7 @@ class EncodingContext:
         return self.task_metadata.hf_subsets_to_langscripts[self.hf_subset][-1]
 
     def load(self, texts: Dataset, prompt_type: PromptType) -> DataLoader[BatchedInput]:
-        """Return mteb's batches of texts. Documents include their titles."""
+        """Return mteb's batches of texts. Documents include titles."""
         is_corpus = prompt_type is PromptType.document
         loader: DataLoader[BatchedInput] = CREATE_DATALOADER.resolve()(
             join_titles(texts) if is_corpus else texts,
@@ -78,7 +78,7 @@ class EncodingContext:
         return [text for batch in self.load(texts, prompt_type) for text in batch["text"]]
 
     def encode(self, model: EncoderProtocol, texts: Dataset, prompt_type: PromptType) -> Array:
-        """Encode the column `text` like mteb's search, shape (n, dimensions)."""
+        """Encode texts like mteb's search, shape (n, dimensions)."""
         return model.encode(
             self.load(texts, prompt_type),
             prompt_type=prompt_type,
@@ -88,9 +88,7 @@ class EncodingContext:
 
 
 def build_context(language: str) -> EncodingContext:
-    """Build a context for texts without a task. Models see a retrieval task without a specific
-    prompt.
-    """
+    """Build a context for texts from no task: a retrieval task without a specific prompt."""
     metadata = build_metadata(
         "posir-texts", dataset="posir/texts", revision="1", languages=[language]
     )
@@ -98,7 +96,7 @@ def build_context(language: str) -> EncodingContext:
 
 
 def join_titles(corpus: Dataset) -> Dataset:
-    """Join titles and texts like mteb, but by column. Row by row, joining takes longer than
+    """Join titles and texts like mteb, but by column. Joining row by row would take longer than
     searching cached embeddings.
     """
     table: pa.Table = corpus.with_format("arrow")[:]
@@ -114,5 +112,5 @@ def join_titles(corpus: Dataset) -> Dataset:
 
 
 def build_texts(texts: Sequence[str]) -> Dataset:
-    """Convert texts to mteb's format of queries and documents; the `id` is the row."""
+    """Convert texts to mteb's format for queries and documents. The `id` is the row number."""
     return Dataset.from_dict({"id": list(map(str, range(len(texts)))), "text": list(texts)})

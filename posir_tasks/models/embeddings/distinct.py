@@ -16,7 +16,7 @@ class DistinctEmbeddings:
 
     rows: Mapping[str, int]
     embeddings: Any
-    """One row per distinct text, in the format of the model's similarity."""
+    """One row per distinct text, in the model's format."""
 
     @classmethod
     def encode(cls, texts: Iterable[str], encode: Callable[[list[str]], Any]) -> DistinctEmbeddings:
@@ -27,7 +27,7 @@ class DistinctEmbeddings:
         return NO_EMBEDDINGS
 
     def select(self, texts: Iterable[str]) -> Any:
-        """Return the embeddings of texts, one row each."""
+        """Return the embeddings of texts, one row per text."""
         rows = [self.rows[text] for text in texts]
         if isinstance(self.embeddings, torch.Tensor):  # sparse tensors have no other indexing
             return self.embeddings.index_select(

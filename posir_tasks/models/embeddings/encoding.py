@@ -1,4 +1,4 @@
-"""Encoders of texts, and embeddings of distinct texts."""
+"""Text encoders, and embeddings of distinct texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from transformers.utils.logging import disable_progress_bar
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.task_metadata import MINI_METADATA
 from posir_tasks.models.embeddings.cache import EmbeddingFormat
-from posir_tasks.models.embeddings.cached_encoder import with_cache
+from posir_tasks.models.embeddings.cached_encoder import add_cache
 from posir_tasks.models.embeddings.context import EncodingContext, build_texts
 from posir_tasks.models.embeddings.distinct import NO_EMBEDDINGS, DistinctEmbeddings
 from posir_tasks.models.references import ModelReference
@@ -32,26 +32,24 @@ class Encoder(Protocol):
     """Embeds texts."""
 
     def __call__(self, texts: Sequence[str], prompt_type: PromptType) -> Vectors:
-        """Embed n >= 1 texts as queries or documents, shape (n, dimensions), not normalized."""
+        """Embed n >= 1 queries or documents, shape (n, dimensions). Vectors are not normalized."""
 
 
 @dataclass(frozen=True)
 class EmbeddingMemory:
-    """In-memory cache of embeddings that are needed again."""
+    """In-memory cache of embeddings."""
 
     texts: frozenset[str] | None = None
-    """Texts to remember; None for all."""
+    """Texts to cache; None to cache all texts."""
     _vectors: dict[tuple[PromptType, str], Vectors] = field(default_factory=dict, repr=False)
 
     @property
-    def remembered_texts(self) -> list[str]:
-        """Texts with remembered embeddings. A text that is both query and document occurs twice."""
+    def cached_texts(self) -> list[str]:
+        """Texts with cached embeddings. A text that is both query and document occurs twice."""
         return [text for _, text in self._vectors]
 
-    def complete(self, texts: Sequence[str], prompt_type: PromptType, encode: Encoder) -> Vectors:
-        """Return the embeddings of n texts, shape (n, dimensions); encode those that are not
-        remembered.
-        """
+    def look_up(self, texts: Sequence[str], prompt_type: PromptType, encode: Encoder) -> Vectors:
+        """Return the embeddings of n texts, shape (n, dimensions). Encode missing texts."""
         vectors: dict[str, Any] = {text: self._vectors.get((prompt_type, text)) for text in texts}
         missing = [text for text, vector in vectors.items() if vector is None]
         if missing:
@@ -62,7 +60,7 @@ class EmbeddingMemory:
         return np.stack([vectors[text] for text in texts])
 
 
-#: Task context for models outside a task.
+#: Context for texts that are not from a task.
 DEFAULT_CONTEXT = EncodingContext(MINI_METADATA, SPLIT, "default")
 
 
@@ -77,7 +75,7 @@ class ModelEncoder:
     @cached_property
     def _cached_model(self) -> EncoderProtocol:
         disable_progress_bars()
-        model = with_cache(self.model)
+        model = add_cache(self.model)
         assert isinstance(model, EncoderProtocol)
         return model
 
@@ -85,18 +83,18 @@ class ModelEncoder:
         """Embed n texts, shape (n, dimensions). Raise PosirError if the vectors are not dense."""
         if self.memory is None:
             return self._encode(texts, prompt_type)
-        return self.memory.complete(texts, prompt_type, self._encode)
+        return self.memory.look_up(texts, prompt_type, self._encode)
 
     def _encode(self, texts: Sequence[str], prompt_type: PromptType) -> Vectors:
         embeddings = self.context.encode(self._cached_model, build_texts(texts), prompt_type)
         if EmbeddingFormat.detect(embeddings, len(texts)) is None:
-            raise not_dense(self.model.mteb_model_meta.name)
+            raise make_not_dense_error(self.model.mteb_model_meta.name)
         return np.asarray(
             embeddings.cpu().float() if hasattr(embeddings, "cpu") else embeddings, np.float32
         )
 
 
-def not_dense(name: object) -> PosirError:
+def make_not_dense_error(name: object) -> PosirError:
     """Build the error for a model without dense embeddings."""
     return PosirError(f"{name}: not a dense encoder. Give a model with one vector per text.")
 
@@ -109,7 +107,7 @@ def load_encoder(name: str, revision: str | None = None, *, batch_size: int = 32
     meta = find_model(reference)
     model = load_model(reference)
     if not isinstance(model, EncoderProtocol) or isinstance(model, SearchProtocol):
-        raise not_dense(meta.name)
+        raise make_not_dense_error(meta.name)
     return ModelEncoder(
         model,
         replace(
@@ -137,7 +135,7 @@ class Embeddings:
         """Scale embeddings to unit length. Zero vectors stay zero."""
         return Embeddings(
             *(
-                replace(side, embeddings=unit_vectors(side.embeddings))
+                replace(side, embeddings=normalize_vectors(side.embeddings))
                 for side in (self.documents, self.queries)
             )
         )
@@ -146,7 +144,7 @@ class Embeddings:
 def encode_distinct(
     encoder: Encoder, documents: Iterable[str], queries: Iterable[str] = ()
 ) -> Embeddings:
-    """Encode each distinct text once as document or query. A side without texts has 0 rows."""
+    """Encode each distinct document and query once. Without texts, embeddings have 0 rows."""
     sides = [
         DistinctEmbeddings.encode(documents, lambda texts: encoder(texts, PromptType.document)),
         DistinctEmbeddings.encode(queries, lambda texts: encoder(texts, PromptType.query)),
@@ -156,7 +154,7 @@ def encode_distinct(
     return Embeddings(*(side if side.rows else replace(side, embeddings=no_rows) for side in sides))
 
 
-def unit_vectors(vectors: NDArray[np.floating[Any]]) -> Vectors:
+def normalize_vectors(vectors: NDArray[np.floating[Any]]) -> Vectors:
     """Scale vectors, shape (n, dimensions), to unit length. Zero vectors stay zero."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Answers of language models, as they write them: each is read, or unusable for a named reason."""
+"""Parse answers as language models write them, or report why they are unusable."""
 
 import pytest
 
@@ -38,33 +38,38 @@ def test_json_is_found_in_prose(text):
     assert parse(text).relevance == 3
 
 
-ASKED = '{"question": "a?", "answer": "b", "type": "simple"}'
+QUESTION = '{"question": "a?", "answer": "b", "type": "simple"}'
 
 
 @pytest.mark.parametrize(
     ("text", "number"),
     [
-        (f"[{ASKED}, {ASKED},]", 2),
-        (f"As said in [1]:\n```json\n[{ASKED}]\n```", 1),
-        (f'{{"FAQs": [{ASKED}, {ASKED}]}}', 2),
-        (ASKED.replace("b", "</think>"), 1),
+        (f"[{QUESTION}, {QUESTION},]", 2),
+        (f"As said in [1]:\n```json\n[{QUESTION}]\n```", 1),
+        (f'{{"FAQs": [{QUESTION}, {QUESTION}]}}', 2),
+        (QUESTION.replace("b", "</think>"), 1),
         ("[]", 0),
     ],
 )
-def test_a_list_is_the_only_field_of_its_answer(text, number):
+def test_a_bare_list_is_the_only_field(text, number):
     assert len(parse(text, AskedQuestions, finish="length").questions) == number
 
 
 @pytest.mark.parametrize(
     "text",
-    [f'{{"questions": [{ASKED}, {{"question": "x"}}]}}', f"[{ASKED}, {ASKED}, {{", "See [].", "{}"],
+    [
+        f'{{"questions": [{QUESTION}, {{"question": "x"}}]}}',
+        f"[{QUESTION}, {QUESTION}, {{",
+        "See [].",
+        "{}",
+    ],
 )
-def test_a_part_of_a_damaged_list_is_no_answer(text):
+def test_a_damaged_list_is_unusable(text):
     with pytest.raises(UnusableAnswerError):
         parse(text, AskedQuestions)
 
 
-def test_a_text_is_an_answer_if_it_is_asked_for():
+def test_a_bare_text_is_accepted_if_requested():
     text = '<think>Short.</think> In [1], a "mill" burned.'
     assert parse(text, DocumentSummary, is_bare=True).summary == 'In [1], a "mill" burned.'
     for finish, answer in (("length", text), ("stop", "Sorry, I can't."), ("stop", " ")):
@@ -97,21 +102,21 @@ def test_a_text_is_an_answer_if_it_is_asked_for():
         ('{"relevance": ' + "1" * 5000 + "}", "stop", AnswerFault.INVALID_JSON, ""),
     ],
 )
-def test_an_answer_without_the_json_is_unusable(text, finish, fault, detail):
-    with pytest.raises(UnusableAnswerError) as unusable:
+def test_an_invalid_answer_is_unusable(text, finish, fault, detail):
+    with pytest.raises(UnusableAnswerError) as error:
         parse(text, finish=finish)
-    assert unusable.value.fault is fault
-    assert detail in unusable.value.detail
+    assert error.value.fault is fault
+    assert detail in error.value.detail
 
 
 def test_surrogates_are_replaced():
-    (asked,) = parse(
+    (question,) = parse(
         '{"questions": [{"question": "a\\ud800?", "answer": "b", "type": "x"}]}', AskedQuestions
     ).questions
-    assert asked.question == "a??"
+    assert question.question == "a??"
 
 
-def test_the_schema_is_what_strict_servers_accept():
+def test_the_schema_is_strict():
     schema = AskedQuestions.model_json_schema()
     inner = schema["$defs"]["AskedQuestion"]
     assert schema["additionalProperties"] is inner["additionalProperties"] is False

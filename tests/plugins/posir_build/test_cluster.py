@@ -1,6 +1,4 @@
-"""Reranking and candidate retrieval as jobs: the same scores and documents as in one process, for
-any batches.
-"""
+"""Reranking and candidate retrieval as jobs return the same results as in one process."""
 
 from concurrent.futures import Future
 from functools import partial
@@ -24,21 +22,21 @@ DOCUMENTS = [document(f"d{row}", f"Number {row} is about {TOPICS[row % 4]}.") fo
 QUESTIONS = [
     question(document, f"What is number {row} about?") for row, document in enumerate(DOCUMENTS)
 ]
-PAIRS = [(asked.text, other.text) for asked in QUESTIONS for other in DOCUMENTS]
+PAIRS = [(row.text, other.text) for row in QUESTIONS for other in DOCUMENTS]
 
 
-class InProcess:
+class InProcessEngine:
     def __init__(self):
         self.evaluator = Evaluator(Settings({"batch_size": 32}, verbose=True), {})
 
-    def locations(self):
+    def list_locations(self):
         return ("here",)
 
     def start(self, location):
         assert location == "here"
         return SimpleNamespace(
-            started=done(None),
-            submit=lambda job: done(self.evaluator.evaluate(job)),
+            started=build_future(None),
+            submit=lambda job: build_future(self.evaluator.evaluate(job)),
             stop=lambda: None,
         )
 
@@ -46,7 +44,7 @@ class InProcess:
         pass
 
 
-def done(value):
+def build_future(value):
     future = Future()
     future.set_result(value)
     return future
@@ -58,39 +56,39 @@ def model(tmp_path_factory):
 
 
 def test_scores_are_the_same_as_in_one_process(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("posir_build.cluster.BATCH", 10)
+    monkeypatch.setattr("posir_build.cluster.MIN_BATCH_PAIRS", 10)
     reranker = ModelReranker(ModelReference(model), "eng-Latn")
-    here = Reranker(reranker, CallLog(tmp_path / "a.sqlite"))
-    there = Reranker(reranker, CallLog(tmp_path / "b.sqlite"), InProcess)
-    assert here.name == there.name
-    np.testing.assert_array_equal(there.score(PAIRS), here.score(PAIRS))
-    # All of them are saved, so nothing is started.
-    there = Reranker(reranker, CallLog(tmp_path / "b.sqlite"), lambda: 1 / 0)
-    np.testing.assert_array_equal(there.score(PAIRS), here.score(PAIRS))
+    local = Reranker(reranker, CallLog(tmp_path / "a.sqlite"))
+    remote = Reranker(reranker, CallLog(tmp_path / "b.sqlite"), InProcessEngine)
+    assert local.name == remote.name
+    np.testing.assert_array_equal(remote.score(PAIRS), local.score(PAIRS))
+    # All scores are saved, so the engine is not started.
+    remote = Reranker(reranker, CallLog(tmp_path / "b.sqlite"), lambda: 1 / 0)
+    np.testing.assert_array_equal(remote.score(PAIRS), local.score(PAIRS))
 
 
 def test_documents_are_the_same_as_in_one_process(model, monkeypatch):
     monkeypatch.setattr(cluster, "DOCUMENTS_PER_JOB", 2)
-    here = CandidateRetriever(ModelReference(model), "eng-Latn")
-    there = CandidateRetriever(ModelReference(model), "eng-Latn", InProcess)
-    assert here.name == there.name
-    result, expected = (value.find(DOCUMENTS, QUESTIONS, 3) for value in (there, here))
+    local = CandidateRetriever(ModelReference(model), "eng-Latn")
+    remote = CandidateRetriever(ModelReference(model), "eng-Latn", InProcessEngine)
+    assert local.name == remote.name
+    result, expected = (value.find(DOCUMENTS, QUESTIONS, 3) for value in (remote, local))
     assert result == expected
     assert {len(item) for item in result} == {3}
 
 
 def test_a_failed_job_ends_the_build(tmp_path):
     folder = str(write_tiny_model(tmp_path / "cross", "cross-encoder"))
-    with pytest.raises(PosirError, match=r"documents 0: .*not an embedder"):
-        CandidateRetriever(ModelReference(folder), "eng-Latn", InProcess).find(
+    with pytest.raises(PosirError, match=r"documents 0: .*is not an embedding model"):
+        CandidateRetriever(ModelReference(folder), "eng-Latn", InProcessEngine).find(
             DOCUMENTS, QUESTIONS, 3
         )
-    unscaled = Reranker(
+    reranker = Reranker(
         ModelReranker(ModelReference(folder), "eng-Latn"),
         CallLog(tmp_path / "log.sqlite"),
-        InProcess,
+        InProcessEngine,
     )
-    assert [number for number, _ in unscaled.score_batches([PAIRS[:3], PAIRS[3:5]])] == [0, 1]
+    assert [number for number, _ in reranker.score_batches([PAIRS[:3], PAIRS[3:5]])] == [0, 1]
 
 
 def test_equal_scores_are_in_the_order_of_the_corpus():
@@ -106,7 +104,8 @@ def test_a_real_cluster_has_the_same_scores_and_documents(model, tmp_path, monke
     pytest.importorskip("ray")
     monkeypatch.setenv("RAY_worker_niceness", "0")
     start = partial(RayEngine, None, Settings({"batch_size": 32}))
-    reranker, batches = ModelReranker(ModelReference(model), "eng-Latn"), [PAIRS[:40], PAIRS[40:]]
+    reranker = ModelReranker(ModelReference(model), "eng-Latn")
+    batches = [PAIRS[:40], PAIRS[40:]]
     expected = dict(reranker.score_batches(batches))
     result = dict(
         Reranker(reranker, CallLog(tmp_path / "log.sqlite"), start).score_batches(batches)
@@ -114,6 +113,6 @@ def test_a_real_cluster_has_the_same_scores_and_documents(model, tmp_path, monke
     assert result.keys() == expected.keys()
     for number, scores in expected.items():
         np.testing.assert_allclose(result[number], scores, atol=1e-6)
-    here = CandidateRetriever(ModelReference(model), "eng-Latn")
-    there = CandidateRetriever(ModelReference(model), "eng-Latn", start)
-    assert there.find(DOCUMENTS, QUESTIONS, 3) == here.find(DOCUMENTS, QUESTIONS, 3)
+    local = CandidateRetriever(ModelReference(model), "eng-Latn")
+    remote = CandidateRetriever(ModelReference(model), "eng-Latn", start)
+    assert remote.find(DOCUMENTS, QUESTIONS, 3) == local.find(DOCUMENTS, QUESTIONS, 3)

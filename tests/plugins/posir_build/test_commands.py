@@ -1,4 +1,4 @@
-"""`posir build` as a user calls it."""
+"""The commands of `posir build`."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from tests.support.cli import invoke
 from tests.support.human_answers import Truth, mini_documents, write_documents
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
 
-MADE = mini_documents()[:4]
+DOCUMENTS = mini_documents()[:4]
 
 
 def call(*arguments, fails=None):
@@ -23,8 +23,8 @@ def call(*arguments, fails=None):
 
 def test_plan_build_sample_and_agreement(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_documents(tmp_path / "texts", MADE)
-    with serve_language_model(Truth(MADE), rates=dict(NO_FAILURES)) as server:
+    write_documents(tmp_path / "texts", DOCUMENTS)
+    with serve_language_model(Truth(DOCUMENTS), rates=dict(NO_FAILURES)) as server:
         config = tmp_path / "build.yaml"
         values = {
             "documents": "texts",
@@ -48,7 +48,7 @@ def test_plan_build_sample_and_agreement(tmp_path, monkeypatch):
             "false-negatives",
             "translate",
         ]
-        assert plan[0]["calls"] == 3 * len(MADE)
+        assert plan[0]["calls"] == 3 * len(DOCUMENTS)
         assert not server.answered
         first, _, heading = call(config, "--plan", "--set", "llm.prices.currency=EUR").splitlines()[
             :3
@@ -61,16 +61,17 @@ def test_plan_build_sample_and_agreement(tmp_path, monkeypatch):
         report = json.loads(call(config, "--stage", "ask", "--format", "json"))
         assert [stage["stage"] for stage in report["stages"]] == ["sample", "ask"]
         assert not (tmp_path / "data").exists()
-        printed, calls = call("run", config), sum(server.answered.values())
-        for said in (
+        printed = call("run", config)
+        calls = sum(server.answered.values())
+        for text in (
             "data/made/eng-Latn/harbour: ",
-            "false negatives",
+            "skipped, since false_negatives.embedder is not set",
             f"human, total: {calls} calls",
         ):
-            assert said in printed
+            assert text in printed
         assert "97.8" not in printed
-        assert "\nsample: 4 of 4 documents; 1,000 wanted\n" in printed
-        assert f"Already answered, not paid for again: human, total: {calls} calls" in call(
+        assert "\nsample: 4 of 4 documents; 1,000 requested\n" in printed
+        assert f"Already answered, not charged again: human, total: {calls} calls" in call(
             config, "--plan"
         )
         assert (
@@ -80,10 +81,8 @@ def test_plan_build_sample_and_agreement(tmp_path, monkeypatch):
         assert sum(server.answered.values()) == calls
         assert "human-check.csv: 5 questions" in call("sample", 5, config)
         call("sample", 5, config, fails="already exists")
-        sheet, domain = (
-            tmp_path / "harbour-build" / "human-check.csv",
-            tmp_path / "data" / "made" / "eng-Latn" / "harbour",
-        )
+        sheet = tmp_path / "harbour-build" / "human-check.csv"
+        domain = tmp_path / "data" / "made" / "eng-Latn" / "harbour"
         assert "all of these" in call("agreement", sheet)
         call("agreement", sheet, sheet, fails="given twice")
         call("agreement", sheet, "--data", domain, fails="0 judged questions")
@@ -98,9 +97,9 @@ def test_plan_build_sample_and_agreement(tmp_path, monkeypatch):
         call(config, "--set", "ask.questions=1", fails="already exists")
 
 
-def test_mistakes_are_one_message(tmp_path):
+def test_invalid_input_raises_posir_error(tmp_path):
     call(tmp_path / "missing.yaml", fails="no such file")
-    needed = [
+    required = [
         "--set",
         "language=eng-Latn",
         "--set",
@@ -111,7 +110,7 @@ def test_mistakes_are_one_message(tmp_path):
         "llm.model=m",
     ]
     work = ["--set", f"work={tmp_path}/work"]
-    call("run", *needed, fails="field 'documents'")
+    call("run", *required, fails="field 'documents'")
     with pytest.raises(PosirError, match="stage='x': must be 'sample' or "):
         posir.build(stage="x")  # type: ignore[arg-type]
-    call("run", *needed, *work, "--set", "documents=nowhere", fails="nowhere: no such")
+    call("run", *required, *work, "--set", "documents=nowhere", fails="nowhere: no such")

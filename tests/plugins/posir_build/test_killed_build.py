@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from posir_build.pipeline import Tools, run_stages, write_results
+from posir_build.pipeline import BuildContext, run_stages, write_results
 from posir_build.settings import STAGE_NAMES
 from posir_tasks.models import connection
 from tests.plugins.posir_build.test_pipeline import build_settings
@@ -22,31 +22,31 @@ from tests.support.human_answers import Truth, mini_documents, write_documents
 from tests.support.language_model_server import serve_language_model
 from tests.support.processes import CONTEXT
 
-MADE = mini_documents()[:16]
+DOCUMENTS = mini_documents()[:16]
 KILLS = 20
-#: As in `build_settings`.
+#: Same as in `build_settings`.
 IN_FLIGHT = 8
 
 
 def build(folder: Path, url: str) -> None:
     connection.FIRST_WAIT = connection.MAX_WAIT = 0.01
     os.chdir(folder)
-    own = ("documents=texts", "verify.audit=true")
-    tools = Tools(build_settings(folder, SimpleNamespace(url=url), *own))
-    write_results(tools, run_stages(tools, STAGE_NAMES[-1]))
+    overrides = ("documents=texts", "verify.audit=true")
+    context = BuildContext(build_settings(folder, SimpleNamespace(url=url), *overrides))
+    write_results(context, run_stages(context, STAGE_NAMES[-1]))
 
 
-def stored_keys(folder: Path) -> set[str]:
+def read_stored_keys(folder: Path) -> set[str]:
     with (
         suppress(sqlite3.OperationalError),
         sqlite3.connect(folder / "work" / "calls.sqlite") as database,
     ):
         return {key for (key,) in database.execute("SELECT key FROM calls")}
-    # Killed before there was a file or a table.
+    # The build was killed before it created the table.
     return set()
 
 
-def files_in(folder: Path) -> dict[Path, bytes]:
+def read_files(folder: Path) -> dict[Path, bytes]:
     return {
         file.relative_to(folder): file.read_bytes()
         for file in (folder / "data").rglob("*")
@@ -55,41 +55,42 @@ def files_in(folder: Path) -> dict[Path, bytes]:
 
 
 def run(folder: Path, url: str, seconds: float | None) -> int:
-    """Build for some seconds, then kill; return the exit code."""
+    """Build, kill the process after some seconds, and return the exit code."""
     process = CONTEXT.Process(target=build, args=(folder, url))
     process.start()
     process.join(seconds)
     if process.is_alive():
         os.kill(process.pid, signal.SIGKILL)
     process.join()
-    # The server counts an answer after it has sent it.
+    # The server counts an answer after sending it.
     time.sleep(0.1)
     return process.exitcode
 
 
 @pytest.mark.slow
 def test_twenty_kills(tmp_path):
-    truth, moments = Truth(MADE), random.Random(5)
+    truth = Truth(DOCUMENTS)
+    rng = random.Random(5)
     folders = [tmp_path / name for name in ("whole", "killed")]
     for folder in folders:
-        write_documents(folder / "texts", MADE)
+        write_documents(folder / "texts", DOCUMENTS)
     with serve_language_model(truth, seconds=0.05) as server:
         assert run(folders[0], server.url, None) == 0
         expected = set(server.answered)
     with serve_language_model(truth, seconds=0.05) as server:
         kills = 0
         while kills < KILLS:
-            answered = {key: server.answered[key] for key in stored_keys(folders[1])}
-            code = run(folders[1], server.url, moments.uniform(0.5, 3))
-            # What was saved before is never asked for again.
+            answered = {key: server.answered[key] for key in read_stored_keys(folders[1])}
+            code = run(folders[1], server.url, rng.uniform(0.5, 3))
+            # Saved answers are never requested again.
             assert {key: server.answered[key] for key in answered} == answered
             kills += code == -signal.SIGKILL
             assert code in (0, -signal.SIGKILL)
             if code == 0:
                 shutil.rmtree(folders[1] / "data", ignore_errors=True)
         assert run(folders[1], server.url, None) == 0
-        # The same calls, by their idempotency keys; one is sent twice only if it was in flight at a
-        # kill.
-        assert set(server.answered) == expected == stored_keys(folders[1])
+        # The idempotency keys are the same. A call is sent twice only if it was in flight when the
+        # build was killed.
+        assert set(server.answered) == expected == read_stored_keys(folders[1])
         assert sum(server.answered.values()) - len(expected) <= KILLS * IN_FLIGHT
-    assert files_in(folders[1]) == files_in(folders[0])
+    assert read_files(folders[1]) == read_files(folders[0])

@@ -1,5 +1,5 @@
-"""Whatever a language model answers, a stage keeps or discards each item for a named reason, and
-raises nothing.
+"""With mutated answers of a language model, every stage keeps each item or discards it with a
+reason.
 """
 
 import json
@@ -26,7 +26,7 @@ from posir_build.verify import Verifier
 from posir_tasks.language_models.chat_client import AnswerFault
 from posir_tasks.text.words import estimate_tokens
 from tests.support.construction import (
-    FullRecall,
+    FullRetriever,
     ScriptedModel,
     TableReranker,
     document,
@@ -80,8 +80,8 @@ JSON = st.recursive(
 )
 
 
-#: An answer to each prompt that is kept, or can be.
-RIGHT: dict[str, Any] = {
+#: A usable answer to each prompt.
+VALID_ANSWERS: dict[str, Any] = {
     "ask_positional": {
         "questions": [
             {"question": "When did the mill burn down?", "answer": "in 1901", "type": "when"}
@@ -111,11 +111,9 @@ RIGHT: dict[str, Any] = {
 }
 
 
-def change(draw: Any, value: Any) -> Any:
-    """Return a value in which one place is replaced, by another of its type or by anything, removed
-    or doubled.
-    """
-    inside = (
+def mutate(draw: Any, value: Any) -> Any:
+    """Replace, remove or repeat one part of a value; the replacement may be of any type."""
+    items = (
         list(value.items())
         if isinstance(value, dict)
         else list(enumerate(value))
@@ -123,26 +121,24 @@ def change(draw: Any, value: Any) -> Any:
         else []
     )
     kind = draw(st.sampled_from(["inside", "inside", "inside", "replace", "remove", "double"]))
-    if not inside or kind == "replace":
-        like = {str: TEXTS, int: st.integers(-1, 6)}.get(type(value), JSON)
-        return draw(st.one_of(like, like, JSON))
-    key, first = draw(st.sampled_from(inside))
+    if not items or kind == "replace":
+        same_type = {str: TEXTS, int: st.integers(-1, 6)}.get(type(value), JSON)
+        return draw(st.one_of(same_type, same_type, JSON))
+    key, first = draw(st.sampled_from(items))
     if isinstance(value, dict):
         others = {name: other for name, other in value.items() if name != key}
-        return value | {key: change(draw, first)} if kind == "inside" else others
+        return value | {key: mutate(draw, first)} if kind == "inside" else others
     if kind == "inside":
-        return [change(draw, first) if row == key else other for row, other in inside]
-    return [*value, first] if kind == "double" else [other for row, other in inside if row != key]
+        return [mutate(draw, first) if row == key else other for row, other in items]
+    return [*value, first] if kind == "double" else [other for row, other in items if row != key]
 
 
 @st.composite
-def written(draw: st.DrawFn, prompt: str) -> str:
-    """Return an answer as a model writes it: right, or changed in a few places; with prose around
-    it, or cut.
-    """
-    value = RIGHT[prompt]
+def write_answer(draw: st.DrawFn, prompt: str) -> str:
+    """Write a valid or mutated answer, possibly after some prose, or truncated."""
+    value = VALID_ANSWERS[prompt]
     for _ in range(draw(st.integers(0, 3))):
-        value = change(draw, value)
+        value = mutate(draw, value)
     text = draw(st.sampled_from(["", "", "", "Sure: ", "```json\n", "{", "[1] "])) + json.dumps(
         value
     )
@@ -151,7 +147,7 @@ def written(draw: st.DrawFn, prompt: str) -> str:
 
 class MutatedModel(ScriptedModel):
     def __init__(self, draw: Any) -> None:
-        super().__init__(lambda prompt, _: draw(written(prompt), label=prompt))
+        super().__init__(lambda prompt, _: draw(write_answer(prompt), label=prompt))
 
 
 def run_ask(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
@@ -159,11 +155,11 @@ def run_ask(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
         result = ask_questions(
             [MILL], settings(ask={"method": method, "chunk_words": 20, "draws": 3}), model
         )
-        # Nothing vanishes: every question that the answers have is kept or discarded.
+        # Every question in the answers is kept or discarded.
         questions = [discard for discard in result.discarded if discard.question is not None]
-        asked = sum(len(getattr(answer, "questions", ())) for answer in model.answers)
+        question_count = sum(len(getattr(answer, "questions", ())) for answer in model.answers)
         model.answers.clear()
-        yield result, len(result.questions) + len(questions) - asked
+        yield result, len(result.questions) + len(questions) - question_count
 
 
 def run_locate(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
@@ -179,16 +175,16 @@ def run_locate(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
 def run_verify(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
     for rule in ("span", "segments"):
         options = VerifySettings(relevance=rule, audit=True)
-        before = StageResult((MILL,), (FIRE,))
-        result = Verifier(before, options, "eng-Latn", model, (), 1).verify()
+        previous = StageResult((MILL,), (FIRE,))
+        result = Verifier(previous, options, "eng-Latn", model, (), 1).verify()
         yield result, len(result.questions) + len(result.discarded) - 1
 
 
 def run_false_negatives(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
-    chosen = FalseNegativeSettings(embedder="e", rerankers=[{"model": "r"}])
+    options = FalseNegativeSettings(embedder="e", rerankers=[{"model": "r"}])
     rerankers = [TableReranker(lambda *_: 1.0)]
     result = remove_false_negatives(
-        StageResult((MILL, BARN), (FIRE,)), chosen, FullRecall(), rerankers, [model] * 3
+        StageResult((MILL, BARN), (FIRE,)), options, FullRetriever(), rerankers, [model] * 3
     )
     yield result, len(result.questions) + len(result.discarded) - 1
 
@@ -214,6 +210,6 @@ OTHERS = [run_ask, run_verify, run_false_negatives, run_translate]
 )
 @given(data=st.data())
 def test_a_mutated_answer_is_kept_or_discarded_with_a_reason(run, data):
-    for result, lost in run(MutatedModel(data.draw)):
-        assert lost == 0
+    for result, missing in run(MutatedModel(data.draw)):
+        assert missing == 0
         assert all(discard.reason.strip() and discard.item for discard in result.discarded)

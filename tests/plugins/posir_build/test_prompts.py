@@ -1,12 +1,12 @@
-"""The prompts of PosQ (arXiv 2505.13950, appendix B; C in its first version, Myopic Trap): what
-goes in, what comes out, and the scale of relevance.
+"""The prompts of PosQ (arXiv 2505.13950, appendix B; appendix C in its first version, Myopic Trap):
+inputs, outputs and relevance scale.
 """
 
 import re
 
 import pytest
 
-from posir_build.pipeline import PROMPT_SETS, Tools, run_stages
+from posir_build.pipeline import PROMPT_SETS, BuildContext, run_stages
 from posir_build.settings import BuildSettings
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.settings_file import load_settings, read_overrides
@@ -64,17 +64,17 @@ def parse(name, text):
     return parse_answer(Completion(text, "stop", 1, 1), prompt.answer, is_bare=prompt.is_bare)
 
 
-def test_the_outputs_are_a_text_a_list_and_an_integer():
+def test_outputs_are_a_text_a_list_and_an_integer():
     assert parse("summarize", " Ada kept bees. ").summary == "Ada kept bees."
-    (asked,) = parse("ask_chunk", f"[{QUESTION},\n]").questions
-    assert (asked.question, asked.answer, asked.type) == ("Who?", "Ada.", "complicated")
+    (question,) = parse("ask_chunk", f"[{QUESTION},\n]").questions
+    assert (question.question, question.answer, question.type) == ("Who?", "Ada.", "complicated")
     assert [parse("relevance", f"{grade}").relevance for grade in range(5)] == [0, 1, 2, 3, 4]
     for answer in ("5", "2.5", "-1", "3 or 4"):
         with pytest.raises(UnusableAnswerError):
             parse("relevance", answer)
-    with pytest.raises(UnusableAnswerError) as unusable:
+    with pytest.raises(UnusableAnswerError) as error:
         parse("ask_chunk", "Who kept bees? Ada.")
-    assert unusable.value.fault is AnswerFault.NO_JSON
+    assert error.value.fault is AnswerFault.NO_JSON
 
 
 def build_settings(folder, address, *overrides):
@@ -94,28 +94,28 @@ def build_settings(folder, address, *overrides):
     )
 
 
-def test_a_build_asks_by_the_prompts_of_posq(tmp_path):
+def test_a_build_uses_the_posq_prompts(tmp_path):
     documents = mini_documents()[:4]
     write_documents(tmp_path / "texts", documents)
     with serve_language_model(Truth(documents), rates=NO_FAILURES) as server:
-        tools = Tools(build_settings(tmp_path, server.url))
-        results = run_stages(tools, "verify")
-        asked = results["ask"].questions
-        assert len(asked) > len({row.details["chunk"] + row.document for row in asked})
-        assert {row.prompt.partition("@")[0] for row in asked} == {"posq_ask_chunk"}
+        context = BuildContext(build_settings(tmp_path, server.url))
+        results = run_stages(context, "verify")
+        questions = results["ask"].questions
+        assert len(questions) > len({row.details["chunk"] + row.document for row in questions})
+        assert {row.prompt.partition("@")[0] for row in questions} == {"posq_ask_chunk"}
         (note,) = results["ask"].notes
-        assert note.endswith(f"end {sum('end' in row.details['labels'] for row in asked)}")
+        assert note.endswith(f"end {sum('end' in row.details['labels'] for row in questions)}")
         verdicts = results["verify"].questions[0].verdicts
         assert [row.check for row in verdicts] == ["located", "balanced", "relevance"]
         assert verdicts[-1].prompt.startswith("posq_relevance@1-")
-        assert {name.partition("@")[0] for _, name in tools.log.usage()} == {
+        assert {name.partition("@")[0] for _, name in context.log.load_usage()} == {
             "posq_summarize",
             "posq_ask_chunk",
             "locate",
             "posq_relevance",
         }
         calls = sum(server.answered.values())
-        assert run_stages(Tools(build_settings(tmp_path, server.url)), "verify") == results
+        assert run_stages(BuildContext(build_settings(tmp_path, server.url)), "verify") == results
         assert sum(server.answered.values()) == calls
 
 

@@ -1,6 +1,4 @@
-"""Encoders as rerankers: each text is encoded once, and the scores are those of encoding every
-pair.
-"""
+"""Embedding models as rerankers encode each text once, and score like encoding every pair."""
 
 from collections import Counter
 
@@ -9,7 +7,7 @@ import numpy as np
 import pytest
 from mteb.types import PromptType
 
-from posir_build.cluster import BATCH, Reranker, batch_by_text
+from posir_build.cluster import MIN_BATCH_PAIRS, Reranker, batch_by_text
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.models.embeddings.context import EncodingContext, build_context, build_texts
 from posir_tasks.models.references import ModelReference
@@ -18,7 +16,7 @@ from tests.support.models import TINY_KINDS, write_tiny_model
 
 QUESTIONS = [f"Of what metal is bell number {row}?" for row in range(4)]
 TEXTS = ["A bell of copper rings in the tower. " * times for times in (1, 2, 3)]
-#: Every question with every text, one pair twice.
+#: Every question with every text, and one repeated pair.
 PAIRS = [(question, text) for text in TEXTS for question in QUESTIONS] + [(QUESTIONS[0], TEXTS[0])]
 
 
@@ -28,7 +26,7 @@ def folders(tmp_path_factory):
 
 
 @pytest.fixture
-def encoded(monkeypatch):
+def encode_counts(monkeypatch):
     counts = Counter()
     load = EncodingContext.load
 
@@ -40,19 +38,19 @@ def encoded(monkeypatch):
     return counts
 
 
-def test_each_text_is_encoded_once_over_all_batches(folders, encoded, monkeypatch, tmp_path):
-    monkeypatch.setattr("posir_build.cluster.BATCH", 3)
+def test_each_text_is_encoded_once_over_all_batches(folders, encode_counts, monkeypatch, tmp_path):
+    monkeypatch.setattr("posir_build.cluster.MIN_BATCH_PAIRS", 3)
     model = ModelReranker(ModelReference(str(folders["dense"])), "eng-Latn")
     reranker = Reranker(model, CallLog(tmp_path / "log.sqlite"))
     scores = reranker.score(PAIRS)
-    assert set(encoded.values()) == {1}
-    assert len(encoded) == len(QUESTIONS) + len(TEXTS)
+    assert set(encode_counts.values()) == {1}
+    assert len(encode_counts) == len(QUESTIONS) + len(TEXTS)
     np.testing.assert_array_equal(reranker.score(PAIRS[::-1]), scores[::-1])
-    assert set(encoded.values()) == {1}
+    assert set(encode_counts.values()) == {1}
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "late-interaction"])
-def test_the_scores_are_those_of_encoding_every_pair(folders, kind):
+def test_scores_equal_encoding_every_pair(folders, kind):
     model = mteb.get_model(str(folders[kind]), device="cpu")
     context = build_context("eng-Latn")
     sides = []
@@ -67,9 +65,10 @@ def test_the_scores_are_those_of_encoding_every_pair(folders, kind):
     assert len(set(scores.round(4))) > 1
 
 
-def test_a_batch_has_all_pairs_of_texts_of_similar_length():
+def test_batches_group_pairs_by_text_and_length():
     pairs = {
-        str(number).encode(): (f"q{number}", "x" * (1 + number % 7)) for number in range(3 * BATCH)
+        str(number).encode(): (f"q{number}", "x" * (1 + number % 7))
+        for number in range(3 * MIN_BATCH_PAIRS)
     }
     batches = batch_by_text(pairs)
     assert sorted(key for batch in batches for key in batch) == sorted(pairs)
@@ -78,5 +77,5 @@ def test_a_batch_has_all_pairs_of_texts_of_similar_length():
     assert [length for batch in lengths for length in batch] == sorted(
         length for batch in lengths for length in batch
     )
-    assert all(len(batch) >= BATCH for batch in batches[:-1])
+    assert all(len(batch) >= MIN_BATCH_PAIRS for batch in batches[:-1])
     assert batch_by_text({}) == []

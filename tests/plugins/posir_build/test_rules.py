@@ -1,6 +1,4 @@
-"""The papers' rules of acceptance on made scores: PosQ (arXiv 2505.13950), of Built-in or Learned
-and PosIR.
-"""
+"""The acceptance rules of PosQ (arXiv 2505.13950), Built-in or Learned and PosIR."""
 
 from collections import Counter
 from dataclasses import replace
@@ -25,15 +23,15 @@ def test_the_margin_is_the_smallest_over_rerankers():
     assert compute_margin(np.array([[0.7, 0.4, 0.1]]), 0) >= 0.3
 
 
-def test_enough_rerankers_suspect_and_enough_judges_confirm():
-    """PosQ, appendix A.2: two of three; of fewer than the votes, all."""
-    suspected = [has_votes(row, 0.5, 2) for row in ([0.5, 0.5, 0.2], [0.9, 0.4, 0.4], [0.5], [0.4])]
-    assert suspected == [True, False, True, False]
+def test_votes_of_rerankers_and_judges():
+    """PosQ, appendix A.2: two of three must agree, or all if there are fewer."""
+    flagged = [has_votes(row, 0.5, 2) for row in ([0.5, 0.5, 0.2], [0.9, 0.4, 0.4], [0.5], [0.4])]
+    assert flagged == [True, False, True, False]
     confirmed = [has_votes(row, 3, 2) for row in ([3, 0, 3], [4, 2, 2], [3], [2], [4, -1])]
     assert confirmed == [True, False, True, False, False]
 
 
-def follow_algorithm_1(z: int, m: int, n: int) -> str:
+def follow_posq(z: int, m: int, n: int) -> str:
     """Algorithm 1 of PosQ, line by line: total length z, chunk start index m, end index n."""
     third = z // 3
     if n < third:  # line 2
@@ -44,8 +42,10 @@ def follow_algorithm_1(z: int, m: int, n: int) -> str:
         return "middle"
 
 
-def follow_first_algorithm_1(z: int, m: int, n: int) -> tuple[str, ...]:
-    """Algorithm 1 of Myopic Trap, line by line; before and after are beginning and end here."""
+def follow_myopic_trap(z: int, m: int, n: int) -> tuple[str, ...]:
+    """Algorithm 1 of Myopic Trap, line by line, with its labels "before" and "after" renamed to
+    "beginning" and "end".
+    """
     third = z // 3
     if n < third:  # line 2
         return ("beginning",)
@@ -60,7 +60,7 @@ def follow_first_algorithm_1(z: int, m: int, n: int) -> tuple[str, ...]:
 
 
 def test_chunks_are_labeled_by_algorithm_1_of_both_versions():
-    # A first chunk of 256 is the beginning from a length of 771 on.
+    # A first chunk of 256 characters is in one third from a text length of 771 on.
     assert [label_chunk(Span(0, 256), length) for length in (770, 771)] == [
         ("beginning", "middle"),
         ("beginning",),
@@ -69,10 +69,10 @@ def test_chunks_are_labeled_by_algorithm_1_of_both_versions():
     for z in (2, 48, 49, 50):
         for chunk in chunks:
             labels = label_chunk(Span(*chunk), z)
-            assert labels == follow_first_algorithm_1(z, *chunk)
-            # The later version has the middle for two thirds (appendix A.2).
-            one = labels[0] if len(labels) == 1 else "middle"
-            assert one == follow_algorithm_1(z, *chunk)
+            assert labels == follow_myopic_trap(z, *chunk)
+            # The later version labels chunks in two thirds as middle (appendix A.2).
+            label = labels[0] if len(labels) == 1 else "middle"
+            assert label == follow_posq(z, *chunk)
 
 
 def test_chunks_cover_the_text_and_end_at_the_largest_unit():
@@ -85,20 +85,22 @@ def test_chunks_cover_the_text_and_end_at_the_largest_unit():
     ]
 
 
-def test_outliers_of_length_are_outside_the_quartiles():
+def test_length_outliers():
     lengths = [*range(100, 200), 1000, 1]
     assert find_outliers(lengths, 1.5, 1.5) == [*[False] * 100, True, True]
     assert find_outliers([], 1, 1) == []
 
 
 def test_thirds_are_balanced_between_rerankers_and_judge():
-    about = document("d", "x" * 90)
+    source = document("d", "x" * 90)
     starts = [*range(10), *range(31, 35), *range(62, 68)]
-    asked = [replace(question(about, f"q{start}"), span=Span(start, start + 1)) for start in starts]
+    questions = [
+        replace(question(source, f"q{start}"), span=Span(start, start + 1)) for start in starts
+    ]
     options = VerifySettings(balance=True, relevance="none", leave_out=False)
     model = ScriptedModel(lambda *_: "")
     result = Verifier(
-        StageResult((about,), tuple(asked)), options, "eng-Latn", model, [], 1
+        StageResult((source,), tuple(questions)), options, "eng-Latn", model, [], 1
     ).verify()
     thirds = Counter(kept.evidence.start // 30 for kept in result.questions)
     assert thirds == {0: 4, 1: 4, 2: 4}

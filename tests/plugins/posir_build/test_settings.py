@@ -1,4 +1,4 @@
-"""Settings: every error names file and field, and nothing raises anything else."""
+"""Invalid settings raise PosirError, which names file and field."""
 
 from contextlib import suppress
 
@@ -18,7 +18,8 @@ MINIMAL = {
     "output": "out",
     "llm": {"model": "m"},
 }
-NINE, PRICED = {"minimum": 1, "maximum": 9, "share": 1}, {"model": "m", "prices": {"input": 1}}
+BUCKET = {"minimum": 1, "maximum": 9, "share": 1}
+PRICED = {"model": "m", "prices": {"input": 1}}
 
 
 def write(tmp_path, values):
@@ -29,8 +30,8 @@ def write(tmp_path, values):
 
 def test_minimal_settings_have_the_papers_lengths(tmp_path):
     settings = load_settings(BuildSettings, write(tmp_path, MINIMAL))
-    assert [bucket.share for bucket in settings.sample.buckets()] == [3, 3, 3, 3, 2, 2, 2, 2]
-    assert [(bucket.minimum, bucket.maximum) for bucket in settings.sample.buckets()][::7] == [
+    assert [bucket.share for bucket in settings.sample.buckets] == [3, 3, 3, 3, 2, 2, 2, 2]
+    assert [(bucket.minimum, bucket.maximum) for bucket in settings.sample.buckets][::7] == [
         (1, 256),
         (1793, 2048),
     ]
@@ -70,7 +71,7 @@ def test_minimal_settings_have_the_papers_lengths(tmp_path):
             r"field 'sample.lengths': Input should be posir, five, any, or a list of",
         ),
         ({"ask": {"draws": 4}}, r"field 'ask.draws': Input should be less than or equal to 3"),
-        ({"llm": {"model": "m", "budget": 5}}, r"field 'llm': a budget needs prices"),
+        ({"llm": {"model": "m", "budget": 5}}, r"field 'llm': a budget requires prices"),
         (
             {
                 "llm": PRICED,
@@ -82,7 +83,7 @@ def test_minimal_settings_have_the_papers_lengths(tmp_path):
             {"llm": {"model": "m", "endpoints": ["http://me:secret@host/v1"]}},
             r"field 'llm.endpoints'.*must not contain a user",
         ),
-        ({"llm": {"model": "m", "endpoints": []}}, r"at least one address"),
+        ({"llm": {"model": "m", "endpoints": []}}, r"at least one endpoint"),
         (
             {"sample": {"lengths": [{"minimum": 9, "maximum": 2, "share": 1}]}},
             r"minimum 9 is greater than maximum 2",
@@ -91,23 +92,23 @@ def test_minimal_settings_have_the_papers_lengths(tmp_path):
         ({"translate": {"languages": ["German"]}}, r"field 'translate.languages.0'"),
         (
             {"translate": {"languages": ["deu-Latn", "deu-Latn"]}},
-            r"deu-Latn is the language of the documents, or named twice",
+            r"deu-Latn is the language of the documents or is listed twice",
         ),
         ({"balance": {"held_out_output": "out"}}, r"held_out_output: out is also the output"),
         ({"sample": {"lengths": []}}, r"at least one bucket"),
         (
-            {"sample": {"lengths": [NINE, NINE | {"minimum": 9, "maximum": 12}]}},
+            {"sample": {"lengths": [BUCKET, BUCKET | {"minimum": 9, "maximum": 12}]}},
             r"1 to 9 and 9 to 12 tokens overlap",
         ),
     ],
 )
 def test_an_error_names_file_and_field(tmp_path, change, message):
-    with pytest.raises(PosirError, match=message) as refused:
+    with pytest.raises(PosirError, match=message) as error:
         load_settings(BuildSettings, write(tmp_path, MINIMAL | change))
-    assert "secret" not in str(refused.value)
+    assert "secret" not in str(error.value)
 
 
-def test_files_and_overrides_that_are_no_mapping_are_refused(tmp_path):
+def test_files_and_overrides_must_be_mappings(tmp_path):
     for text, message in (
         ("a: [", "YAML"),
         ("- 1", "has no fields"),
@@ -135,7 +136,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(FIELDS, JSON, max_size=6))
-def test_any_mapping_is_accepted_or_refused(tmp_path_factory, values):
+def test_random_mappings_are_accepted_or_rejected(tmp_path_factory, values):
     file = tmp_path_factory.getbasetemp() / "any.yaml"
     file.write_text(yaml.safe_dump(MINIMAL | values))
     with suppress(PosirError):

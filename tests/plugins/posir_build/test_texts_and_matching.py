@@ -1,4 +1,4 @@
-"""Sentences and thirds with offsets, and quotes in their documents."""
+"""Sentences, thirds and quotes, with their offsets."""
 
 from unicodedata import normalize
 
@@ -22,9 +22,9 @@ TEXTS = st.text(st.sampled_from("aB1 .!?\n\t。\u3000é😀ก\u0e33"), max_size
 
 
 def find_fault(quote, text=TEXT):
-    with pytest.raises(QuoteError) as unusable:
+    with pytest.raises(QuoteError) as error:
         match(quote, text)
-    return unusable.value.fault
+    return error.value.fault
 
 
 def match(quote, text=TEXT, similarity=0.8):
@@ -60,7 +60,7 @@ def test_a_quote_with_small_differences_is_found(quote, expected):
         ("x" * 500, DiscardReason.QUOTE_NOT_FOUND),
     ],
 )
-def test_a_quote_without_a_certain_place_is_refused(quote, reason):
+def test_a_quote_without_a_unique_match_is_rejected(quote, reason):
     assert find_fault(quote) is reason
 
 
@@ -69,7 +69,7 @@ def test_a_similar_passage_elsewhere_makes_a_quote_ambiguous():
     assert find_fault("Ada keeps a dozen of bees", text) is DiscardReason.QUOTE_AMBIGUOUS
 
 
-def test_digits_of_any_script_are_the_same():
+def test_digits_of_all_scripts_are_equal():
     assert match("عام ١٩٠١ كان حارا", "في عام 1901 كان حارا جدا", 0.7) == "عام 1901 كان حارا"
 
 
@@ -144,7 +144,7 @@ def test_a_match_neither_changes_nor_cuts_a_negation(quote, text):
         ("1990", "Am 12.10.1990 kam er.", "1990"),
     ],
 )
-def test_offsets_are_those_of_the_text_as_it_is(quote, text, expected):
+def test_offsets_refer_to_the_original_text(quote, text, expected):
     assert match(quote, text, 0.85) == expected
 
 
@@ -170,7 +170,7 @@ def test_thirds_cover_the_text(text, start, length):
         assert part.start <= (span.start + span.end) / 2 <= part.end
 
 
-def test_the_third_is_that_of_the_midpoint():
+def test_the_third_contains_the_midpoint():
     assert [find_third(Span(start, start + 10), 90) for start in (0, 24, 25, 54, 55, 80)] == [
         0,
         0,
@@ -214,5 +214,5 @@ def test_languages():
     assert detect_other_language("Where was the old mill?", "eng-Latn") is None
     assert detect_other_language("1901?", "eng-Latn") is None
     assert detect_other_language("Where was the old mill?", "kat-Geor") == "en"
-    # A language that the detector does not know rules out nothing.
+    # The detector does not support this language.
     assert detect_other_language("Where was the old mill?", "ain-Kana") is None

@@ -1,4 +1,4 @@
-"""Inspection of encoders that read a known part of a text, and what is shown of it."""
+"""Inspect encoders that read a known part of a text, and check the output."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from rich.console import Console
 
 import posir
 from posir_inspect.inspection import InspectionInput, InspectionRun, evaluate, inspect_model
-from posir_inspect.questions import Wording, ask_questions, build_question_task
+from posir_inspect.questions import Wording, build_question_task, generate_questions
 from posir_inspect.sections import Inspection, complete_inspection
 from posir_inspect.splitting import choose_sizes
 from posir_mitigate.references import parse_reference
@@ -50,60 +50,59 @@ def run(
 
 
 @pytest.fixture(scope="module")
-def cut(tmp_path_factory: pytest.TempPathFactory) -> tuple[Inspection, Path]:
+def truncated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Inspection, Path]:
+    """The inspection of a model that reads the first third of each text, and the result folder."""
     folder = tmp_path_factory.mktemp("results")
     return run(FirstWords(words=60), invent_texts(60, 15), output_folder=folder), folder
 
 
 @pytest.mark.slow
-def test_a_model_that_reads_the_first_third_is_seen_through(cut):
-    inspection, folder = cut
+def test_model_that_reads_the_first_third(truncated):
+    inspection, folder = truncated
     assert (inspection.window.reading.words, inspection.unread.texts_cut) == (Bounds(60, 60), 60)
     assert inspection.unread.share.value == pytest.approx(2 / 3, abs=0.001)
-    for fading in inspection.fading:
-        findings = fading.findings
+    for scores in inspection.fading:
+        findings = scores.findings
         assert findings[Quantity.POSITION_EFFECT].estimate.low > 0.3
-        assert findings.value(Quantity.UNREAD_SHARE) == pytest.approx(2 / 3, abs=0.05)
+        assert findings.get_value(Quantity.UNREAD_SHARE) == pytest.approx(2 / 3, abs=0.05)
         assert findings.read.part is Part.FIRST
-        assert fading.ndcg_at_10_not_read < 0.4
-    assert inspection.chunks.row.size in (64, 107)
-    assert inspection.chunks.row.state is ChangeState.BETTER
+        assert scores.ndcg_at_10_not_read < 0.4
+    assert inspection.chunks.selection.size in (64, 107)
+    assert inspection.chunks.selection.state is ChangeState.BETTER
     assert [row.size for row in inspection.chunks.rows] == [None, 107, 64]
     results = {result.task for result in read_results(folder)}
     assert results == {"Inspect-texts-rarest-words", "Inspect-texts-verbatim"}
 
 
-def test_a_model_that_reads_the_last_words_truncates_the_start(tmp_path):
+def test_model_that_reads_the_last_words(tmp_path):
     inspection = run(KeepsPart(keep_last(60)), invent_texts(20, 15), output_folder=tmp_path)
     assert (inspection.window.reading.part, inspection.unread.texts_cut) == (Part.LAST, 20)
     assert inspection.unread.share.value == pytest.approx(2 / 3, abs=0.001)
-    fading = inspection.fading[-1]
-    assert fading.ndcg_at_10_not_read < 0.4
+    assert inspection.fading[-1].ndcg_at_10_not_read < 0.4
     assert {result.values.read.part for result in read_results(tmp_path)} == {Part.LAST}
 
 
 @pytest.mark.slow
-def test_an_order_blind_model_reads_everything_and_nothing_fades():
+def test_order_blind_model_has_no_bias():
     inspection = run(FirstWords(), invent_texts(60, 15))
-    assert inspection.window.reading.complete
+    assert inspection.window.reading.is_complete
     assert inspection.unread.share.value == 0
-    for fading in inspection.fading:
-        assert fading.findings.state is State.NO_BIAS
-        assert fading.findings.value(Quantity.UNREAD_SHARE) == 0
-        assert fading.findings[Quantity.POSITION_EFFECT].estimate.value == pytest.approx(
-            0, abs=0.005
-        )
+    for scores in inspection.fading:
+        findings = scores.findings
+        assert findings.state is State.NO_BIAS
+        assert findings.get_value(Quantity.UNREAD_SHARE) == 0
+        assert findings[Quantity.POSITION_EFFECT].estimate.value == pytest.approx(0, abs=0.005)
 
 
-def test_the_page_of_a_model_that_reads_all_says_the_state():
+def test_page_shows_the_verdict_without_truncation():
     inspection = run(FirstWords(), invent_texts(20, 9), 8_000)
     findings = inspection.fading[-1].findings
-    assert findings.value(Quantity.UNREAD_SHARE) == 0
+    assert findings.get_value(Quantity.UNREAD_SHARE) == 0
     facts = dict(inspection.position_charts()[0].facts())
     assert facts["Bias within the window"].endswith(label_state(findings))
 
 
-def test_texts_that_the_model_refuses_are_one_message():
+def test_texts_longer_than_the_model_accepts_raise():
     with pytest.raises(
         PosirError,
         match=r"first 60 words .* 5 of 5 texts are longer \(ValueError: at most 60 words\)",
@@ -112,7 +111,7 @@ def test_texts_that_the_model_refuses_are_one_message():
 
 
 @pytest.mark.slow
-def test_texts_without_a_sentence_to_ask_about():
+def test_texts_without_eligible_sentences():
     inspection = run(
         FirstWords(), ["Yes. No. Yes. No. Perhaps. Not now. Later. Never. Go. Stay. Who? I."]
     )
@@ -131,28 +130,22 @@ def show(inspection: Inspection) -> str:
 
 
 @pytest.mark.slow
-def test_an_inspection_is_a_screen_json_and_a_safe_page(
-    cut,
+def test_output_in_terminal_json_and_html(
+    truncated,
 ):
-    inspection, _ = cut
-    printed, findings = show(inspection), inspection.fading[-1].findings
+    inspection, _ = truncated
+    printed = show(inspection)
+    findings = inspection.fading[-1].findings
     assert len(printed.splitlines()) < 60
     assert max(map(len, printed.splitlines())) <= 80
     assert describe_verdict(findings) in " ".join(printed.split())
-    assert f" {inspection.chunks.row.cost:.1f} " in printed
-    assert (
-        "PSI" in printed,
-        "PSI" in str(complete_inspection(replace(inspection, full=True))),
-    ) == (
-        False,
-        True,
-    )
-    parsed = json.loads(inspection.to_json())
-    assert (parsed["fading"][-1]["groups"]["all"]["state"], parsed["rows"][0]["level"]) == (
-        findings.state,
-        0.95,
-    )
-    assert parsed["window"]["measured_on"]["words_read"] == {"low": 60, "high": 60}
+    assert f" {inspection.chunks.selection.cost:.1f} " in printed
+    assert "PSI" not in printed
+    assert "PSI" in str(complete_inspection(replace(inspection, full=True)))
+    values = json.loads(inspection.to_json())
+    assert values["fading"][-1]["groups"]["all"]["state"] == findings.state
+    assert values["rows"][0]["level"] == 0.95
+    assert values["window"]["measured_on"]["words_read"] == {"low": 60, "high": 60}
     skipped = (SkippedItem("<script>alert(1)</script>", "empty"),)
     page = complete_inspection(replace(inspection, skipped=skipped)).to_html()
     assert "<script>alert(1)" not in page
@@ -160,18 +153,18 @@ def test_an_inspection_is_a_screen_json_and_a_safe_page(
         r'(src|href)="', re.sub(r"<script.*?</script>|<a [^>]*>", "", page, flags=re.DOTALL)
     )
     assert page.count('class="range"') > 2
-    shown = ("What to do", "How far the model reads", "chunk size")
-    assert sorted(map(page.index, shown)) == list(map(page.index, shown))
+    offsets = [page.index(text) for text in ("What to do", "How far the model reads", "chunk size")]
+    assert offsets == sorted(offsets)
 
 
 def list_searched(encoder: FirstWords, texts: list[str]) -> list[str]:
-    """Return what was encoded after the reading length was measured."""
+    """List the texts encoded after the window was measured."""
     return encoder.encoded[encoder.encoded.index(texts[0]) :]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", [None, 30_000])
-def test_each_text_is_encoded_once_and_the_budget_holds(budget: int | None):
+def test_texts_are_encoded_once_within_the_budget(budget: int | None):
     encoder, texts = FirstWords(), invent_texts(60, 15)
     inspection = run(encoder, texts, budget)
     searched = list_searched(encoder, texts)
@@ -183,37 +176,36 @@ def test_each_text_is_encoded_once_and_the_budget_holds(budget: int | None):
     assert total <= inspection.work.tokens * 1.05
 
 
-def test_a_budget_below_the_least_work_is_refused():
+def test_budget_below_the_minimum_raises():
     texts = invent_texts(20, 15)
-    with pytest.raises(PosirError, match="A budget of 10 tokens is too small") as refused:
+    with pytest.raises(PosirError, match="A budget of 10 tokens is too small") as raised:
         run(FirstWords(words=60), texts, 10)
-    least = int(re.search(r"at least ([\d,]+) are", str(refused.value))[1].replace(",", ""))
-    inspection = run(encoder := FirstWords(words=60), texts, least)
+    minimum = int(re.search(r"at least ([\d,]+) are", str(raised.value))[1].replace(",", ""))
+    encoder = FirstWords(words=60)
+    inspection = run(encoder, texts, minimum)
     window = inspection.window.tokens.high
     assert inspection.encoded_tokens == sum(
         min(estimate_tokens(text), window) for text in list_searched(encoder, texts)
     )
     assert inspection.encoded_tokens <= inspection.work.tokens * 1.05
-    assert (inspection.work.tokens, inspection.fading_texts) == (least, 2)
+    assert (inspection.work.tokens, inspection.fading_texts) == (minimum, 2)
 
 
 @pytest.mark.slow
 def test_long_texts_are_compared_in_excerpts():
-    known: list[Inspection] = []
-    inspection = run(FirstWords(), invent_texts(52, 120), 250_000, show=known.append)
+    inspections: list[Inspection] = []
+    inspection = run(FirstWords(), invent_texts(52, 120), 250_000, show=inspections.append)
     assert inspection.excerpt_tokens == 512
     assert 2 <= inspection.chunk_texts <= 50
     assert [row.size for row in inspection.chunks.rows] == [None, 256, 128, 64]
-    assert [len(part.sections()) for part in known] == [2, 4, 6]
+    assert [len(item.sections()) for item in inspections] == [2, 4, 6]
     assert f"{inspection.chunk_texts} excerpts of at most 512 tokens" in " ".join(
         show(inspection).split()
     )
 
 
-class EveryOther:
-    """Writes a question about every other sentence: the sentence backward, which a model that is
-    blind to order knows.
-    """
+class AlternateWriter:
+    """Paraphrases every other sentence by reversing it, which an order-blind model ignores."""
 
     name = "test/first-words"
 
@@ -227,28 +219,31 @@ class EveryOther:
         return ""
 
 
-def test_questions_in_other_words_stand_beside_the_others():
+def test_paraphrased_questions():
     encoder, texts = FirstWords(words=300), invent_texts(8, 12)
     inspection = inspect_model(
-        InspectionInput(ModelEncoder(encoder), None, collect(*texts), 30_000, writer=EveryOther())
+        InspectionInput(
+            ModelEncoder(encoder), None, collect(*texts), 30_000, writer=AlternateWriter()
+        )
     )
     searched = list_searched(encoder, texts)
     assert len(searched) == len(set(searched))
-    other, (written, rarest) = inspection.other_words, inspection.fading
-    assert (written.wording, rarest.wording) == (Wording.OTHER_WORDS, Wording.RAREST_WORDS)
-    assert (
-        other.questions == written.findings.questions == rarest.findings.questions - other.unwritten
+    other_words = inspection.other_words
+    paraphrased, rarest = inspection.fading
+    assert (paraphrased.wording, rarest.wording) == (Wording.OTHER_WORDS, Wording.RAREST_WORDS)
+    assert other_words.questions == paraphrased.findings.questions
+    assert other_words.questions == rarest.findings.questions - other_words.unwritten
+    assert (other_words.writer, other_words.writer_is_model) == ("test/first-words", True)
+    # A reversed question has the same words.
+    assert other_words.words_alone.shared_words == pytest.approx(1)
+    chunk_rows = other_words.chunks.rows
+    assert [row.size for row in chunk_rows] == [row.size for row in inspection.chunks.rows]
+    assert chunk_rows[0].ndcg_at_10.value == pytest.approx(
+        paraphrased.findings.get_value(Quantity.NDCG_AT_10)
     )
-    assert (other.writer, other.writer_is_model) == ("test/first-words", True)
-    # The same words in another order.
-    assert other.words_alone.shared_words == pytest.approx(1)
-    assert [row.size for row in other.chunks.rows] == [row.size for row in inspection.chunks.rows]
-    assert other.chunks.rows[0].ndcg_at_10.value == pytest.approx(
-        written.findings.value(Quantity.NDCG_AT_10)
-    )
-    shown = " ".join(show(inspection).split())
-    assert "The same in other words" in shown
-    assert "This is the inspected model" in shown
+    printed = " ".join(show(inspection).split())
+    assert "Paraphrased questions" in printed
+    assert "This is also the inspected model" in printed
     assert [section.title for section in inspection.sections(Medium.PAGE)][:2] == [
         "",
         "How far the model reads",
@@ -258,7 +253,7 @@ def test_questions_in_other_words_stand_beside_the_others():
     )
 
 
-def test_a_writer_without_a_question_is_said_so():
+def test_writer_without_questions():
     silent = SimpleNamespace(
         name="silent",
         write=lambda requests: [None] * len(requests),
@@ -270,20 +265,21 @@ def test_a_writer_without_a_question_is_said_so():
         )
     )
     assert (inspection.other_words.questions, len(inspection.fading)) == (0, 1)
-    assert "0 questions that silent wrote. silent: 0 answers." in show(inspection)
+    assert "0 questions written by silent. silent: 0 answers." in show(inspection)
 
 
-def test_the_measured_chunks_are_what_the_named_model_runs(monkeypatch):
-    # The number of vectors is that of the last search.
+def test_chunked_model_reproduces_the_measured_scores(monkeypatch):
+    # Without rotated versions, the vectors of the last search can be counted.
     monkeypatch.setenv(ROTATED_VARIABLE, "0")
-    model, collection = build_encoder(), collect(*invent_texts(4, 8))
-    setup = InspectionInput(ModelEncoder(model), find_tokenizer(model), collection, None)
-    questions = ask_questions(collection, [setup.counter.count(text) for text in setup.texts])
+    model = build_encoder()
+    collection = collect(*invent_texts(4, 8))
+    request = InspectionInput(ModelEncoder(model), find_tokenizer(model), collection, None)
+    questions = generate_questions(collection, request.token_counter.count_all(request.texts))
     units = ("tokens", "words", "characters", "estimated_tokens")
     reading = ReadingLength(
         part=None, **dict.fromkeys(units, Bounds(1, 1)), unit="tokens", documents=1
     )
-    known = Inspection(
+    inspection = Inspection(
         model="m",
         revision=None,
         source="texts",
@@ -296,25 +292,22 @@ def test_the_measured_chunks_are_what_the_named_model_runs(monkeypatch):
         window=None,
         unread=None,
     )
-    chunks = (
-        InspectionRun(setup, questions, reading)
-        .search_chunks(replace(known, fading_texts=4))
-        .chunks.rows
-    )
-    assert [row.size for row in chunks] == [None, 94, 64]
+    run = InspectionRun(request, questions, reading)
+    rows = run.search_chunks(replace(inspection, fading_texts=4)).chunks.rows
+    assert [row.size for row in rows] == [None, 94, 64]
     task = build_question_task(
         collection.name, collection.language, questions, Wording.RAREST_WORDS
     )
-    for row in chunks[1:]:
-        chunked = parse_reference(f"chunks({row.size})").wrap(model)
-        scores = evaluate(task, chunked, {"batch_size": 7, "show_progress_bar": False})
+    for row in rows[1:]:
+        chunked_model = parse_reference(f"chunks({row.size})").wrap(model)
+        scores = evaluate(task, chunked_model, {"batch_size": 7, "show_progress_bar": False})
         assert scores["ndcg_at_10"] == pytest.approx(row.ndcg_at_10.value, abs=1e-5)
-        assert chunked.document_vectors == row.vectors > 4
+        assert chunked_model.document_vectors == row.vectors > 4
 
 
-def test_the_largest_chunk_that_fits_is_one_of_the_sizes():
-    prompted = build_encoder(prompts={"document": "one two three four: ", "query": ""})
-    assert choose_sizes(prompted, DEFAULT_CONTEXT, None) == [89, 64]
+def test_largest_chunk_that_fits_is_a_size():
+    encoder = build_encoder(prompts={"document": "one two three four: ", "query": ""})
+    assert choose_sizes(encoder, DEFAULT_CONTEXT, None) == [89, 64]
     assert choose_sizes(FirstWords(), DEFAULT_CONTEXT, None) == [1024, 512, 256, 128, 64]
     assert choose_sizes(FirstWords(), DEFAULT_CONTEXT, 200) == [200, 128, 64]
 
@@ -334,16 +327,16 @@ def texts(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_folder_is_inspected_and_shown_in_every_format(model, texts, tmp_path):
+def test_folder_in_every_output_format(model, texts, tmp_path):
     arguments = ("inspect", model, texts)
     text = invoke(*arguments, "--html", tmp_path / "page.html")
-    for said in (
+    for phrase in (
         "of these 12 texts",
         "Skipped: 1 binary (scan.doc).",
         "How far the model reads",
         "What to do",
     ):
-        assert said in text
+        assert phrase in text
     assert "vegaEmbed" in (tmp_path / "page.html").read_text()
     values = json.loads(invoke(*arguments, "--format", "json"))
     assert values["chunks"]["chosen"] in ("whole texts", "chunks of 62 tokens")
@@ -351,7 +344,7 @@ def test_a_folder_is_inspected_and_shown_in_every_format(model, texts, tmp_path)
 
 
 @pytest.mark.slow
-def test_a_server_is_inspected(texts):
+def test_inspect_server(texts):
     with serve_embeddings(model="bge-m3", window=30) as server:
         text = invoke("inspect", server.reference, texts)
     assert "It reads only the first 30 words of a text (about " in text
@@ -359,7 +352,7 @@ def test_a_server_is_inspected(texts):
 
 
 @pytest.mark.slow
-def test_chunks_are_compared_with_chunks_in_context(texts):
+def test_contextual_chunks_are_compared(texts):
     with serve_embeddings(kind="jina") as server:
         values = json.loads(invoke("inspect", f"tiny@jina+{server.url}", texts, "--format", "json"))
     chunkers = {row["chunker"] for row in values["rows"] if row["chunker"]}
@@ -376,7 +369,7 @@ def test_chunks_are_compared_with_chunks_in_context(texts):
         (("mteb/baseline-bm25s", "PosIR-Mini"), "not a dense encoder"),
     ],
 )
-def test_mistakes_are_explained(arguments, message, tmp_path, monkeypatch):
+def test_usage_errors(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(PosirError, match=message):
         invoke("inspect", *arguments)
@@ -386,6 +379,6 @@ def test_mistakes_are_explained(arguments, message, tmp_path, monkeypatch):
     ("budget", "message"),
     [("60k", "Give a model and texts"), (0, "--budget 0: "), ("x", "--budget x: ")],
 )
-def test_python_takes_a_budget_as_the_command_does(budget, message):
+def test_budget_errors_in_python(budget, message):
     with pytest.raises(PosirError, match=message):
         posir.inspect("tiny", budget=budget)

@@ -1,4 +1,4 @@
-"""Embeddings of mitigated models in the cache are those of the plain model."""
+"""Mitigated models and their plain model share cached embeddings."""
 
 import json
 
@@ -7,8 +7,8 @@ import pytest
 from mteb.types import PromptType
 
 from posir_mitigate.references import resolve_mitigated
-from posir_tasks.models.embeddings.cached_encoder import with_cache
-from posir_tasks.models.folder import describe_folder
+from posir_tasks.models.embeddings.cached_encoder import add_cache
+from posir_tasks.models.folder import build_folder_meta
 from tests.support.encode import encode
 from tests.support.encoders import reset_process_state
 from tests.support.models import write_tiny_model
@@ -29,8 +29,8 @@ def cache(tmp_path, monkeypatch):
 
 
 def load(folder, method):
-    registered = {str(folder): describe_folder(folder)}
-    return resolve_mitigated(f"{folder}+{method}", registered).load_model(device="cpu")
+    registry = {str(folder): build_folder_meta(folder)}
+    return resolve_mitigated(f"{folder}+{method}", registry).load_model(device="cpu")
 
 
 def cached_models(cache):
@@ -39,9 +39,9 @@ def cached_models(cache):
 
 @pytest.mark.parametrize("method", ["chunks(8,mean)", "both_orders"])
 def test_embeddings_of_chunks_are_cached(folder, cache, method):
-    model = with_cache(load(folder, method))
-    first = encode(model, TEXTS)
+    model = add_cache(load(folder, method))
+    plain_embeddings = encode(model, TEXTS)
     encode(model, TEXTS, PromptType.query)
     assert set(cached_models(cache)) == {"local/tiny"}
     reset_process_state()
-    assert np.abs(encode(with_cache(load(folder, method)), TEXTS) - first).max() < 1e-6
+    assert np.abs(encode(add_cache(load(folder, method)), TEXTS) - plain_embeddings).max() < 1e-6

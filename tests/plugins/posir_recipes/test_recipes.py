@@ -1,4 +1,4 @@
-"""The recipes: complete, valid, equal to their pages, and run scaled down."""
+"""Recipes are complete and valid, match their pages, and run scaled down."""
 
 import json
 import re
@@ -14,12 +14,12 @@ from posir_build.translation_ratings import RatingSettings
 from posir_recipes.api import (
     VARIABLE,
     Recipe,
+    build_page,
     check_recipes,
     list_papers,
     list_settings_files,
     read_recipe,
     select_item,
-    to_page,
 )
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.settings_file import Section, load_settings
@@ -34,7 +34,7 @@ from tests.support.language_model_server import serve_language_model
 from tests.support.models import write_tiny_model
 
 PAPERS = list_papers()
-#: Tables and figures of each paper, as printed.
+#: Tables and figures of each paper.
 CONTENT = {
     "bias-learning": ["Tables 1 to 7", "Figures 1 to 2"],
     "built-in-or-learned": ["Tables 1 to 14", "Figures 1 to 9"],
@@ -43,7 +43,7 @@ CONTENT = {
     "posir": ["Tables 1 to 43", "Figures 1 to 9"],
     "posq": ["Tables 1 to 4", "Figures 1 to 3", "Algorithm 1"],
 }
-#: Settings by command, the longer ones first, and values that the command gives as arguments.
+#: Settings class by command, longest command first, and values passed as arguments.
 SETTINGS: dict[tuple[str, ...], tuple[type[Section], dict[str, str]]] = {
     ("study", "rate-translations"): (RatingSettings, {}),
     ("build",): (BuildSettings, {}),
@@ -51,23 +51,23 @@ SETTINGS: dict[tuple[str, ...], tuple[type[Section], dict[str, str]]] = {
 }
 
 
-def expand_all(recipe: Recipe, *, scaled: bool) -> list[Call]:
-    """Return the calls of a recipe in order; those of lines that several items have once."""
+def list_calls(recipe: Recipe, *, scaled: bool) -> list[Call]:
+    """List the calls of a recipe in order. Lines that occur in several items are expanded once."""
     lines = {line: item for item in reversed(recipe.items) for line in item.commands}
-    kept = [
+    items = [
         item.model_copy(
             update={"commands": tuple(line for line in item.commands if lines[line] is item)}
         )
         for item in recipe.items
     ]
-    return [call for item in kept for call in recipe.expand(item, scaled=scaled)]
+    return [call for item in items for call in recipe.expand(item, scaled=scaled)]
 
 
 RANGE = re.compile(r"(Table|Figure)s (\d+) (?:to|and) (\d+)")
 
 
-def expand_name(item: str) -> list[str]:
-    """Return the tables or figures of an item: `Tables 13 to 43` are 31."""
+def expand_range(item: str) -> list[str]:
+    """List the tables or figures of an item, 31 for `Tables 13 to 43`."""
     match = RANGE.fullmatch(item)
     return (
         [f"{match[1]} {number}" for number in range(int(match[2]), int(match[3]) + 1)]
@@ -81,9 +81,9 @@ def test_a_recipe_lists_every_table_and_figure(
     paper: str,
 ):
     recipe = read_recipe(paper)
-    listed = [name for item in recipe.items for name in expand_name(item.item)]
+    listed = [name for item in recipe.items for name in expand_range(item.item)]
     assert len(listed) == len(set(listed))
-    assert {name for names in CONTENT[paper] for name in expand_name(names)} <= set(listed)
+    assert {name for names in CONTENT[paper] for name in expand_range(names)} <= set(listed)
     assert all(item.needs if item.commands else item.missing for item in recipe.items)
     assert all(bool(item.commands) == (item.runs is not None) for item in recipe.items)
     unreleased = [item for item in recipe.items if item.runs == "with unreleased material"]
@@ -91,35 +91,37 @@ def test_a_recipe_lists_every_table_and_figure(
     assert {
         name for item in recipe.items for line in item.commands for name in VARIABLE.findall(line)
     } == set(recipe.variables)
-    page = to_page(paper, recipe)
+    page = build_page(paper, recipe)
     assert all(f"| {item.item} |" in page for item in recipe.items)
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_command_of_a_recipe_and_its_settings_are_valid(paper: str):
+def test_commands_and_settings_of_a_recipe_are_valid(paper: str):
     assert not check_recipes({paper: read_recipe(paper)}).rows
     files = {file.name: file for file in list_settings_files(paper)}
     for scaled in (False, True):
-        commands = [command.arguments for command in expand_all(read_recipe(paper), scaled=scaled)]
+        commands = [command.arguments for command in list_calls(read_recipe(paper), scaled=scaled)]
         words = {word for arguments in commands for word in arguments}
         assert {
             word for word in words if re.fullmatch(r"[a-z0-9-]+\.(yaml|csv|txt)", word)
         } == files.keys()
     for _, *arguments in commands:
-        chosen = (
-            known for prefix, known in SETTINGS.items() if tuple(arguments[: len(prefix)]) == prefix
+        matches = (
+            settings
+            for prefix, settings in SETTINGS.items()
+            if tuple(arguments[: len(prefix)]) == prefix
         )
-        kind, given = next(chosen, (None, {}))
-        for file in files.keys() & {*arguments} if kind else ():
-            load_settings(kind, files[file], given)
+        section, argument_values = next(matches, (None, {}))
+        for file in files.keys() & {*arguments} if section else ():
+            load_settings(section, files[file], argument_values)
 
 
-def test_wrong_calls_of_recipes_are_named():
+def test_invalid_calls_are_reported():
     assert posir.recipe("posq", item="Table 2", check=True).exit_status == 0
     recipe = read_recipe("posq")
-    wrong = "for model in a b; do KEY=1 posir report $model --no-such-option; done"
+    invalid = "for model in a b; do KEY=1 posir report $model --no-such-option; done"
     item = recipe.items[0].model_copy(
-        update={"commands": (wrong, "# in another environment", "mteb run --modle x")}
+        update={"commands": (invalid, "# in another environment", "mteb run --modle x")}
     )
     checked = check_recipes({"posq": recipe.model_copy(update={"items": (item,)})})
     assert (checked.title, checked.exit_status) == ("3 calls checked: 3 problems", 1)
@@ -136,7 +138,7 @@ def test_wrong_calls_of_recipes_are_named():
         list(expand_line("posir window $MODEL", {}))
 
 
-def test_an_item_is_selected_with_the_variables_that_it_uses():
+def test_an_item_is_selected_with_its_variables():
     table = select_item(read_recipe("posq"), "figure 3")
     assert [item.item for item in table.items] == ["Figure 3"]
     assert set(table.variables) == {"SUBSET_MODEL"}
@@ -152,7 +154,7 @@ def test_the_command_lists_recipes_and_shows_items():
         invoke("recipe", "posk")
 
 
-def test_settings_files_are_copied_and_never_overwrite_others(tmp_path: Path):
+def test_copied_settings_files_do_not_overwrite_others(tmp_path: Path):
     file = tmp_path / "posq" / "fineweb-posq.yaml"
     assert invoke("recipe", "posq", "--output", file.parent).split() == [str(file)]
     file.write_text("mine")
@@ -163,7 +165,7 @@ def test_settings_files_are_copied_and_never_overwrite_others(tmp_path: Path):
 
 @pytest.fixture(scope="session")
 def paper_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder for POSIR_DATA: PosIR-Mini in the layouts of SQuAD 2.0 and FineWeb-PosQ, and
+    """Write a folder for POSIR_DATA: PosIR-Mini in the layouts of SQuAD 2.0 and FineWeb-PosQ, and
     parallel data.
     """
     folder = tmp_path_factory.mktemp("paper-data")
@@ -206,11 +208,13 @@ def run_recipe(commands: list[Call], paper: str, folder: Path, **environment: st
         arguments = [
             argument.replace("all-MiniLM-L6-v2", "./tiny") for argument in command.arguments
         ]
-        done = run(
+        process = run(
             *arguments,
             **{"POSIR_CACHE": str(folder / "cache"), **environment, **command.environment},
         )
-        assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+        assert process.returncode == 0, (
+            f"{command}\n{process.stdout[-2000:]}\n{process.stderr[-3000:]}"
+        )
 
 
 @pytest.mark.slow
@@ -218,7 +222,7 @@ def test_the_commands_of_an_item_run_scaled_down(
     paper_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    commands = expand_all(select_item(read_recipe("posq"), "Figure 3"), scaled=True)
+    commands = list_calls(select_item(read_recipe("posq"), "Figure 3"), scaled=True)
     assert len(commands) == 2
     run_recipe(commands, "posq", tmp_path, POSIR_DATA=str(paper_data))
 
@@ -236,7 +240,7 @@ def test_all_commands_run_scaled_down(
     monkeypatch.setenv("OPENAI_BASE_URL", language_model)
     monkeypatch.setenv("POSIR_DATA", str(paper_data))
     write_tiny_model(tmp_path / "tiny")
-    commands = expand_all(read_recipe(paper), scaled=True)
+    commands = list_calls(read_recipe(paper), scaled=True)
     run_recipe(
         commands,
         paper,

@@ -1,6 +1,4 @@
-"""Figures and reports against the queries they are made of, counted with pandas, and against what
-may go wrong with names.
-"""
+"""Test figures and reports against queries counted with pandas, and with hostile names."""
 
 import json
 import re
@@ -17,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_report.api import read_results as report_results
-from posir_report.charts import MERGED, draw_curves, draw_heat_map
-from posir_report.page import build_figure_sections, describe_saved
-from posir_report.summary import full_labels, summarize
+from posir_report.charts import MERGED_NOTE, draw_curves, draw_heat_map
+from posir_report.page import build_figure_sections, describe_result_file
+from posir_report.summary import build_labels, summarize
 from posir_report.tables import write_truncation_notes
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.cells import (
@@ -61,9 +59,10 @@ CHROMIUM = (
 )
 
 
-def drawn_queries(seed=3, queries=2600):
-    """Queries with length bucket, position bin and rank; later evidence is found less well, Q3 has
-    none, Q4 few.
+def sample_queries(seed=3, queries=2600):
+    """Sample queries with length bucket, position bin and rank.
+
+    Later evidence ranks lower. Q3 has no queries, and Q4 has few.
     """
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
@@ -82,7 +81,7 @@ def drawn_queries(seed=3, queries=2600):
     return frame
 
 
-def profile_of(frame, scheme):
+def build_frame_profile(frame, scheme):
     counts = np.zeros((len(scheme.axes.lengths), len(scheme.axes.positions), len(RANKS)), np.int64)
     for length, position, rank in frame[["length", "bin", "rank"]].itertuples(index=False):
         counts[length, position, 11 if rank == 0 else min(rank, 11) - 1] += 1
@@ -91,23 +90,27 @@ def profile_of(frame, scheme):
 
 @pytest.fixture(scope="module")
 def raw():
-    return drawn_queries()
+    return sample_queries()
 
 
 @pytest.fixture(scope="module")
 def folder(raw, tmp_path_factory):
-    """Two models on one PosIR task, one of them with a hostile name, and one model on each PosQ
-    task.
-    """
+    """Two models on a PosIR task, one with a hostile name, and one model on PosQ's tasks."""
     output = tmp_path_factory.mktemp("output")
-    write_result(output, {"sports": profile_of(raw, RelativePositions())})
+    write_result(output, {"sports": build_frame_profile(raw, RelativePositions())})
     write_result(
-        output, {"sports": profile_of(drawn_queries(4), RelativePositions())}, model=HOSTILE
+        output,
+        {"sports": build_frame_profile(sample_queries(4), RelativePositions())},
+        model=HOSTILE,
     )
     six = raw.assign(length=0, bin=raw.bin % 6)
-    write_result(output, {"default": profile_of(six, AbsolutePositions())}, task="SQuAD-PosQ")
+    write_result(
+        output, {"default": build_frame_profile(six, AbsolutePositions())}, task="SQuAD-PosQ"
+    )
     three = raw.assign(length=0, bin=raw.bin % 3)
-    write_result(output, {"default": profile_of(three, LabeledPositions())}, task="FineWeb-PosQ")
+    write_result(
+        output, {"default": build_frame_profile(three, LabeledPositions())}, task="FineWeb-PosQ"
+    )
     return output
 
 
@@ -131,10 +134,10 @@ def figures(folder):
 
 @pytest.fixture(scope="module")
 def curves(summary):
-    return data_of(draw_curves(summary, build_cells(summary.values)))
+    return read_chart_rows(draw_curves(summary, build_cells(summary.values)))
 
 
-def figure_of(figures, kind, task="PosIR-English", model=None):
+def find_figure(figures, kind, task="PosIR-English", model=None):
     (chart,) = (
         figure.chart
         for figure in figures
@@ -148,14 +151,14 @@ def page(folder):
     return report_results(folder).to_html()
 
 
-def data_of(chart):
-    """The rows of a chart's marks; the name of a line is a dataset of one row, without queries."""
+def read_chart_rows(chart):
+    """Read the rows of a chart's marks, without the one-row datasets of line names."""
     return pd.DataFrame(
         [row for rows in chart.to_dict()["datasets"].values() for row in rows if "queries" in row]
     )
 
 
-def texts_of(chart):
+def list_texts(chart):
     outer = chart.to_dict()
     inner = outer["vconcat"][0]
     lines = [*inner["title"]["text"], *inner["title"]["subtitle"], *outer["title"]["text"]]
@@ -183,8 +186,8 @@ def test_curves_show_the_mean_of_every_cell(raw, curves):
     ]
 
 
-def test_intervals_of_a_cell_hold_its_mean(curves):
-    # A cell of one document has a mean, and no interval for new documents.
+def test_cell_intervals_contain_the_mean(curves):
+    # A cell with one document has a mean, but no interval for new documents.
     filled = curves.ndcg_at_10_low.notna()
     assert filled.sum() > 20
     assert not filled[curves.queries == 0].any()
@@ -195,7 +198,7 @@ def test_intervals_of_a_cell_hold_its_mean(curves):
     assert curves.loc[curves.queries == 0, unknown].isna().all(axis=None)
 
 
-def test_null_band_is_that_of_shuffled_queries(raw, curves):
+def test_null_band_matches_shuffled_queries(raw, curves):
     bucket = raw[raw.length == 0]
     rng = np.random.default_rng(11)
     order = np.argsort(bucket.bin.to_numpy(), kind="stable")
@@ -204,8 +207,7 @@ def test_null_band_is_that_of_shuffled_queries(raw, curves):
     drawn = rng.permuted(np.tile(bucket.ndcg.to_numpy()[order], (1000, 1)), axis=1)
     means = np.add.reduceat(drawn, starts, axis=1) / sizes
     low, high = np.quantile(means, [0.025, 0.975], axis=0)
-    # The band takes the gains as they are, an effect of position included, which permuting removes:
-    # it may be wider.
+    # The band may be wider than that of permutations, which remove the position effect.
     error = means.std(axis=0)
     assert (np.abs(curves.null_low[:20] - low) < error).all()
     assert (np.abs(curves.null_high[:20] - high) < error).all()
@@ -213,7 +215,8 @@ def test_null_band_is_that_of_shuffled_queries(raw, curves):
 
 def test_heat_map_shows_the_cells_of_the_curves(figures):
     heat, curves = (
-        data_of(figure_of(figures, kind, model="org/model")) for kind in ("heat-map", "curves")
+        read_chart_rows(find_figure(figures, kind, model="org/model"))
+        for kind in ("heat-map", "curves")
     )
     assert heat.length.value_counts().to_dict() == {LENGTHS[0]: 20, LENGTHS[1]: 5, LENGTHS[3]: 5}
     shared = ["length", "position", "queries", "few", "ndcg_at_10"]
@@ -221,7 +224,7 @@ def test_heat_map_shows_the_cells_of_the_curves(figures):
     assert heat.row.unique().tolist() == curves.panel.unique().tolist()
 
 
-def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary, figures):
+def test_sparse_bins_are_merged_and_empty_lengths_omitted(raw, summary, figures):
     cells = build_curve_cells(summary.values)
     lengths = [cell.length for cell in cells]
     assert lengths == [LENGTHS[0]] * 20 + [LENGTHS[1]] * 5 + [LENGTHS[3]] * 5
@@ -235,13 +238,13 @@ def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary, figures
     )
     assert all(cell.null_band[0] < cell.null_band[1] for cell in second)
     assert (second[0].position, second[-1].end) == ("[0.00, 0.05] to (0.15, 0.20]", 1.0)
-    chart = figure_of(figures, "curves", model="org/model")
-    assert MERGED.strip() in texts_of(chart)
+    chart = find_figure(figures, "curves", model="org/model")
+    assert MERGED_NOTE.strip() in list_texts(chart)
     assert LENGTHS[2] not in json.dumps(chart.to_dict()["datasets"])
     few = replace(
         summary,
         values=ResultValues(
-            separate_documents(profile_of(raw[raw.length == 1], RelativePositions()))
+            separate_documents(build_frame_profile(raw[raw.length == 1], RelativePositions()))
         ),
     )
     assert [len(cells) for cells in pool_curve_cells([few.values, few.values])] == [5, 5]
@@ -256,25 +259,25 @@ def test_posq_figures_keep_the_order_of_their_bins(raw, summaries, figures, task
     means, names = raw.groupby(raw.bin % bins).ndcg.mean(), list(summary.profile.positions)
     drawn = [figure.chart for figure in figures if figure.task == task]
     for chart in drawn:
-        data, specification = data_of(chart), json.dumps(chart.to_dict())
+        data, specification = read_chart_rows(chart), json.dumps(chart.to_dict())
         assert_same(data.ndcg_at_10, means)
         assert data.position.tolist() == names
         assert f'"sort": {json.dumps(names)}' in specification
         assert title in specification
 
 
-def without_scores(summary):
+def drop_scores(summary):
     groups = {name: {} for name in summary.scores.groups}
     return replace(summary, scores=ResultScores((), groups, tuple({} for _ in summary.scores.bins)))
 
 
-def figures_of(summaries):
+def list_figures(summaries):
     sections = [part for summary in summaries for part in build_figure_sections(summary, "m")]
     return [figure for section in sections for figure in section.figures()]
 
 
-def test_without_any_plugin_the_curves_remain(summary):
-    figures = figures_of([without_scores(summary)])
+def test_curves_need_no_plugin(summary):
+    figures = list_figures([drop_scores(summary)])
     assert [figure.kind for figure in figures] == ["curves", "heat-map"]
 
 
@@ -283,15 +286,15 @@ def test_a_task_without_queries_has_no_figures(summary):
         summary.profile, counts=summary.profile.counts * 0, totals=summary.profile.totals * 0
     )
     empty = replace(summary, values=ResultValues(separate_documents(nothing)))
-    assert figures_of([empty]) == []
-    assert len(figures_of([summary])) == 2
+    assert list_figures([empty]) == []
+    assert len(list_figures([summary])) == 2
 
 
 @pytest.mark.slow
 def test_every_figure_names_task_revisions_and_queries(figures, raw):
     assert {figure.kind for figure in figures} == {"curves", "heat-map", "models"}
     for figure in (figure for figure in figures if figure.kind != "models"):
-        text = texts_of(figure.chart)
+        text = list_texts(figure.chart)
         assert f"{figure.task}, data revision local" in text
         assert "revision rev1" in text
         assert f"{len(raw):,} queries" in text + json.dumps(
@@ -299,10 +302,10 @@ def test_every_figure_names_task_revisions_and_queries(figures, raw):
         )
 
 
-def test_models_of_one_name_are_labeled_with_their_revision(summary):
-    labels = full_labels([summary, replace(summary, revision="rev2")])
+def test_models_with_the_same_name_are_labeled_with_their_revision(summary):
+    labels = build_labels([summary, replace(summary, revision="rev2")])
     assert labels == ["org/model @ rev1", "org/model @ rev2"]
-    assert full_labels([summary, summary]) == ["org/model"] * 2
+    assert build_labels([summary, summary]) == ["org/model"] * 2
 
 
 @given(st.text(min_size=1), st.integers(3, 80))
@@ -317,9 +320,9 @@ def test_shortened_names_keep_both_ends(name, width):
     )
 
 
-def test_pictures_are_png_of_sane_size_with_safe_names(figures, tmp_path):
+def test_pictures_are_png_with_plausible_size_and_safe_names(figures, tmp_path):
     assert len(figures) == 9
-    # One of each kind, where there is one of the model with a hostile name.
+    # One figure of each kind, if possible of the model with the hostile name.
     kinds = {
         figure.kind: figure
         for figure in sorted(figures, key=lambda figure: figure.model == HOSTILE)
@@ -338,14 +341,14 @@ def test_pictures_are_png_of_sane_size_with_safe_names(figures, tmp_path):
         assert 400 <= height <= 2400
 
 
-def test_a_bare_figure_has_its_width_and_no_text_around_it(figures, tmp_path):
+def test_bare_figure_has_the_given_width_and_no_surrounding_text(figures, tmp_path):
     shown = ("heat-map", "PosIR-English", "org/model")
     (figure,) = (figure for figure in figures if (figure.kind, figure.task, figure.model) == shown)
     style = FigureStyle(bare=True, width=5.0, font_size=9.0, font="DejaVu Serif")
     (path,) = export(prepare_figures([], [figure], tmp_path, style))
     svg = path.read_text(encoding="utf-8")
     assert path.name == "PosIR-English.org_model.heat-map.svg"
-    # 96 pixels are an inch, 72 points are one, too.
+    # An inch has 96 pixels or 72 points.
     assert re.search(r'<svg[^>]* width="480" ', svg)
     natural = float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1])
     (size,) = set(re.findall(r'font-size="([\d.]+)px"', svg))
@@ -354,7 +357,7 @@ def test_a_bare_figure_has_its_width_and_no_text_around_it(figures, tmp_path):
     drawn = " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg))
     assert "nDCG@10 (x 100)" in drawn
     assert not any(text in drawn for text in ("Source", "Stronger", "shortest", "org/model"))
-    # Five merged cells have room for their numbers, twenty have none.
+    # Numbers fit into five merged cells, but not into twenty.
     assert 20 <= len(re.findall(r"<text[^>]*>\d+</text>", svg)) < 30
 
 
@@ -371,19 +374,19 @@ def test_labels_of_a_bare_color_bar_do_not_collide(figures, tmp_path):
     shares = {"start": 0.0, "middle": 0.5, "end": 1.0}
     ends = [float("-inf")]
     for anchor, x, size, text in labels:
-        # Digits of this font are 0.64 of its size wide.
+        # A digit of this font is 0.64 times as wide as the font size.
         width = 0.64 * float(size) * len(text)
         start = float(x) - shares[anchor] * width
         assert start > ends[-1] + float(size)
         ends.append(start + width)
 
 
-def test_names_of_pictures_do_not_meet_on_any_file_system():
+def test_picture_names_are_distinct_on_any_file_system():
     assert deduplicate(["a", "A", "b", "a"]) == ["a", "A-2", "b", "a-3"]
 
 
 class Tags(HTMLParser):
-    """Collects what a page would load, its elements, and the contents of its scripts."""
+    """Collect the addresses that a page would load, its elements, and its scripts."""
 
     def __init__(self, page):
         super().__init__()
@@ -413,7 +416,7 @@ def test_page_loads_nothing_from_elsewhere(page):
     assert not re.search(r"@import|url\(", page.split("</style>")[0])
 
 
-def test_page_holds_every_figure_as_drawn(page, figures):
+def test_page_contains_every_figure(page, figures):
     specifications = [json.loads(script) for script in Tags(page).scripts if script.startswith("{")]
     assert specifications == [figure.chart.to_dict() for figure in figures]
 
@@ -439,10 +442,8 @@ def test_hostile_names_stay_text(page, figures):
     assert "&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt; &amp; 100%" in page
 
 
-def windowed(summary, counted_with):
-    """Return the result of a model that reads 256 tokens, and evidence in the first half of each
-    set of queries.
-    """
+def truncate_evidence(summary, counted_with):
+    """Give a result a window of 256 tokens that contains the evidence of half of the queries."""
     sets = tuple(
         replace(
             part,
@@ -456,8 +457,10 @@ def windowed(summary, counted_with):
 
 
 @pytest.mark.parametrize("counted_with", CountedWith)
-def test_notes_say_what_is_truncated_and_how_tokens_were_counted(summary, counted_with):
-    first, second = write_truncation_notes(["a", "b"], [summary, windowed(summary, counted_with)])
+def test_notes_report_truncation_and_token_counts(summary, counted_with):
+    first, second = write_truncation_notes(
+        ["a", "b"], [summary, truncate_evidence(summary, counted_with)]
+    )
     assert first.startswith("b: ")
     assert "256 tokens" in first
     assert "50%" in first
@@ -490,7 +493,7 @@ def test_page_draws_its_figures_in_a_browser_without_network(page, figures, tmp_
     assert "Cannot draw this figure: " not in done.stdout.split("<script>")[0]
 
 
-def rows_of_latex(table):
+def parse_latex_rows(table):
     body = table.split("\\midrule")[1].split("\\bottomrule")[0]
     lines = [line for line in body.splitlines() if line.endswith("\\\\")]
     return [
@@ -508,7 +511,7 @@ def test_latex_has_models_in_rows_and_lengths_in_columns(folder, raw):
     headings = next(line for line in posir.splitlines() if line.startswith("Model & "))
     lengths = headings.removesuffix(r" \\").split(" & ")[1:5]
     assert lengths == ["all", "Q1", "Q2", "Q4"], "no query is in a document of the third length"
-    rows = rows_of_latex(posir)
+    rows = parse_latex_rows(posir)
     index = [row[0] for row in rows].index("{model}")
     values, intervals = rows[index : index + 2]
     expected = [raw.ndcg.mean(), *raw.groupby("length").ndcg.mean()]
@@ -528,16 +531,18 @@ def test_latex_is_balanced_and_escapes_names(folder):
     assert r"\textless{}script\textgreater{}" in text
 
 
-def invoked(*arguments):
+def invoke(*arguments):
     return call_posir(["report", *map(str, arguments)])
 
 
 def test_the_command_writes_page_and_pictures_and_still_prints(raw, tmp_path):
     three = raw.assign(length=0, bin=raw.bin % 3)
     write_result(
-        tmp_path / "output", {"default": profile_of(three, LabeledPositions())}, task="FineWeb-PosQ"
+        tmp_path / "output",
+        {"default": build_frame_profile(three, LabeledPositions())},
+        task="FineWeb-PosQ",
     )
-    done = invoked(
+    done = invoke(
         tmp_path / "output",
         "--html",
         tmp_path / "page.html",
@@ -555,9 +560,11 @@ def test_the_command_writes_page_and_pictures_and_still_prints(raw, tmp_path):
 
 def test_a_saved_result_is_a_line_with_its_score_and_finding(raw, tmp_path):
     for task in ("PosIR-English", "PosIR-French"):
-        write_result(tmp_path, {"default": profile_of(raw, RelativePositions())}, task=task)
+        write_result(
+            tmp_path, {"default": build_frame_profile(raw, RelativePositions())}, task=task
+        )
     (file,) = tmp_path.rglob("PosIR-French.json")
-    (line,) = describe_saved(file)
+    (line,) = describe_result_file(file)
     (summary,) = summarize(
         [result for result in read_results(tmp_path) if result.task == "PosIR-French"]
     )
@@ -566,8 +573,8 @@ def test_a_saved_result_is_a_line_with_its_score_and_finding(raw, tmp_path):
     assert line.endswith(describe_group(summary.findings))
 
 
-def test_short_forms_are_those_of_format(folder):
-    short, whole = invoked(folder, "--markdown"), invoked(folder, "--format", "markdown")
+def test_short_flags_match_format(folder):
+    short, whole = invoke(folder, "--markdown"), invoke(folder, "--format", "markdown")
     assert (short.exit_code, short.stdout) == (0, whole.stdout)
 
 
@@ -582,17 +589,17 @@ def test_short_forms_are_those_of_format(folder):
         (("--bins", "--figures", "folder"), "There is no chart"),
     ],
 )
-def test_options_that_contradict_are_refused(folder, options, message):
-    done = invoked(folder, *options)
+def test_conflicting_options_are_rejected(folder, options, message):
+    done = invoke(folder, *options)
     assert isinstance(done.exception, PosirError)
     assert message in str(done.exception)
 
 
 @pytest.mark.slow
-def test_a_place_that_cannot_be_written_is_named(folder, tmp_path):
+def test_unwritable_path_is_named(folder, tmp_path):
     (tmp_path / "file").write_text("")
     for options in (("--figures", tmp_path / "file"), ("--html", tmp_path)):
-        done = invoked(folder, *options)
+        done = invoke(folder, *options)
         assert isinstance(done.exception, PosirError)
         assert str(tmp_path) in str(done.exception)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
@@ -600,21 +607,21 @@ def test_a_place_that_cannot_be_written_is_named(folder, tmp_path):
 
 def test_subsets_of_several_files_are_pooled_not_counted_twice(raw, tmp_path):
     for place, subset in (("first", "sports"), ("second", "game")):
-        write_result(tmp_path / place, {subset: profile_of(raw, RelativePositions())})
+        write_result(tmp_path / place, {subset: build_frame_profile(raw, RelativePositions())})
     (item,) = summarize(read_results(tmp_path))
     assert (item.subsets, item.profile.queries) == (("game", "sports"), 2 * len(raw))
-    write_result(tmp_path / "third", {"sports": profile_of(raw, RelativePositions())})
+    write_result(tmp_path / "third", {"sports": build_frame_profile(raw, RelativePositions())})
     with pytest.raises(PosirError, match=r"'sports' has several results.*first.*third"):
         summarize(read_results(tmp_path))
 
 
-def test_a_name_that_looks_like_markup_is_printed_as_it_is(folder):
-    assert "{#} | [bold] 🤖  " in invoked(folder).stdout
+def test_name_with_markup_is_printed_unchanged(folder):
+    assert "{#} | [bold] 🤖  " in invoke(folder).stdout
 
 
 @dataclass(frozen=True)
 class Thirds:
-    """A third party's scheme: thirds of a letter, in two lengths."""
+    """A third-party scheme: thirds of a letter, with two length buckets."""
 
     axes = Axes(
         "letters",
@@ -656,7 +663,7 @@ def test_models_of_a_task_share_a_figure(raw, summaries, figures):
     of_task = [summary for summary in summaries if summary.task == "PosIR-English"]
     (shared,) = (figure for figure in figures if figure.kind == "models")
     assert (shared.task, shared.slug) == ("PosIR-English", "PosIR-English.models")
-    drawn = data_of(shared.chart)
+    drawn = read_chart_rows(shared.chart)
     assert drawn.series.nunique() == len(of_task) == 2
     expected = raw.groupby("bin").ndcg.mean()
     own = drawn[drawn.series == "model"].sort_values("middle")

@@ -1,4 +1,4 @@
-"""Titles of charts are the findings on their results."""
+"""Test that chart titles are the findings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_title_of_curves_is_the_finding(group, state):
 
 
 @pytest.mark.parametrize("merged", [False, True])
-def test_evidence_beyond_the_window_is_counted_in_each_bin(merged):
+def test_truncated_evidence_is_counted_per_bin(merged):
     axes = RelativePositions().axes
     counts = np.random.default_rng(1).integers(1, 9, (4, 20, 12))
     kept = np.arange(20) < 7

@@ -1,5 +1,6 @@
-"""Results that mteb alone wrote, and judged queries of several subsets: no number is of what
-another model does not have.
+"""Test results that mteb wrote without posir, and judged queries of several subsets.
+
+All models are compared on the same subsets.
 """
 
 import json
@@ -20,16 +21,14 @@ from posir_tasks.values.judgments import METRICS, UNIT, JudgedScores
 from tests.support.damage import call_posir
 from tests.support.guessing import write_guesses
 
-#: The scores of a split or subset by the number that is shown.
+#: Scores of a split or subset by the printed number.
 Scores = dict[str, dict[str, float]]
 
 
 def write_plain(
     folder: Path, model: str, task: str, scores: Scores, *, revision: str = "1"
 ) -> Path:
-    """Write a result as mteb writes it, given nDCG@10 by split and subset; all metrics have the
-    same value.
-    """
+    """Write a result like mteb, given nDCG@10 by split and subset. All metrics have this value."""
     parent = folder / "results" / f"org__{model}" / "r"
     parent.mkdir(parents=True, exist_ok=True)
     (parent / "model_meta.json").write_text(json.dumps({"name": f"org/{model}", "revision": "r"}))
@@ -56,9 +55,7 @@ def write_plain(
 
 
 def judge(model: str, subset: str, values: list[float], *, data: str = "d") -> JudgedResult:
-    """A result on judged queries, each a cluster of its own, whose metrics all have the same
-    values.
-    """
+    """Build a result on judged queries with the same values of all metrics; each is a cluster."""
     sums = np.array([[round(value * UNIT) for value in values]] * len(METRICS))
     scores = JudgedScores("topic", (f"{data}-{subset}",), np.ones(len(values), np.int64), sums)
     run = {"data_revision": data, "data_digest": {"corpus": data, "queries": data}}
@@ -95,7 +92,7 @@ def test_a_result_of_mteb_has_a_row_for_each_split_and_subset(tmp_path, task, sc
     assert PLAIN_NOTE.split(":")[0] in " ".join(shown.split())
 
 
-def test_what_all_models_of_a_task_share_is_said(tmp_path):
+def test_shared_subsets_are_reported(tmp_path):
     write_plain(tmp_path, "a", "XQuADRetrieval", {"validation": {"de": 0.9, "th": 0.5}})
     write_plain(
         tmp_path,
@@ -110,7 +107,7 @@ def test_what_all_models_of_a_task_share_is_said(tmp_path):
     assert "SciFact: models have results" not in shown
 
 
-def test_results_of_mteb_on_other_revisions_are_told_apart(tmp_path):
+def test_mteb_results_on_different_revisions_are_separate(tmp_path):
     write_plain(tmp_path, "a", "SciFact", {"test": {"default": 0.6}}, revision="1" * 40)
     write_plain(tmp_path, "b", "SciFact", {"test": {"default": 0.7}}, revision="2" * 40)
     assert set(tabulate(tmp_path)["data_revision"]) == {"1" * 40, "2" * 40}
@@ -118,14 +115,14 @@ def test_results_of_mteb_on_other_revisions_are_told_apart(tmp_path):
     assert len({row[1] for row in table.rows}) == 2
 
 
-def test_a_split_and_subset_twice_is_refused(tmp_path):
+def test_duplicate_split_and_subset_is_rejected(tmp_path):
     for folder in ("x", "y"):
         write_plain(tmp_path / folder, "a", "SciFact", {"test": {"default": 0.6}})
     with pytest.raises(PosirError, match="the subset 'test, default' has several results"):
         posir.report(tmp_path).to_polars()
 
 
-def test_results_of_mteb_are_not_compared_and_that_is_said(tmp_path):
+def test_mteb_results_are_reported_as_not_comparable(tmp_path):
     for model in "ab":
         write_plain(
             tmp_path, model, "SciFact", {"test": {"default": 0.6}, "train": {"default": 0.7}}
@@ -134,7 +131,7 @@ def test_results_of_mteb_are_not_compared_and_that_is_said(tmp_path):
     assert done.status == 1
     assert "only plain results of mteb, on SciFact" in done.said
     assert "They store no queries" in done.said
-    # Beside results that can be compared, those of mteb alone are named.
+    # Next to comparable results, the results without posir are named.
     for model in "cd":
         write_guesses(tmp_path, [mteb.get_task("PosIR-Mini")], name=f"org/{model}")
     done = call_posir("compare", tmp_path)
@@ -150,7 +147,7 @@ def test_subsets_are_pooled_if_all_models_of_the_task_have_them():
         ("a", "", ("de", "en")),
         ("b", "", ("de", "en")),
     ]
-    # The mean over all queries, by hand.
+    # The mean over all queries, computed by hand.
     assert pooled[0].estimates["ndcg_at_10"].value == pytest.approx(1.75 / 4)
     assert list(describe_subsets(pooled)) == []
 
@@ -184,7 +181,7 @@ def test_judged_queries_of_other_data_have_another_name():
 
 @settings(max_examples=50)
 @given(st.lists(st.sets(st.sampled_from("abcdef"), min_size=1), min_size=1, max_size=4))
-def test_every_result_is_in_one_row_of_the_same_subsets(owned):
+def test_every_result_is_in_one_row_with_the_same_subsets(owned):
     results = [
         judge(f"m{number}", subset, [0.5])
         for number, subsets in enumerate(owned)

@@ -1,4 +1,4 @@
-"""The HTML report in a real browser: dark, and printed."""
+"""Test the HTML report in a browser: dark mode and printing."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.leaderboard.test_board import profile
 from tests.support.results import write_result
 
 pytestmark = pytest.mark.slow
-#: Width of a page of A4 without its margins, in pixels.
+#: Width of an A4 page without margins, in pixels.
 A4 = 688
 
 

@@ -1,6 +1,4 @@
-"""Pooled figures against the definitions done in pandas on the raw queries, and every form of the
-report read back.
-"""
+"""Test pooled scores against pandas, and read back every format of the report."""
 
 import csv
 import io
@@ -14,7 +12,7 @@ import pytest
 from rich.console import Console
 
 import posir
-from posir_published.rows import published_rows
+from posir_published.rows import list_published_rows
 from posir_report import api
 from posir_report.columns import list_bin_columns, list_default_columns
 from posir_report.content import (
@@ -30,9 +28,9 @@ from posir_report.summary import (
     average_languages,
     build_bin_rows,
     build_rows,
+    get_ndcg,
     mark_notable_bias,
     name_tasks_by_data,
-    order_value,
     summarize,
 )
 from posir_report.tables import (
@@ -43,7 +41,7 @@ from posir_report.tables import (
     write_cut_ranking_notes,
     write_level_notes,
 )
-from posir_significance.messages.reports import describe_folded_lengths
+from posir_significance.messages.reports import describe_unestimated_lengths
 from posir_tasks.base.errors import PosirError
 from posir_tasks.display.labels import Tone, find_tone
 from posir_tasks.display.tables import Medium, to_csv, to_json, to_markdown
@@ -67,9 +65,9 @@ COLUMNS = list_default_columns()
 NOTHING = ResultValues(separate_documents(build_profile(np.zeros((3, 12)))))
 
 
-def drawn_queries(seed=1):
-    """A table of raw queries of domains of unequal size, later evidence ranked worse; no document
-    has 1,025-1,536 tokens.
+def sample_queries(seed=1):
+    """Sample raw queries of domains of unequal size. Later evidence ranks lower; no document has
+    1,025 to 1,536 tokens.
     """
     rng = np.random.default_rng(seed)
     domains = np.repeat(list(DOMAINS), list(DOMAINS.values()))
@@ -90,20 +88,22 @@ def drawn_queries(seed=1):
     return frame
 
 
-def test_a_score_called_like_another_column_has_one_of_its_own():
+def test_score_named_like_another_column_gets_a_separate_column():
     row = replace(
         EMPTY_ROW,
         model="org/a",
         scores={"model": 0.5, "margin": Estimate(0.1, (0.0, 0.2)), "share": 0.3},
     )
-    columns = row.columns()
+    columns = row.to_record()
     assert (columns["model"], columns["scores.model"], columns["share"]) == ("org/a", 0.5, 0.3)
     assert (columns["margin"], columns["scores.margin"], columns["scores.margin_low"]) == (
         None,
         0.1,
         0.0,
     )
-    bins = ReportRow(model="org/a", task="b", position="first", scores={"position": 0.2}).columns()
+    bins = ReportRow(
+        model="org/a", task="b", position="first", scores={"position": 0.2}
+    ).to_record()
     assert (bins["position"], bins["scores.position"]) == ("first", 0.2)
 
 
@@ -122,7 +122,7 @@ def test_notable_bias_needs_a_psi_of_0_03_on_both_datasets():
     assert list(marks.values()) == ["yes", "yes", None, "no", "no", None, "yes", "yes"]
 
 
-def profile_of(frame):
+def build_frame_profile(frame):
     names = [f"q{row}" for row in frame.index]
     columns = (frame[name].to_numpy(np.int64) for name in ("start", "end", "characters", "tokens"))
     return PositionProfile.from_ranks(
@@ -132,10 +132,8 @@ def profile_of(frame):
 
 @pytest.fixture(scope="module")
 def raw():
-    """Every query with its nDCG@10, bin and bucket, by the definitions of the paper and of
-    pandas.cut.
-    """
-    frame = drawn_queries()
+    """Every query with nDCG@10, bin and bucket by the paper's definitions and pandas.cut."""
+    frame = sample_queries()
     inside = (frame["rank"] >= 1) & (frame["rank"] <= 10)
     frame["ndcg"] = np.where(inside, 1 / np.log2(1 + frame["rank"].clip(lower=1)), 0.0)
     midpoint = ((frame.start + frame.end) / 2 / frame.characters).clip(0, 1)
@@ -147,7 +145,7 @@ def raw():
 @pytest.fixture(scope="module")
 def folder(raw, tmp_path_factory):
     output = tmp_path_factory.mktemp("output")
-    profiles = {name: profile_of(part) for name, part in raw.groupby("domain")}
+    profiles = {name: build_frame_profile(part) for name, part in raw.groupby("domain")}
     write_result(output, profiles, read=ReadPart.all(KnownBy.CLASS), hit_rates=(0.8, 0.6, 0.5))
     return output
 
@@ -162,7 +160,7 @@ def psi(means):
     return 1 - means.min() / means.max()
 
 
-def test_recall_by_position_is_that_of_pandas(raw, folder, summary):
+def test_recall_by_position_matches_pandas(raw, folder, summary):
     done = call_posir(["report", str(folder), "--recall", "--format", "csv"])
     printed = pd.read_csv(io.StringIO(done.stdout)).set_index("position")
     assert printed.queries["all"] == len(raw)
@@ -222,7 +220,7 @@ def test_scores_of_a_position_are_the_means_of_its_queries(raw, summary):
     assert [row.ndcg_at_10.value for row in rows] == pytest.approx(bins.mean().tolist(), abs=1e-9)
 
 
-def test_json_holds_the_unrounded_scores_and_a_readable_profile(raw, summary):
+def test_json_contains_unrounded_scores_and_a_readable_profile(raw, summary):
     (value,) = json.loads(to_json([collect_pooled_scores(summary, build_rows(summary))]))
     assert (value["model"], value["task"], value["subsets"]) == (
         "org/model",
@@ -235,15 +233,15 @@ def test_json_holds_the_unrounded_scores_and_a_readable_profile(raw, summary):
     assert scores["psi_as_published"] == pytest.approx(
         psi(raw.groupby("bin").ndcg.mean()), abs=1e-9
     )
-    assert PositionProfile.from_json(value["position_profile"]) == profile_of(raw)
+    assert PositionProfile.from_json(value["position_profile"]) == build_frame_profile(raw)
 
 
-def columns_of(text, *names):
+def read_csv_columns(text, *names):
     rows = list(csv.DictReader(io.StringIO(text)))
     return [[float(row[name]) if row[name] else None for row in rows] for name in names]
 
 
-def test_csv_of_lengths_and_positions_is_read_back_the_same(summary):
+def test_csv_of_lengths_and_positions_round_trips(summary):
     rows = build_rows(summary)
     numbers = [
         "queries",
@@ -254,8 +252,8 @@ def test_csv_of_lengths_and_positions_is_read_back_the_same(summary):
         "psi_by_chance_high",
     ]
     numbers += ["position_effect_in_window", "position_effect_in_window_low"]
-    records = [row.columns() for row in rows]
-    assert columns_of(to_csv(records), *numbers) == [
+    records = [row.to_record() for row in rows]
+    assert read_csv_columns(to_csv(records), *numbers) == [
         [record.get(name) for record in records] for name in numbers
     ]
     assert [line.split(",")[3] for line in to_csv(records).splitlines()] == [
@@ -266,21 +264,21 @@ def test_csv_of_lengths_and_positions_is_read_back_the_same(summary):
     assert records[0]["position_effect_in_window_low"] is not None
     assert rows[3].scores.get("psi_as_published") is None
     bins = build_bin_rows(summary)
-    text = to_csv([row.columns() for row in bins])
+    text = to_csv([row.to_record() for row in bins])
     assert [row["position"] for row in csv.DictReader(io.StringIO(text))] == [
         row.position for row in bins
     ]
     expected = [[row.queries for row in bins], [row.ndcg_at_10.value for row in bins]]
-    assert columns_of(text, "queries", "ndcg_at_10") == expected
+    assert read_csv_columns(text, "queries", "ndcg_at_10") == expected
 
 
-def cells_of(markdown):
+def parse_cells(markdown):
     lines = [line.replace("\\|", "\0").strip("|").split("|") for line in markdown.splitlines()]
     return [[cell.strip().replace("\0", "|") for cell in line] for line in lines]
 
 
 def test_markdown_is_one_table_with_scores_as_papers_print_them(raw, summary):
-    heading, rule, *lines = cells_of(
+    heading, rule, *lines = parse_cells(
         to_markdown(build_length_table(build_rows(summary), list_default_columns(full=True)))
     )
     lines = [line for line in lines if len(line) > 1]
@@ -300,11 +298,14 @@ def test_markdown_is_one_table_with_scores_as_papers_print_them(raw, summary):
 
 def test_models_tasks_and_settings_are_not_pooled(raw, tmp_path):
     parts = dict(list(raw.groupby("domain")))
-    write_result(tmp_path, {"game": profile_of(parts["game"])})
-    write_result(tmp_path, {"game": profile_of(parts["sports"])}, task="PosIR-German")
-    write_result(tmp_path, {"game": profile_of(parts["news_media"])}, model="org/other")
+    write_result(tmp_path, {"game": build_frame_profile(parts["game"])})
+    write_result(tmp_path, {"game": build_frame_profile(parts["sports"])}, task="PosIR-German")
+    write_result(tmp_path, {"game": build_frame_profile(parts["news_media"])}, model="org/other")
     write_result(
-        tmp_path, {"game": profile_of(parts["game"])}, model="org/other", experiment="batch_size_8"
+        tmp_path,
+        {"game": build_frame_profile(parts["game"])},
+        model="org/other",
+        experiment="batch_size_8",
     )
     rows = [row for item in summarize(read_results(tmp_path)) for row in build_rows(item)]
     overall = {(row.model, row.task): row.queries for row in rows if row.length == "all"}
@@ -338,7 +339,7 @@ def test_models_tasks_and_settings_are_not_pooled(raw, tmp_path):
     )
 
 
-def test_ten_models_are_one_table_and_empty_lengths_are_folded(summary):
+def test_ten_models_are_one_table_without_empty_lengths(summary):
     ten = [
         replace(summary, model=f"organization/a-model-with-a-name-of-{number}-and-more-characters")
         for number in range(10)
@@ -359,7 +360,7 @@ def test_ten_models_are_one_table_and_empty_lengths_are_folded(summary):
     sections = build_answer_sections(build_rows(summary), [summary])
     lengths = next(part for part in sections if part.only is Medium.TEXT and part.tables)
     assert [row[0][:2] for row in lengths.tables[0].rows] == ["Q1", "Q2", "Q4"]
-    assert lengths.tables[0].notes[-1] == describe_folded_lengths({"Q3": 0})
+    assert lengths.tables[0].notes[-1] == describe_unestimated_lengths({"Q3": 0})
 
 
 def print_plainly(section, width=80):
@@ -368,7 +369,7 @@ def print_plainly(section, width=80):
     return console.file.getvalue()
 
 
-def test_the_truncated_share_is_red_where_it_is_above_0():
+def test_truncated_share_above_0_is_red():
     column = next(column for column in COLUMNS if column.key == "unread_share")
     cells = [
         format_cell(EMPTY_ROW.with_scores(unread_share=share), column) for share in (0.589, 0.0)
@@ -376,15 +377,15 @@ def test_the_truncated_share_is_red_where_it_is_above_0():
     assert [(cell, find_tone(cell)) for cell in cells] == [("58.9%", Tone.BAD), ("0.0%", None)]
 
 
-def test_a_part_of_a_task_is_marked(raw, tmp_path):
+def test_partial_task_is_marked(raw, tmp_path):
     missing = {"data_revision": "local", "missing_subsets": ["aerospace", "mining", "game"]}
-    write_result(tmp_path, {"game": profile_of(raw)}, position_run=missing)
+    write_result(tmp_path, {"game": build_frame_profile(raw)}, position_run=missing)
     (only,) = summarize(read_results(tmp_path))
     assert only.missing == ("aerospace", "mining")
     assert "(partial: 1 of 3 subsets)" in to_markdown(build_length_table(build_rows(only), COLUMNS))
 
 
-def test_the_command_prints_every_form(folder, summary):
+def test_command_prints_every_format(folder, summary):
     def printed(*options):
         done = call_posir(["report", str(folder), *options])
         assert done.exit_code == 0, done.output
@@ -396,10 +397,10 @@ def test_the_command_prints_every_form(folder, summary):
         to_json([pooled | {"training_overlap": overlap}])
     )
     assert printed("--format", "csv") == to_csv(
-        [row.columns() for row in mark_notable_bias(build_rows(summary))]
+        [row.to_record() for row in mark_notable_bias(build_rows(summary))]
     )
     assert printed("--format", "csv", "--bins") == to_csv(
-        [row.columns() for row in build_bin_rows(summary)]
+        [row.to_record() for row in build_bin_rows(summary)]
     )
     (finding,) = describe_findings(build_rows(summary))
     finding = finding.removeprefix(f"{summary.model}: ")
@@ -427,7 +428,7 @@ def test_published_models_are_marked_and_sorted_by_ndcg():
     rows = merge_published(own)
     whole = [row for row in rows if row.length == "all"]
     assert {row.length for row in rows} == {"all", "Q1"}
-    assert [order_value(row) for row in whole] == sorted(map(order_value, whole), reverse=True)
+    assert [get_ndcg(row) for row in whole] == sorted(map(get_ndcg, whole), reverse=True)
     assert len(whole) == 11
     assert [row.model for row in whole if not row.model.endswith("(published)")] == ["mine/model"]
 
@@ -467,16 +468,16 @@ def test_revisions_of_a_model_have_a_heading_and_a_column(summary):
         }
     assert {row[0] for row in next(build_answer_sections(rows)).tables[0].rows} == labels
     for records, key in ((rows, "length"), (bins, "position")):
-        read = list(csv.DictReader(io.StringIO(to_csv([record.columns() for record in records]))))
+        read = list(csv.DictReader(io.StringIO(to_csv([record.to_record() for record in records]))))
         assert len(
             {(line["model"], line["revision"], line["task"], line[key]) for line in read}
         ) == len(records)
 
 
-def result_on(
+def build_result(
     data: dict[str, str], missing: tuple[str, ...] = (), revision: str | None = None
 ) -> TaskSummary:
-    """A result on a task, given the digest of the corpus of each subset."""
+    """Build a result on a task, given the corpus digest of each subset."""
     revision = revision or f"local-{'+'.join(data.values())}"
     versions = {subset: DataVersion(revision, corpus, "q") for subset, corpus in data.items()}
     return TaskSummary(
@@ -492,42 +493,42 @@ def result_on(
     )
 
 
-HUB = result_on({"sports": "c", "game": "c"}, revision="c" * 40)
+HUB = build_result({"sports": "c", "game": "c"}, revision="c" * 40)
 
 
 @pytest.mark.parametrize(
     ("summaries", "names"),
     [
         ([HUB, HUB], ["", ""]),
-        ([HUB, result_on({"sports": "c", "game": "c"})], ["", ""]),
-        ([HUB, result_on({"sports": "c"}, missing=("game",))], ["", ""]),
-        ([HUB, result_on({"sports": "c"})], ["", " (data local-c)"]),
+        ([HUB, build_result({"sports": "c", "game": "c"})], ["", ""]),
+        ([HUB, build_result({"sports": "c"}, missing=("game",))], ["", ""]),
+        ([HUB, build_result({"sports": "c"})], ["", " (data local-c)"]),
         (
-            [result_on({"sports": "d", "game": "c"}, missing=("mining",)), HUB],
+            [build_result({"sports": "d", "game": "c"}, missing=("mining",)), HUB],
             [" (data local-d+c)", ""],
         ),
         (
-            [result_on({"sports": "c"}), result_on({"sports": "d"})],
+            [build_result({"sports": "c"}), build_result({"sports": "d"})],
             [" (data local-c)", " (data local-d)"],
         ),
         (
-            [result_on({"custom": "c"}), result_on({"sports": "d"}), HUB],
+            [build_result({"custom": "c"}), build_result({"sports": "d"}), HUB],
             [" (data local-c)", " (data local-d)", ""],
         ),
         (
-            [HUB, result_on({"sports": "d", "game": "c"}, revision="c" * 40)],
+            [HUB, build_result({"sports": "d", "game": "c"}, revision="c" * 40)],
             [f" (data {'c' * 40}, content 1)", f" (data {'c' * 40}, content 2)"],
         ),
     ],
 )
-def test_results_on_other_data_are_on_tasks_of_other_names(summaries, names):
+def test_results_on_different_data_have_different_task_names(summaries, names):
     assert [item.task for item in name_tasks_by_data(summaries)] == [
         f"PosIR-English{name}" for name in names
     ]
 
 
-def test_every_form_of_the_report_separates_different_data(raw, tmp_path):
-    profiles = {"sports": profile_of(raw[:60])}
+def test_every_format_separates_different_data(raw, tmp_path):
+    profiles = {"sports": build_frame_profile(raw[:60])}
     for model, corpus in (("a/a", "c1"), ("b/b", "c2"), ("c/c", "c1")):
         write_result(
             tmp_path, profiles, model=model, position_run=describe_run(f"local-{corpus}", corpus)
@@ -548,15 +549,13 @@ def test_a_legend_keeps_acronyms():
     assert build_legend(columns) == "MRR: MRR of a bin.\nShare: a share."
 
 
-def test_means_over_languages_are_table_2_of_posir(tmp_path):
-    """bge-m3: nDCG@10 over all lengths and Q1 to Q4 as printed, from its ten rows (arXiv
-    2601.08363).
-    """
+def test_means_over_languages_reproduce_table_2_of_posir(tmp_path):
+    """The means of bge-m3's ten rows equal the printed nDCG@10 by length (arXiv 2601.08363)."""
     tasks = [f"PosIR-{language.name}" for language in LANGUAGES]
     rows = [
         convert_published(row)
         for task in tasks
-        for row in published_rows(task)
+        for row in list_published_rows(task)
         if row.model == "bge-m3"
     ]
     averages = average_languages(rows)

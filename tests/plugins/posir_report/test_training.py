@@ -1,4 +1,4 @@
-"""The share of a task's sources that a model was trained on, by mteb's metadata."""
+"""Test the share of a task's sources in training data, from mteb's metadata."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ TRAINED = {"a": ["SQuAD", "MIRACLRetrieval"], "b": None, "c": ["Fineweb-Edu-Chin
 
 
 def write_runs(folder: Path, domain: str = "game", **options: object) -> Path:
-    """Write a result of each model, with its training data in mteb's metadata."""
+    """Write a result per model, with training data in mteb's metadata."""
     options["domains"] = {domain: EVIDENCE}
     for name, datasets in TRAINED.items():
         file = write_run(folder / name, f"org/{name}", 1, **options)
@@ -57,8 +57,8 @@ def test_data_of_unknown_sources_has_no_note(tmp_path):
     assert not list_sources("PosIR-Mini", ["default"])
 
 
-def test_names_of_sources_are_those_of_mteb():
-    """Each source that mteb's metadata knows is found by the name of its own retrieval task."""
+def test_source_names_match_mteb():
+    """mteb's metadata names each known source like its retrieval task."""
     known = {
         "SQuAD-PosQ": "SQuAD",
         "MIRACL-PosIR": "MIRACLRetrievalHardNegatives",

@@ -1,4 +1,4 @@
-"""Correction of p-values: Holm's method and families."""
+"""Test the correction of p-values by Holm's method in families."""
 
 import numpy as np
 from hypothesis import given
@@ -8,17 +8,17 @@ from posir_significance.correction import correct_by_holm, correct_p_values
 
 
 @given(st.lists(st.floats(0, 1), max_size=12))
-def test_holm_agrees_with_its_definition(p_values):
+def test_holm_matches_its_definition(p_values):
     plain = []
     for value in p_values:
-        # The largest of the corrected values up to this one, by the step-down procedure.
+        # The step-down procedure takes the maximum of the corrected values so far.
         order = sorted(p_values)
         place = max(k for k, other in enumerate(order) if other == value)
         plain.append(min(1.0, max(order[k] * (len(order) - k) for k in range(place + 1))))
     np.testing.assert_allclose(correct_by_holm(p_values), plain)
 
 
-def test_families_are_corrected_apart_and_none_takes_no_share():
+def test_families_are_corrected_separately_and_ignore_none():
     assert correct_p_values([0.01, 0.04, None, 0.04], ["a", "a", "a", "b"]) == [
         0.02,
         0.04,

@@ -1,4 +1,4 @@
-"""States follow from one interval and the margin, in the order of the rule."""
+"""Test that states follow from the interval and the margin."""
 
 from dataclasses import replace
 
@@ -15,8 +15,8 @@ from posir_significance.decision import (
 )
 from posir_significance.findings import (
     ChangeState,
+    DataUnit,
     Metric,
-    NeededUnit,
     Quantity,
     Reason,
     State,
@@ -30,7 +30,7 @@ from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.read_part import UNKNOWN, KnownBy, ReadPart
 from tests.support.rotations import READS_FIRST, build_group, build_test
 
-#: The fields of a test that have a value for each row.
+#: Fields of a test with a value per row.
 ROW_FIELDS = ("gains", "thirds", "versions", "unread", "questions", "clusters", "weights")
 
 
@@ -89,27 +89,27 @@ def test_an_order_blind_system_has_an_effect_of_exactly_zero():
     )
 
 
-def test_what_is_needed_would_decide():
+def test_needed_sample_decides():
     test = build_test(documents=12, spread=0.4, seed=4)
     findings = decide(build_group(test))
     error = test.effect.standard_error
-    assert findings.verdict.needed.unit is NeededUnit.QUESTIONS
+    assert findings.verdict.needed.unit is DataUnit.QUESTIONS
     assert findings.verdict.needed.number == pytest.approx(
         (3.2416 * error / 0.05) ** 2 * 60, rel=0.05
     )
     assert estimate_needed_number(0.01, 0.05, 0.95, 100) is None
-    # One of four lengths.
+    # The level of one of four lengths.
     assert estimate_needed_number(0.1, 0.05, 0.9875, 100) == pytest.approx(
         (3.78 * 0.1 / 0.05) ** 2 * 100, rel=0.05
     )
 
 
-def test_few_documents_need_as_many_more():
+def test_few_documents_need_proportionally_more():
     needed = decide(build_group(build_test(documents=5))).verdict.needed
-    assert (needed.unit, needed.number) == (NeededUnit.DOCUMENTS, 10)
+    assert (needed.unit, needed.number) == (DataUnit.DOCUMENTS, 10)
 
 
-def test_the_published_psi_is_drawn_once_and_only_if_it_is_read():
+def test_published_psi_is_computed_once_on_access():
     loaded = []
 
     def load():
@@ -126,7 +126,7 @@ def test_the_published_psi_is_drawn_once_and_only_if_it_is_read():
     assert len(loaded) == 2  # with the one by chance
 
 
-def test_the_margin_decides():
+def test_state_depends_on_the_margin():
     group = build_group(build_test(documents=200, spread=0.1))
     assert decide(group, margin=0.05).state is State.NO_BIAS
     assert decide(group, margin=0.0001).state is not State.NO_BIAS
@@ -157,7 +157,7 @@ def compare(a, b, **fields):
     return compare_groups(build_group(a, **versions), build_group(b, **versions), paired=True)
 
 
-def test_a_system_nearer_to_zero_is_better():
+def test_effect_nearer_to_zero_is_better():
     biased, even = build_test(effect=0.3, spread=0.1), build_test(effect=0.0, spread=0.1, seed=0)
     assert compare(biased, even)[Metric.POSITION_EFFECT].state is ChangeState.BETTER
     assert compare(even, biased)[Metric.POSITION_EFFECT].state is ChangeState.WORSE
@@ -197,7 +197,7 @@ def test_a_system_is_compared_with_an_order_blind_one():
     )
 
 
-def test_other_windows_and_other_versions_are_not_compared():
+def test_different_windows_and_versions_are_not_compared():
     test = build_test()
     a = build_group(test, versions=("same",), window_versions=("256",))
     b = build_group(test, versions=("same",), window_versions=("512",))
@@ -218,7 +218,7 @@ def test_other_windows_and_other_versions_are_not_compared():
         (0.01, 0.02, ChangeState.INCONCLUSIVE),
     ],
 )
-def test_a_change_has_the_state_of_its_interval(value, error, state):
+def test_state_of_a_change_follows_from_its_interval(value, error, state):
     change = decide_change(
         Metric.NDCG_AT_10, build_student_difference(value, error, 200), 0.02, 100
     )
@@ -226,7 +226,7 @@ def test_a_change_has_the_state_of_its_interval(value, error, state):
     assert (change.needed is not None) == (state is ChangeState.INCONCLUSIVE)
 
 
-def test_few_documents_have_no_change():
+def test_change_is_inconclusive_with_few_documents():
     change = decide_change(Metric.NDCG_AT_10, build_student_difference(0.5, 0.01, 5), 0.02, 9)
     assert (change.state, change.reason) == (ChangeState.INCONCLUSIVE, Reason.FEW_DOCUMENTS)
 
@@ -282,7 +282,7 @@ def test_chunks_are_advised_while_a_loss_is_possible(share, interval, steps):
     assert [advice.step for advice in advise(findings)] == steps
 
 
-def test_commands_have_the_reference_that_the_user_gave_quoted():
+def test_commands_quote_the_users_reference():
     findings = decide(build_group(build_test(), build_test(unread=2, spread=0.05), READS_FIRST))
     commands = build_commands(
         findings, CommandReference("my model@http://127.0.0.1:8000", "PosIR-Mini")
@@ -305,13 +305,13 @@ def test_commands_have_the_reference_that_the_user_gave_quoted():
         ("org/a:colbert", []),
     ],
 )
-def test_only_a_model_that_is_not_made_of_others_has_its_window_measured(model, commands):
+def test_window_command_is_only_for_single_models(model, commands):
     findings = decide(build_group(whole=build_test(), read=UNKNOWN))
     assert [*build_commands(findings, CommandReference(model, "PosIR-Mini"))] == commands
 
 
 @pytest.mark.parametrize("model", ["hybrid(org/a,b)", "org/a+chunks(64)"])
-def test_a_model_that_is_made_of_others_has_no_mitigation(model):
+def test_combined_models_have_no_mitigation(model):
     findings = decide(build_group(build_test(), build_test(unread=2, spread=0.05), READS_FIRST))
     commands = build_commands(findings, CommandReference(model, "PosIR-Mini"))
     assert not any("mitigate" in command for command in commands)
@@ -332,7 +332,7 @@ def test_margins():
 
 
 @pytest.mark.parametrize("thirds", [(0,), (1,), (0, 1)])
-def test_evidence_at_one_end_needs_no_number_of_documents(thirds):
+def test_evidence_at_one_end_has_no_needed_number(thirds):
     test = build_test(documents=72)
     kept = np.isin(test.thirds, thirds)
     rows = {name: getattr(test, name)[kept] for name in ROW_FIELDS}

@@ -1,4 +1,4 @@
-"""Every state has its words, made from numbers and names alone; English is asserted here."""
+"""Test that every state has a sentence. English is only asserted here."""
 
 import re
 from collections import Counter
@@ -12,12 +12,12 @@ from posir_significance.findings import (
     ChangeRow,
     ChangeState,
     ChangeSubject,
+    DataUnit,
     Metric,
-    Needed,
-    NeededUnit,
     Prediction,
     Quantity,
     Reason,
+    RequiredData,
     State,
 )
 from posir_significance.messages.board import (
@@ -26,10 +26,10 @@ from posir_significance.messages.board import (
     describe_best,
     describe_ends,
     describe_lead,
-    describe_several_places,
+    describe_several_spans,
 )
 from posir_significance.messages.comparisons import (
-    OPEN_CHANGES,
+    INCONCLUSIVE_CHANGES,
     describe_change,
     group_by_state,
     select_title_metrics,
@@ -53,7 +53,7 @@ from posir_significance.messages.verdicts import (
     iterate_answer,
     label_state,
     list_facts,
-    phrase_finding,
+    write_predicate,
 )
 from posir_tasks.values.estimates import Difference, Estimate
 from posir_tasks.values.read_part import UNKNOWN
@@ -81,14 +81,14 @@ BRACKETS = re.compile(r"[{}]|None|nan")
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_every_verdict_is_told(name):
+def test_every_verdict_has_a_sentence(name):
     findings = decide(GROUPS[name])
     texts = [
         describe_group(findings),
         describe_observed(findings),
         describe_advice(findings, "PosIR-Mini"),
         label_state(findings),
-        phrase_finding(findings),
+        write_predicate(findings),
         *dict(iterate_answer(findings, "PosIR-Mini")).values(),
         *dict(list_facts(findings)).values(),
     ]
@@ -130,7 +130,7 @@ def test_every_verdict_is_told(name):
         ("found", r"Inconclusive: nearly all or nearly no evidence is found, wherever it is"),
     ],
 )
-def test_verdicts_have_the_words_of_the_specification(name, pattern):
+def test_verdicts_use_the_specified_words(name, pattern):
     assert re.search(pattern, describe_group(decide(GROUPS[name])))
 
 
@@ -145,14 +145,14 @@ def test_the_observed_difference_is_a_description():
     assert "These are different questions" in describe_observed(decide(GROUPS["start"]))
 
 
-def test_every_change_that_can_occur_is_told():
+def test_every_possible_change_has_a_sentence():
     difference = Difference(0.03, (0.01, 0.05))
     reasons = {state: [None] for state in ChangeState}
-    reasons[ChangeState.INCONCLUSIVE] = [Reason.WIDE_INTERVAL, *OPEN_CHANGES]
+    reasons[ChangeState.INCONCLUSIVE] = [Reason.WIDE_INTERVAL, *INCONCLUSIVE_CHANGES]
     reasons[ChangeState.NOT_TESTED] = list(UNTESTED)
     pairs = [(state, reason) for state, listed in reasons.items() for reason in listed]
     for state, reason in pairs:
-        needed = Needed(120, NeededUnit.QUESTIONS) if reason is Reason.WIDE_INTERVAL else None
+        needed = RequiredData(120, DataUnit.QUESTIONS) if reason is Reason.WIDE_INTERVAL else None
         for metric in Metric:
             change = ChangeRow(metric, state, 0.05, difference, reason, needed)
             text = describe_change(change, "A", "B")
@@ -160,7 +160,7 @@ def test_every_change_that_can_occur_is_told():
             assert not BRACKETS.search(text)
 
 
-def test_changes_that_comparisons_give_have_a_template():
+def test_changes_of_comparisons_have_a_template():
     groups = list(GROUPS.values())
     for a in groups:
         for b in groups:
@@ -185,7 +185,7 @@ def test_systems_are_grouped_by_the_state_of_their_change():
 
 
 def _make_changes(states: str, model: str = "B") -> list[ChangeRow]:
-    """Make a change with a state, given by its first letter, for each position metric."""
+    """Build a change per position metric, with the state given by its first letter."""
     letters = {state.value[0]: state for state in ChangeState}
     subject = ChangeSubject(baseline="A", model=model)
     difference = Difference(0.03, (0.01, 0.05))
@@ -210,7 +210,7 @@ def _make_changes(states: str, model: str = "B") -> list[ChangeRow]:
         ("inn", [Metric.NDCG_AT_10]),
     ],
 )
-def test_a_title_names_the_metrics_that_are_decided(states, metrics):
+def test_title_names_the_decided_metrics(states, metrics):
     assert select_title_metrics(_make_changes(states)) == metrics
 
 
@@ -237,7 +237,7 @@ def test_the_title_of_several_models_counts_the_states_of_each_decided_metric():
     ]
 
 
-# The leaderboard.
+# Sentences about the leaderboard.
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_a_lead_has_its_interval_and_state(lead, state, published, words):
     assert text == f"a is 2.0 points ahead of b{words}"
 
 
-def test_ends_are_those_whose_interval_excludes_0():
+def test_ends_need_intervals_that_exclude_0():
     rows = [("a", Estimate(0.3, (-0.1, 0.7))), ("b", Estimate(0.2)), ("c", Estimate(-0.1))]
     assert describe_ends(rows) == (
         "Evidence at the start scores 20.0 points higher than at the end with b. "
@@ -289,11 +289,11 @@ def test_states_of_an_average_are_counted():
     assert count_task_states([State.NOT_TESTED] * 2, 0.05) == "not tested"
 
 
-def test_queries_with_several_places_are_described():
+def test_queries_with_several_spans_are_described():
     places = {"queries": 2, "ndcg_at_10": 0.5, "start_minus_end": 0.1, "left_out": 1_000}
-    text = describe_several_places(places)
-    assert text.startswith("2 queries with several places")
-    assert text.endswith("nDCG@10 is 50.0, start minus end +10.0; 1,000 more have too many places.")
+    text = describe_several_spans(places)
+    assert text.startswith("2 queries with several evidence spans")
+    assert text.endswith("nDCG@10 is 50.0, start minus end +10.0; 1,000 more have too many spans.")
 
 
 def test_a_caption_has_a_line_for_each_estimate():
@@ -324,7 +324,7 @@ def test_predictions_are_grouped_by_verdict():
     }
 
 
-def test_samples_and_values_of_probes_are_told():
+def test_probe_samples_and_values_are_described():
     values = [("First third", "0.5 [0.4, 0.6]", ""), ("nDCG@10", "50.2", "points")]
     described = describe_values("Title", values)
     assert described == "Title: first third 0.5 [0.4, 0.6]; nDCG@10 50.2 points"
@@ -337,7 +337,7 @@ def test_samples_and_values_of_probes_are_told():
     assert truncated.startswith("50% of the tokens are truncated: the window is 256 tokens")
 
 
-def test_published_results_are_told():
+def test_published_results_are_described():
     order = describe_mmteb({"Q1": 0.73, "Q4": 0.39}, 10, ["Q1"], 0.05)
     assert "0.73 in Q1, 0.39 in Q4. With 10 models" in order
     assert "only in Q1 (corrected p < 0.05)" in order

@@ -1,4 +1,4 @@
-"""Observations: the same from ranks by document and from a profile, but for the documents."""
+"""Test observations from ranks by document against those from a profile."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The scores of the plugin: their fields, ranges and limiting cases."""
+"""Test the declared scores: fields, ranges and edge cases."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from posir_tasks.values.profile import NDCG_AT_10, RANKS, average_gains
 from tests.support.results import score_groups
 from tests.support.simulation import build_profile, draw_counts
 
-#: Scores of rotated versions, which these profiles lack.
+#: Scores that need rotated versions, which these profiles do not have.
 TESTED = (
     "position_effect",
     "position_effect_in_window",
@@ -26,7 +26,7 @@ TESTED = (
     "controlled_psi",
     "middle_minus_ends",
 )
-#: Scores that queries alone give.
+#: Scores that only need queries.
 COUNTS = {"queries": 0, "documents": 0, "tested_questions": 0}
 
 
@@ -52,7 +52,7 @@ def test_every_score_is_described_in_a_sentence_and_has_a_title():
         assert re.fullmatch(r"[A-Z0-9pnf].*\.", score.description), score.key
 
 
-def test_means_are_those_of_pandas(profile):
+def test_means_match_pandas(profile):
     gains = pd.DataFrame(
         [
             {"length": f"q{length + 1}", "position": position, "gain": gain, "count": int(count)}
@@ -72,13 +72,13 @@ def test_means_are_those_of_pandas(profile):
             1 - by_position.min() / by_position.max()
         )
         assert scores[name]["queries"] == len(group)
-        # Of 20 bins, 7, 6 and 7 have their midpoint in a third.
+        # The thirds contain the midpoints of 7, 6 and 7 of the 20 bins.
         thirds = pd.cut(group.position, [-1, 6, 12, 19], labels=False)
         by_third = group.groupby(thirds).gain.mean()
         assert scores[name]["psi_of_thirds"] == pytest.approx(1 - by_third.min() / by_third.max())
 
 
-def test_same_profile_same_numbers(profile):
+def test_equal_profiles_give_equal_scores(profile):
     assert score_groups(profile) == score_groups(replace(profile, counts=profile.counts.copy()))
 
 
@@ -87,7 +87,7 @@ def test_empty_profile():
         assert entry == dict.fromkeys(entry) | COUNTS
 
 
-def test_all_misses_all_first_and_a_single_bin():
+def test_extreme_profiles():
     counts = np.zeros((3, 3, 12))
     counts[0, :, -1] = counts[1, :, 0] = 50
     counts[2, 0] = 3
@@ -127,7 +127,7 @@ def test_every_profile_gets_json_scores_within_their_ranges(counts):
             assert -1 <= low <= entry["start_minus_end"] <= high <= 1
 
 
-def test_trends_are_those_of_the_scores_of_the_bins():
+def test_trends_are_computed_from_bin_scores():
     counts = np.random.default_rng(1).integers(1, 30, (20, 12))
     places, scores = (np.arange(20) + 0.5) / 20, average_gains(counts, NDCG_AT_10)
     trend, ranks = fit_trend(counts), pd.Series(scores).rank()
@@ -147,7 +147,7 @@ def test_trends_are_those_of_the_scores_of_the_bins():
 
 
 @given(st.lists(st.sampled_from([None, 0, 1, 4, 11]), min_size=2, max_size=20))
-def test_trends_with_empty_bins_and_ties_are_those_of_scipy(ranks):
+def test_trends_with_empty_bins_and_ties_match_scipy(ranks):
     counts = np.zeros((len(ranks), 12), int)
     for place, rank in enumerate(ranks):
         if rank is not None:

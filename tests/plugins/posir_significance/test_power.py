@@ -1,6 +1,4 @@
-"""Sample sizes are those of the normal approximation, and lead to their states in simulated
-tests.
-"""
+"""Test that sample sizes match the normal approximation and lead to their states."""
 
 import numpy as np
 import pytest
@@ -16,13 +14,13 @@ from tests.support.rotations import build_group, build_test
     ("effect", "lengths", "errors", "size"),
     [(None, 1, 3.24, 0.05), (0.10, 1, 2.80, 0.10), (None, 4, 3.78, 0.05), (0.10, 4, 3.34, 0.10)],
 )
-def test_sizes_are_those_of_the_specification(effect, lengths, errors, size):
+def test_sizes_match_the_specification(effect, lengths, errors, size):
     row = compute_sample(Design(1.0, variance=0.056, lengths=lengths), effect)
     assert row.questions == pytest.approx(0.056 * (errors / size) ** 2, rel=0.02)
     assert row.state is (State.FAVORS_START if effect else State.NO_BIAS)
 
 
-def test_small_effects_have_no_size_and_ten_documents_are_needed():
+def test_small_effects_have_no_size_and_ten_documents_are_the_minimum():
     assert compute_sample(Design(), 0.04).questions is None
     assert compute_sample(Design(10.0), 0.9).documents == 10
 

@@ -1,4 +1,4 @@
-"""The regression against the direct matrix form of CR2 with Satterthwaite's degrees of freedom."""
+"""Test the regression against the matrix form of CR2 with Satterthwaite's degrees of freedom."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from posir_significance.regression import MAX_LEVERAGE, Regression
 FIRST_MINUS_LAST = np.array([1.0, -1.0])
 
 
-def draw(seed, documents=12, questions=6):
+def simulate_rows(seed, documents=12, questions=6):
     rng = np.random.default_rng(seed)
     document = np.repeat(np.arange(documents), rng.integers(2, questions + 1, documents))
     third = rng.integers(0, 3, len(document))
@@ -26,10 +26,8 @@ def build_columns(third):
     return np.stack([third == 0, third == 2], axis=1).astype(float)
 
 
-def direct_cr2(gains, third, document, clusters, weights):
-    """The difference, its standard error and degrees of freedom, from n by n matrices: the weights
-    of each cluster in y.
-    """
+def compute_cr2(gains, third, document, clusters, weights):
+    """Compute the difference, its standard error and degrees of freedom from n by n matrices."""
     roots = np.sqrt(weights)
     dummies = (document[:, None] == np.unique(document)).astype(float) * roots[:, None]
     within = np.eye(len(gains)) - dummies @ np.linalg.pinv(dummies)
@@ -53,8 +51,8 @@ def direct_cr2(gains, third, document, clusters, weights):
 
 
 @given(st.integers(0, 10**6), st.booleans())
-def test_the_contrast_is_that_of_the_direct_matrix_form(seed, weighted):
-    gains, third, document = draw(seed)
+def test_contrast_matches_the_matrix_form(seed, weighted):
+    gains, third, document = simulate_rows(seed)
     clusters = document // 2
     weights = (
         np.random.default_rng(seed).uniform(0.3, 3, 12)[document]
@@ -66,7 +64,7 @@ def test_the_contrast_is_that_of_the_direct_matrix_form(seed, weighted):
         gains, build_columns(third), document, clusters, weights if weighted else None
     )
     contrast = fitted.contrast(FIRST_MINUS_LAST, limit=10.0)
-    value, error, degrees = direct_cr2(gains, third, document, clusters, weights)
+    value, error, degrees = compute_cr2(gains, third, document, clusters, weights)
     assert contrast.value == pytest.approx(value)
     assert contrast.standard_error == pytest.approx(error)
     assert contrast.degrees == pytest.approx(degrees)
@@ -74,7 +72,7 @@ def test_the_contrast_is_that_of_the_direct_matrix_form(seed, weighted):
     assert contrast.interval == pytest.approx((value - half, value + half))
 
 
-def test_no_estimate_without_a_comparison_and_with_one_cluster():
+def test_no_estimate_without_a_comparison_or_with_one_cluster():
     documents = np.array([0, 0, 1, 1])
     gains = np.array([0.0, 1.0, 0.0, 1.0])
     first = np.array([[1.0], [0.0], [1.0], [0.0]])
@@ -86,7 +84,7 @@ def test_no_estimate_without_a_comparison_and_with_one_cluster():
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0])
-def test_equal_gains_keep_an_error(level):
+def test_equal_gains_have_a_positive_error(level):
     documents = np.repeat(np.arange(30), 4)
     third = np.tile([0, 1, 2, 2], 30)
     contrast = Regression.fit(

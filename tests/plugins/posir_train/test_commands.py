@@ -1,4 +1,4 @@
-"""The commands, with a tiny model in a local folder."""
+"""`posir train` and `posir compose`, with a tiny model in a local folder."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def data(tmp_path_factory, squad):
 
 
 @pytest.mark.slow
-def test_a_model_is_trained_and_compared(model, data, squad, tmp_path):
+def test_train_and_report(model, data, squad, tmp_path):
     output, file = tmp_path / "tuned", tmp_path / "quick.yaml"
     file.write_text("batch_size: 8\nmax_steps: 4\nheld_out: 0.4\n")
     options = (
@@ -49,47 +49,43 @@ def test_a_model_is_trained_and_compared(model, data, squad, tmp_path):
         squad,
     )
     text = invoke("train", model, *options)
-    checked = "Forgetting check facts: 60 questions about 10 articles. 6 of these were trained on."
+    note = "Forgetting check facts: 60 questions about 10 articles. 6 of these were trained on."
     command = f"POSIR_DATA={output}/training/held-out mteb run -t PosIR-English -m {model}"
-    for said in (
+    for phrase in (
         "nDCG@10, begin",
         "cosine of unrelated texts",
         "forgetting check PosIR-Mini, nDCG@10",
-        checked,
+        note,
         command,
     ):
-        assert said in text.replace("\n", " ")
+        assert phrase in text.replace("\n", " ")
     report = json.loads((output / "training" / "report.json").read_text())
     assert report["changes"][0]["score"] == "nDCG@10"
     card = (output / "README.md").read_text()
-    for said in (
+    for phrase in (
         "## Position of the evidence",
         "MultipleNegativesRankingLoss",
         "Evaluated on",
         "](training/curve.png)",
-    ):
-        assert said in card
-    for said in (
         "**Base model:** tiny",
         "first 64 tokens",
         "Forgetting check facts: ",
     ):
-        assert said in card
+        assert phrase in card
     assert "Unknown](" not in card
     assert (output / "training" / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert ">before<" in (output / "training" / "report.html").read_text()
-    published = [
+    text_files = [
         file for file in output.rglob("*") if file.suffix in (".md", ".html", ".json", ".yaml")
     ]
-    assert {file.name for file in published} >= {
+    assert {file.name for file in text_files} >= {
         "README.md",
         "report.html",
         "report.md",
         "report.json",
     }
-    # Folders of the user's machine are nobody else's business; settings.yaml repeats a run on this
-    # machine.
-    for file in published:
+    # Only settings.yaml contains local paths, to repeat the run on this machine.
+    for file in text_files:
         if file.name != "settings.yaml":
             assert not any(
                 f"{folder}/" in file.read_text(encoding="utf-8")
@@ -125,12 +121,12 @@ def test_a_model_is_trained_and_compared(model, data, squad, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("begun", "advice"),
+    ("has_started", "advice"),
     [(True, "with --resume to continue."), (False, "again: nothing was saved yet.")],
 )
-def test_ctrl_c_says_how_to_continue(begun, advice, squad, tmp_path, monkeypatch):
+def test_ctrl_c_explains_how_to_resume(has_started, advice, squad, tmp_path, monkeypatch):
     def stop(*_, **__):
-        if begun:
+        if has_started:
             (tmp_path / "out" / "training").mkdir(parents=True)
             (tmp_path / "out" / "training" / "run.json").write_text("{}")
         raise KeyboardInterrupt
@@ -148,7 +144,7 @@ def test_ctrl_c_says_how_to_continue(begun, advice, squad, tmp_path, monkeypatch
     [
         (
             ("--positions", "front"),
-            "positions: 'front' is not allowed. Use begin, middle, end, uniform",
+            "positions: 'front' is not valid. Use begin, middle, end, uniform",
         ),
         (("--pooling", "sum"), "pooling: Input should be 'mean', 'cls', 'lasttoken' or 'max'"),
         (
@@ -161,18 +157,17 @@ def test_ctrl_c_says_how_to_continue(begun, advice, squad, tmp_path, monkeypatch
         (("--guard", "Nothing"), "--guard Nothing: not a file or folder"),
     ],
 )
-def test_mistakes_are_explained(arguments, message, squad, tmp_path, monkeypatch):
+def test_usage_errors(arguments, message, squad, tmp_path, monkeypatch):
     monkeypatch.setattr(integration_utils, "is_wandb_available", lambda: False)
     with pytest.raises(PosirError, match=message):
         invoke("train", "nothing", "--data", squad, "--output", tmp_path / "out", *arguments)
 
 
-def test_a_log_names_the_stages_unless_quiet(model, squad, tmp_path):
+def test_log_lists_stages_unless_quiet(model, squad, tmp_path):
     arguments = ["train", model, "--data", str(squad), "--output", str(tmp_path / "out")]
-    logged, quiet = (call_posir([*arguments, *options]) for options in ((), ("--quiet",)))
     stages = ["Loading libraries", "Reading the data", "Loading the model", "Preparing the data"]
-    assert logged.stderr.splitlines()[:4] == stages
-    assert quiet.stderr == ""
+    assert call_posir(arguments).stderr.splitlines()[:4] == stages
+    assert call_posir([*arguments, "--quiet"]).stderr == ""
 
 
 def compose(squad, folder, *options):
@@ -189,7 +184,7 @@ def compose(squad, folder, *options):
     )
 
 
-def test_a_refused_run_leaves_an_empty_folder(model, squad, tmp_path):
+def test_failed_checks_leave_an_empty_folder(model, squad, tmp_path):
     compose(squad, tmp_path / "begin", "--tokens", 40, "--positions", "begin")
     tables = posir_tables()
     tables["queries"] = tables["queries"].drop("pos_char_span")

@@ -1,3 +1,5 @@
+"""Read, split, compose and write training data."""
+
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -21,9 +23,9 @@ from posir_train.composing import (
 from posir_train.examples import (
     Example,
     TrainingDocument,
-    list_targets,
+    build_targets,
     merge_articles,
-    pool_corpora,
+    merge_corpora,
     read_examples,
     split_by_article,
     tokenize_examples,
@@ -40,17 +42,17 @@ from tests.plugins.posir_train.texts import build_examples, write_squad
 from tests.support.datasets import posir_tables, write_domain
 
 
-def test_squad_json_is_read_with_its_articles(tmp_path):
+def test_squad_json_keeps_articles(tmp_path):
     data = build_examples()
     examples = read_examples(open_dataset(str(write_squad(tmp_path / "made.json", data))))
-    own, other = (
-        [(item.question, item.start, item.evidence) for item in part.examples]
-        for part in (examples, data)
+    result, expected = (
+        [(item.question, item.start, item.evidence) for item in source.examples]
+        for source in (examples, data)
     )
-    assert (own, examples.articles) == (other, data.articles)
+    assert (result, examples.articles) == (expected, data.articles)
 
 
-def test_corpora_are_read_and_pooled_with_distinct_ids(tmp_path):
+def test_merged_corpora_have_distinct_ids(tmp_path):
     for domain in ("sports", "game"):
         write_domain(tmp_path / "data", posir_tables(), domain=domain)
     examples = read_examples(open_dataset(str(tmp_path / "data")))
@@ -59,12 +61,12 @@ def test_corpora_are_read_and_pooled_with_distinct_ids(tmp_path):
         "eng-Latn/game",
     }
     assert all(example.evidence.strip() for example in examples.examples)
-    pooled = pool_corpora(examples)
-    assert len({example.id for example in pooled.examples}) == len(examples.examples)
-    assert len({example.document.corpus for example in pooled.examples}) == 1
+    merged = merge_corpora(examples)
+    assert len({example.id for example in merged.examples}) == len(examples.examples)
+    assert len({example.document.corpus for example in merged.examples}) == 1
 
 
-def test_data_without_answers_or_spans_is_refused(posir_folder, tmp_path):
+def test_data_without_answers_or_spans_raises(posir_folder, tmp_path):
     file = tmp_path / "empty.json"
     file.write_text(
         '{"data": [{"paragraphs": [{"context": "A text.", "qas": [{"question": "What?", '
@@ -73,28 +75,27 @@ def test_data_without_answers_or_spans_is_refused(posir_folder, tmp_path):
     with pytest.raises(DataError, match=r"evidence.* posir train"):
         read_examples(open_dataset(str(file)))
     dataset = open_data(str(posir_folder))
-    data, none = dataset.subsets[0].read(), np.array([], np.int64)
-    labeled = replace(data, evidence=replace(data.evidence, starts=none, ends=none))
-    with pytest.raises(PosirError, match=r"evidence .*missing.*span"):
-        read_examples(
-            replace(dataset, subsets=(replace(dataset.subsets[0], read=lambda: labeled),))
-        )
+    data = dataset.subsets[0].read()
+    no_spans = np.array([], np.int64)
+    data = replace(data, evidence=replace(data.evidence, starts=no_spans, ends=no_spans))
+    with pytest.raises(PosirError, match="no evidence spans"):
+        read_examples(replace(dataset, subsets=(replace(dataset.subsets[0], read=lambda: data),)))
 
 
-def test_no_article_is_in_both_parts_and_too_few_are_refused():
+def test_split_by_article():
     data = build_examples(articles=10)
-    split = training, held_out = split_by_article(data, 0.3, seed=1)
+    training, held_out = split_by_article(data, 0.3, seed=1)
     assert len(held_out.articles) == 3
     assert not {*held_out.articles} & {*training.articles}
     assert {*held_out.examples, *training.examples} == {*data.examples}
-    assert split == split_by_article(data, 0.3, seed=1)
+    assert (training, held_out) == split_by_article(data, 0.3, seed=1)
     assert held_out.articles != split_by_article(data, 0.3, seed=2)[1].articles
     for articles, share in ((1, 0.5), (3, 0.5), (10, 0.0), (10, 1.0)):
-        with pytest.raises(PosirError, match=r"both need at least 2"):
+        with pytest.raises(PosirError, match=r"need at least 2 articles each"):
             split_by_article(build_examples(articles=articles), share, seed=1)
 
 
-def test_articles_with_the_same_text_are_one():
+def test_articles_with_a_common_text_are_merged():
     data = build_examples(articles=3)
     first, second = data.documents[:2]
     copy = replace(first, id="copy", article=second.article)
@@ -109,7 +110,7 @@ PASSAGE = (
 
 
 @pytest.mark.parametrize(
-    ("other", "answered"),
+    ("text", "is_answered"),
     [
         (PASSAGE[20:100], True),
         (PASSAGE[: PASSAGE.index("21")], True),
@@ -120,39 +121,39 @@ PASSAGE = (
         (PASSAGE.replace("1821", "1900"), False),
     ],
 )
-def test_a_text_answers_if_it_has_the_passage_or_a_part(other, answered):
+def test_is_answered_by(text, is_answered):
     start = PASSAGE.index("1821")
     example = Example("q", "When?", TrainingDocument("d", PASSAGE, "c", "a"), start, start + 4)
-    assert example.is_answered_by(other) == answered
+    assert example.is_answered_by(text) == is_answered
 
 
-TOKENS = EstimatedTokenizer()
+TOKENIZER = EstimatedTokenizer()
 MOSAICS = ComposeSettings(kind="mosaics", tokens=90, groups=4, seed=1)
 
 
 @pytest.fixture(scope="module")
 def sources():
-    return tokenize_examples(build_examples(articles=8, questions=10, sentences=60), TOKENS)
+    return tokenize_examples(build_examples(articles=8, questions=10, sentences=60), TOKENIZER)
 
 
 @pytest.mark.parametrize("kind", ["windows", "mosaics"])
-def test_evidence_is_at_each_position_and_spans_are_true(sources, kind):
+def test_evidence_is_at_every_position_with_correct_spans(sources, kind):
     composer = (
         partial(compose_window, tokens=90)
         if kind == "windows"
         else build_mosaic_composer(sources, MOSAICS)
     )
-    corpora, skipped = compose_examples(sources, composer, seed=1)
-    original = {source.example.id: source.example for source in sources}
-    assert len(corpora[0]) + skipped.total() == len(sources)
+    corpora, skip_counts = compose_examples(sources, composer, seed=1)
+    originals = {source.example.id: source.example for source in sources}
+    assert len(corpora[0]) + skip_counts.total() == len(sources)
     assert len(corpora[0]) > 20
     for examples in corpora:
         counts = Counter(example.position for example in examples)
         assert max(counts.values()) - min(counts[position] for position in Position) <= 1
-        assert all(example.evidence == original[example.id].evidence for example in examples)
+        assert all(example.evidence == originals[example.id].evidence for example in examples)
         lengths = [
             len(tokens)
-            for tokens in TOKENS.find_tokens([example.document.text for example in examples])
+            for tokens in TOKENIZER.find_tokens([example.document.text for example in examples])
         ]
         assert max(lengths) <= 90 + 3
     positions = [{examples[row].position for examples in corpora} for row in range(len(corpora[0]))]
@@ -160,62 +161,64 @@ def test_evidence_is_at_each_position_and_spans_are_true(sources, kind):
 
 
 @pytest.mark.parametrize("literal", [False, True])
-def test_needles_are_at_ten_places_of_every_length(sources, literal):
+def test_needles_are_at_ten_positions_for_every_length(sources, literal):
     lengths = (60, 240, 480)
     settings = ComposeSettings(kind="needles", lengths=lengths, literal=literal, seed=1)
-    corpora, skipped = compose_needles(sources, settings, "eng-Latn", TOKENS)
-    original = {source.example.id: source.example for source in sources}
-    assert len(corpora[0]) + skipped.total() == len(sources)
+    corpora, skip_counts = compose_needles(sources, settings, "eng-Latn", TOKENIZER)
+    originals = {source.example.id: source.example for source in sources}
+    assert len(corpora[0]) + skip_counts.total() == len(sources)
     assert len(corpora[0]) > 20
     for length, examples in zip(lengths, corpora, strict=True):
-        sizes = TOKENS.count_all([item.document.text for item in examples])
+        sizes = TOKENIZER.count_all([item.document.text for item in examples])
         assert length - 30 < min(sizes) <= max(sizes) <= length
         assert [item.id for item in examples] == [item.id for item in corpora[0]]
-        places = []
+        positions = []
         for item in examples:
-            first = original[item.id]
-            assert item.evidence == first.evidence
+            original = originals[item.id]
+            assert item.evidence == original.evidence
             assert item.document.text.count(item.evidence) == 1
-            assert (item.question == first.question) is not literal
+            assert (item.question == original.question) is not literal
             needle = item.question if literal else item.evidence
             if literal:
                 needles = {other.question for other in examples}
                 assert [text for text in needles if text in item.document.text] == [needle]
             start = item.document.text.index(needle)
-            places.append(start / (len(item.document.text) - len(needle)))
-        # The nearest end of a sentence of about 15 tokens.
-        expected = np.arange(len(places)) % 10 / 9
-        assert np.abs(np.array(places) - expected).max() < 20 / length + 0.05
-    long, short = corpora[2][0].document.text, corpora[0][0].document.text
-    assert long.startswith(short[: len(short) // 2])
+            positions.append(start / (len(item.document.text) - len(needle)))
+        # Needles are only inserted between sentences, which have about 15 tokens.
+        expected = np.arange(len(positions)) % 10 / 9
+        assert np.abs(np.array(positions) - expected).max() < 20 / length + 0.05
+    long_text = corpora[2][0].document.text
+    short_text = corpora[0][0].document.text
+    assert long_text.startswith(short_text[: len(short_text) // 2])
 
 
-def test_windows_are_parts_of_their_documents(sources):
+def test_windows_are_cut_from_their_documents(sources):
     corpora, _ = compose_examples(sources, partial(compose_window, tokens=90), seed=1)
-    original = {source.example.id: source.example for source in sources}
+    originals = {source.example.id: source.example for source in sources}
     for item in corpora[0]:
-        text = original[item.id].document.text
+        original = originals[item.id]
+        text = original.document.text
         start = text.index(item.document.text)
         assert text[start - 1 : start] in ("", " ")
-        assert item.start + start == original[item.id].start
-        assert item.document.article == original[item.id].document.article
+        assert item.start + start == original.start
+        assert item.document.article == original.document.article
 
 
-def test_moved_evidence_differs_in_position_alone(sources):
-    chosen = select_first_questions(sources)
-    corpora, _ = compose_examples(chosen, partial(compose_moved, language="eng-Latn"), seed=1)
-    assert len(corpora[0]) == len({source.example.document for source in sources}) == len(chosen)
-    for same in zip(*corpora, strict=True):
-        assert {example.position for example in same} == set(Position)
-        assert len({example.evidence for example in same}) == 1
-        assert len({tuple(sorted(example.document.text.split())) for example in same}) == 1
+def test_moved_evidence_differs_only_in_position(sources):
+    selection = select_first_questions(sources)
+    corpora, _ = compose_examples(selection, partial(compose_moved, language="eng-Latn"), seed=1)
+    assert len(corpora[0]) == len({source.example.document for source in sources}) == len(selection)
+    for versions in zip(*corpora, strict=True):
+        assert {example.position for example in versions} == set(Position)
+        assert len({example.evidence for example in versions}) == 1
+        assert len({tuple(sorted(example.document.text.split())) for example in versions}) == 1
 
 
-def test_mosaics_have_passages_of_their_own_group_only(sources):
+def test_mosaics_use_passages_from_one_group(sources):
     composer = build_mosaic_composer(sources, MOSAICS)
     corpora, _ = compose_examples(sources, composer, seed=1)
     for item in corpora[0]:
-        members = [
+        group_articles = [
             article
             for article, group in composer.keywords["groups"].items()
             if group == item.document.article
@@ -223,45 +226,46 @@ def test_mosaics_have_passages_of_their_own_group_only(sources):
         texts = " ".join(
             source.example.document.text
             for source in sources
-            if source.example.document.article in members
+            if source.example.document.article in group_articles
         )
-        assert all(part in texts for part in item.document.text.split("\n\n"))
+        assert all(passage in texts for passage in item.document.text.split("\n\n"))
 
 
-def test_positions_are_drawn_by_weight(sources):
+def test_positions_are_sampled_by_weight(sources):
     (examples,), _ = compose_examples(sources, partial(compose_window, tokens=90), 1, (0, 0, 1))
     assert {example.position for example in examples} == {Position.END}
     assert (
         examples
         == compose_examples(sources, partial(compose_window, tokens=90), 1, (0, 0, 1))[0][0]
     )
-    short = tokenize_examples(build_examples(sentences=6), TOKENS)
-    corpora, skipped = compose_examples(short, partial(compose_window, tokens=500), 1, (1, 1, 1))
-    assert (corpora, [*skipped.values()]) == ([[]], [len(short)])
+    short_sources = tokenize_examples(build_examples(sentences=6), TOKENIZER)
+    compose = partial(compose_window, tokens=500)
+    corpora, skip_counts = compose_examples(short_sources, compose, 1, (1, 1, 1))
+    assert (corpora, [*skip_counts.values()]) == ([[]], [len(short_sources)])
 
 
-def test_composed_domains_are_valid_and_read_back(sources, tmp_path):
+def test_composed_domains_round_trip(sources, tmp_path):
     corpora, _ = compose_examples(sources, partial(compose_window, tokens=90), seed=1)
     for target, examples in zip(
-        list_targets("eng-Latn", "facts", tmp_path, (1, 2, 3)), corpora, strict=True
+        build_targets("eng-Latn", "facts", tmp_path, (1, 2, 3)), corpora, strict=True
     ):
-        write_examples(examples, (), target, TOKENS)
-    written = {
+        write_examples(examples, (), target, TOKENIZER)
+    expected = {
         (f"eng-Latn/facts_{number}", item.id): item
         for number, items in enumerate(corpora, 1)
         for item in items
     }
     result = read_examples(open_dataset(str(tmp_path))).examples
-    assert len(result) == len(written)
+    assert len(result) == len(expected)
     for example in result:
-        other = written[example.document.corpus, example.id]
-        assert (example.evidence, example.position) == (other.evidence, other.position)
-        assert example.document.article == other.document.article
+        original = expected[example.document.corpus, example.id]
+        assert (example.evidence, example.position) == (original.evidence, original.position)
+        assert example.document.article == original.document.article
     with pytest.raises(PosirError, match="already exists"):
-        list_targets("eng-Latn", "facts", tmp_path, (1, 2, 3))
+        build_targets("eng-Latn", "facts", tmp_path, (1, 2, 3))
 
 
-def test_positions_are_the_bins_of_posir():
+def test_positions_match_posir_bins():
     spans = [
         (start, start + size) for start in range(30) for size in (1, 2, 5) if start + size <= 30
     ]
@@ -281,7 +285,7 @@ def test_positions_are_the_bins_of_posir():
         ("1,0,3", (0.25, 0, 0.75)),
     ],
 )
-def test_weights_are_named_or_numbers(text, shares):
+def test_parse_weights(text, shares):
     weights = PositionWeights.parse(text)
     assert (weights.shares, len(weights.positions)) == (
         pytest.approx(shares),
@@ -289,7 +293,7 @@ def test_weights_are_named_or_numbers(text, shares):
     )
 
 
-def test_other_weights_are_refused():
-    for other in ("front", "1,2", "0,0,0", "1,-1,1", "nan,1,1", "inf,1,1"):
+def test_invalid_weights_raise():
+    for text in ("front", "1,2", "0,0,0", "1,-1,1", "nan,1,1", "inf,1,1"):
         with pytest.raises(ValueError, match="uniform"):
-            PositionWeights.parse(other)
+            PositionWeights.parse(text)

@@ -1,4 +1,4 @@
-"""A run that is killed again and again gives the model of an unbroken one."""
+"""A training run that is killed repeatedly gives the same model as an uninterrupted run."""
 
 import os
 import random
@@ -22,8 +22,8 @@ FILE_OPERATIONS = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.r
 
 
 def run(folder: Path, output: Path, kill_at: int | None, *, resume: bool) -> None:
-    """Train, and write the number of file operations in the output folder; kill this process at one
-    of them.
+    """Train a model and write the number of file operations in the output folder to a file. Kill
+    this process at operation `kill_at`.
     """
     from posir_train.training import train_model
 
@@ -37,7 +37,7 @@ def run(folder: Path, output: Path, kill_at: int | None, *, resume: bool) -> Non
                 os.kill(os.getpid(), signal.SIGKILL)
 
     torch.set_num_threads(1)
-    chosen = {
+    options = {
         "max_steps": 8,
         "batch_size": 8,
         "learning_rate": 1e-3,
@@ -46,7 +46,7 @@ def run(folder: Path, output: Path, kill_at: int | None, *, resume: bool) -> Non
         "select": "last",
     }
     settings = TrainingSettings(
-        model=str(folder / "tiny"), data=str(folder / "facts.json"), **chosen
+        model=str(folder / "tiny"), data=str(folder / "facts.json"), **options
     )
     sys.addaudithook(audit)
     train_model(settings, output, read_examples(open_dataset(settings.data)), resume=resume)
@@ -54,10 +54,10 @@ def run(folder: Path, output: Path, kill_at: int | None, *, resume: bool) -> Non
 
 
 @pytest.mark.slow
-def test_killed_twenty_times_it_goes_on(tmp_path):
+def test_run_killed_twenty_times_gives_the_same_model(tmp_path):
     write_tiny_model(tmp_path / "tiny")
     write_squad(tmp_path / "facts.json", build_examples(articles=10, questions=6, sentences=6))
-    run_process(tmp_path, tmp_path / "unbroken", None, resume=False)
+    run_process(tmp_path, tmp_path / "uninterrupted", None, resume=False)
     operations = int((tmp_path / "operations").read_text())
     rng, output, kills = random.Random(1), tmp_path / "killed", 0
     while kills < KILLS:
@@ -69,7 +69,7 @@ def test_killed_twenty_times_it_goes_on(tmp_path):
         assert not (output / "modules.json").exists() or (output / "model.safetensors").exists()
     assert run_process(tmp_path, output, None, resume=True) == 0
     expected, result = (
-        load_file(value / "model.safetensors") for value in (tmp_path / "unbroken", output)
+        load_file(value / "model.safetensors") for value in (tmp_path / "uninterrupted", output)
     )
     assert all(torch.equal(expected[name], result[name]) for name in expected)
 

@@ -1,5 +1,5 @@
-"""Training on evidence at one place, with MiniLM on windows of COVID-QA: the effect of 'Built-in or
-learned?' in small.
+"""Train MiniLM on evidence at one position, with windows of COVID-QA: a small replication of
+'Built-in or learned?' (arXiv 2605.26578).
 """
 
 from dataclasses import replace
@@ -45,19 +45,19 @@ def run(windows, folder, positions, steps=24, base=None, name=None):
         "evaluations": 1,
         "select": "last",
     }
-    chosen = {
+    options = {
         "positions": positions,
         "max_steps": steps,
         "batch_size": 16,
         "learning_rate": 1e-4,
         **schedule,
     }
-    settings = TrainingSettings(model=base or str(get_model_path()), data="covidqa", **chosen)
-    trained = train_model(settings, folder / (name or positions), windows)
-    return {change.metric: change for change in compare_measurements(trained.before, trained.after)}
+    settings = TrainingSettings(model=base or str(get_model_path()), data="covidqa", **options)
+    result = train_model(settings, folder / (name or positions), windows)
+    return {change.metric: change for change in compare_measurements(result.before, result.after)}
 
 
-def test_a_model_finds_what_it_was_trained_on_and_is_cured(windows, folder):
+def test_model_learns_and_unlearns_the_trained_positions(windows, folder):
     begin, end, uniform = (
         run(windows, folder, positions) for positions in ("begin", "end", "uniform")
     )
@@ -66,17 +66,19 @@ def test_a_model_finds_what_it_was_trained_on_and_is_cured(windows, folder):
     assert_biased(end, learned=THIRDS[Position.END], lost=THIRDS[Position.BEGIN])
     assert end[EFFECT].b.value < -0.2
     assert uniform[Metric.NDCG_AT_10].state is ChangeState.BETTER
-    assert all(uniform[metric].estimate.value > 0 for metric in THIRDS.values())
-    cured = run(windows, folder, "uniform", steps=48, base=str(folder / "begin"), name="cured")
-    assert cured[Metric.NDCG_AT_10].state is ChangeState.BETTER
-    assert cured[EFFECT].estimate.high < 0
-    assert cured[EFFECT].state in (ChangeState.BETTER, ChangeState.INCONCLUSIVE)
-    for value in (uniform, cured):
+    assert all(uniform[metric].estimate.value > 0 for metric in THIRDS)
+    improvement = run(
+        windows, folder, "uniform", steps=48, base=str(folder / "begin"), name="cured"
+    )
+    assert improvement[Metric.NDCG_AT_10].state is ChangeState.BETTER
+    assert improvement[EFFECT].estimate.high < 0
+    assert improvement[EFFECT].state in (ChangeState.BETTER, ChangeState.INCONCLUSIVE)
+    for value in (uniform, improvement):
         assert abs(value[EFFECT].b.value) < 0.12
 
 
 def assert_biased(changes, learned, lost):
     assert changes[learned].estimate.low > 0
     assert changes[lost].estimate.high < 0
-    # Where the base model leans to the other end, which of the two is nearer to 0 may be open.
+    # If the base model favors the other end, it may be unclear which effect is closer to 0.
     assert changes[EFFECT].state in (ChangeState.WORSE, ChangeState.INCONCLUSIVE)

@@ -1,4 +1,4 @@
-"""Training of a tiny model: what fails, what is continued, and what the result depends on."""
+"""Train a tiny model: failures, resumed runs and settings."""
 
 import errno
 import itertools
@@ -19,7 +19,7 @@ from posir_train import evaluation
 from posir_train.composing import compose_examples, compose_window
 from posir_train.examples import tokenize_examples
 from posir_train.settings import TrainingSettings
-from posir_train.training import PositionTrainer, find_checkpoint, train_model
+from posir_train.training import PositionTrainer, find_last_checkpoint, train_model
 from tests.plugins.posir_train.texts import build_examples
 from tests.support.models import write_tiny_gpt2, write_tiny_model
 
@@ -54,34 +54,37 @@ def settings(tmp_path_factory):
     )
 
 
-def change(settings, **fields):
+def change_settings(settings, **fields):
     return TrainingSettings(**settings.model_dump() | fields)
 
 
-def weights(folder):
+def load_weights(folder):
     return load_file(folder / "model.safetensors")
 
 
-def same(first, other):
-    return first.keys() == other.keys() and all(
-        torch.equal(first[name], other[name]) for name in first
+def are_equal(first, second):
+    return first.keys() == second.keys() and all(
+        torch.equal(first[name], second[name]) for name in first
     )
 
 
 @pytest.fixture(scope="module")
-def unbroken(settings, data, tmp_path_factory):
-    output = tmp_path_factory.mktemp("unbroken") / "model"
+def uninterrupted(settings, data, tmp_path_factory):
+    """Weights of an uninterrupted run."""
+    output = tmp_path_factory.mktemp("uninterrupted") / "model"
     train_model(settings, output, data)
-    return weights(output)
+    return load_weights(output)
 
 
-def test_a_model_without_a_padding_token_is_trained(settings, data, tmp_path):
+def test_model_without_a_padding_token(settings, data, tmp_path):
     base = write_tiny_gpt2(tmp_path / "gpt2")
-    trained = train_model(
-        change(settings, model=str(base), max_steps=2, drop_beyond=True), tmp_path / "out", data
+    result = train_model(
+        change_settings(settings, model=str(base), max_steps=2, drop_beyond=True),
+        tmp_path / "out",
+        data,
     )
-    assert trained.steps == 2
-    assert not same(weights(base), weights(tmp_path / "out"))
+    assert result.steps == 2
+    assert not are_equal(load_weights(base), load_weights(tmp_path / "out"))
 
 
 def stop_at(monkeypatch, step, error):
@@ -96,28 +99,27 @@ def stop_at(monkeypatch, step, error):
 
 
 @pytest.mark.parametrize("select", ["last", "balanced"])
-def test_a_run_that_is_continued_at_its_last_step_trains_nothing(
-    settings, data, tmp_path, monkeypatch, select
-):
-    """The kill comes after the last checkpoint, before the model is measured and written."""
-    chosen, output = change(settings, select=select, schedule="constant"), tmp_path / "model"
-    expected = train_model(chosen, tmp_path / "unbroken", data)
+def test_resume_at_the_last_step_trains_nothing(settings, data, tmp_path, monkeypatch, select):
+    """The run is interrupted after the last checkpoint, before the model is saved."""
+    output = tmp_path / "model"
+    settings = change_settings(settings, select=select, schedule="constant")
+    expected = train_model(settings, tmp_path / "uninterrupted", data)
 
     def stop(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("posir_train.training.save_model", stop)
     with pytest.raises(KeyboardInterrupt):
-        train_model(chosen, output, data)
+        train_model(settings, output, data)
     monkeypatch.undo()
     monkeypatch.setattr(PositionTrainer, "compute_loss", stop)
-    result = train_model(chosen, output, data, resume=True)
+    result = train_model(settings, output, data, resume=True)
     assert result.steps == expected.steps
     assert result.after.to_json() == expected.after.to_json()
-    assert same(weights(output), weights(tmp_path / "unbroken"))
+    assert are_equal(load_weights(output), load_weights(tmp_path / "uninterrupted"))
 
 
-def test_a_moved_run_keeps_its_best_checkpoint(settings, data, tmp_path, monkeypatch):
+def test_moved_run_keeps_its_best_checkpoint(settings, data, tmp_path, monkeypatch):
     evaluations = itertools.count(1)
     compute = evaluation.compute_scores
     monkeypatch.setattr(
@@ -125,20 +127,23 @@ def test_a_moved_run_keeps_its_best_checkpoint(settings, data, tmp_path, monkeyp
         "compute_scores",
         lambda *ranks: compute(*ranks) | {"ndcg_at_10": 1 / next(evaluations)},
     )
-    chosen, output, moved = change(settings, select="ndcg"), tmp_path / "model", tmp_path / "moved"
-    assert train_model(chosen, output, data).steps == 2
+    output = tmp_path / "model"
+    new_output = tmp_path / "moved"
+    settings = change_settings(settings, select="ndcg")
+    assert train_model(settings, output, data).steps == 2
     for file in (output / "training" / "checkpoints").rglob("*"):
         assert file.is_dir() or str(tmp_path).encode() not in file.read_bytes(), file
-    best = weights(output)
-    assert not same(best, weights(output / "training" / "checkpoints" / "checkpoint-6"))
-    output.rename(moved)
-    assert train_model(chosen, moved, data, resume=True).steps == 2
-    assert same(weights(moved), best)
+    best = load_weights(output)
+    last = load_weights(output / "training" / "checkpoints" / "checkpoint-6")
+    assert not are_equal(best, last)
+    output.rename(new_output)
+    assert train_model(settings, new_output, data, resume=True).steps == 2
+    assert are_equal(load_weights(new_output), best)
 
 
-def test_another_seed_gives_another_model(settings, data, unbroken, tmp_path):
-    train_model(change(settings, seed=7), tmp_path / "model", data)
-    assert not same(weights(tmp_path / "model"), unbroken)
+def test_another_seed_gives_another_model(settings, data, uninterrupted, tmp_path):
+    train_model(change_settings(settings, seed=7), tmp_path / "model", data)
+    assert not are_equal(load_weights(tmp_path / "model"), uninterrupted)
 
 
 @pytest.mark.parametrize(
@@ -149,8 +154,8 @@ def test_another_seed_gives_another_model(settings, data, unbroken, tmp_path):
         *({"select": select} for select in ("balanced", "ndcg")),
     ],
 )
-def test_every_way_to_train_gives_a_model(settings, data, tmp_path, changes):
-    result = train_model(change(settings, **changes), tmp_path / "model", data)
+def test_every_objective_and_rule_gives_a_model(settings, data, tmp_path, changes):
+    result = train_model(change_settings(settings, **changes), tmp_path / "model", data)
     assert result.steps in (2, 4, 6)
     assert (tmp_path / "model" / "modules.json").exists()
 
@@ -159,44 +164,46 @@ def test_every_way_to_train_gives_a_model(settings, data, tmp_path, changes):
 def test_pooling_is_saved(settings, data, tmp_path, pooling):
     from sentence_transformers import SentenceTransformer
 
-    made = change(settings, pooling=pooling, query_prompt="query: ", window=48, max_steps=1)
-    train_model(made, tmp_path / "model", data)
-    loaded = SentenceTransformer(str(tmp_path / "model"))
-    assert loaded[1].pooling_mode == pooling
-    assert loaded.prompts["query"] == "query: "
-    assert loaded.max_seq_length == 48
+    settings = change_settings(
+        settings, pooling=pooling, query_prompt="query: ", window=48, max_steps=1
+    )
+    train_model(settings, tmp_path / "model", data)
+    model = SentenceTransformer(str(tmp_path / "model"))
+    assert model[1].pooling_mode == pooling
+    assert model.prompts["query"] == "query: "
+    assert model.max_seq_length == 48
 
 
-def test_the_checkpoint_before_a_nan_loss_is_complete(settings, data, tmp_path, monkeypatch):
+def test_checkpoint_before_a_nan_loss_is_complete(settings, data, tmp_path, monkeypatch):
     output, compute = tmp_path / "model", MultipleNegativesRankingLoss.forward
     losses = []
 
-    def lose(self, *arguments, **options):
+    def compute_nan_loss(self, *arguments, **options):
         losses.append(compute(self, *arguments, **options))
         return losses[-1] * float("nan" if len(losses) > 4 else 1)
 
-    monkeypatch.setattr(MultipleNegativesRankingLoss, "forward", lose)
+    monkeypatch.setattr(MultipleNegativesRankingLoss, "forward", compute_nan_loss)
     with pytest.raises(PosirError, match=r"nan in step 5\. .*learning_rate.*checkpoint-4"):
         train_model(settings, output, data)
-    saved = weights(output / "training" / "checkpoints" / "checkpoint-4")
-    assert all(torch.isfinite(values).all() for values in saved.values())
+    weights = load_weights(output / "training" / "checkpoints" / "checkpoint-4")
+    assert all(torch.isfinite(values).all() for values in weights.values())
 
 
 def check_resumed(settings, output, data, expected):
     assert not (output / "modules.json").exists()
     train_model(settings, output, data, resume=True)
-    assert same(weights(output), expected)
+    assert are_equal(load_weights(output), expected)
 
 
-def test_a_full_gpu_is_explained(settings, data, unbroken, tmp_path, monkeypatch):
+def test_full_gpu_raises(settings, data, uninterrupted, tmp_path, monkeypatch):
     stop_at(monkeypatch, 3, torch.OutOfMemoryError("CUDA out of memory"))
     with pytest.raises(PosirError, match=r"GPU .*memory.*--resume.*checkpoint-2"):
         train_model(settings, tmp_path / "model", data)
     monkeypatch.undo()
-    check_resumed(settings, tmp_path / "model", data, unbroken)
+    check_resumed(settings, tmp_path / "model", data, uninterrupted)
 
 
-def test_a_full_disk_is_explained(settings, data, unbroken, tmp_path, monkeypatch):
+def test_full_disk_raises(settings, data, uninterrupted, tmp_path, monkeypatch):
     output, save = tmp_path / "model", torch.save
 
     def fail(value, file, *arguments, **options):
@@ -209,51 +216,51 @@ def test_a_full_disk_is_explained(settings, data, unbroken, tmp_path, monkeypatc
         train_model(settings, output, data)
     monkeypatch.undo()
     assert not (output / "training" / "checkpoints" / "checkpoint-4").exists()
-    check_resumed(settings, output, data, unbroken)
+    check_resumed(settings, output, data, uninterrupted)
 
 
-def test_a_file_that_cannot_grow_is_explained(settings, data, unbroken, tmp_path):
+def test_file_size_limit_raises(settings, data, uninterrupted, tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # Smaller than the weights, so that safetensors fails as on a full disk.
+    # The limit is smaller than the weights, so safetensors fails as on a full disk.
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, limits[1]))
     try:
         with pytest.raises(PosirError, match=r"disk space.*no checkpoint"):
             train_model(settings, tmp_path / "model", data)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    check_resumed(settings, tmp_path / "model", data, unbroken)
+    check_resumed(settings, tmp_path / "model", data, uninterrupted)
 
 
-def test_an_incomplete_checkpoint_is_removed(tmp_path):
+def test_incomplete_checkpoint_is_removed(tmp_path):
     for step, state in ((2, '{"global_step": 2}'), (4, '{"global_st')):
         (tmp_path / f"checkpoint-{step}").mkdir()
         (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
-    assert find_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
+    assert find_last_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]
     shutil.rmtree(tmp_path / "checkpoint-2")
-    assert find_checkpoint(tmp_path) is None
+    assert find_last_checkpoint(tmp_path) is None
 
 
-def test_no_folder_of_another_program_is_removed(settings, data, tmp_path):
+def test_other_folders_are_not_removed(settings, data, tmp_path):
     (tmp_path / "checkpoint-notes").mkdir()
     (tmp_path / "checkpoint-notes" / "thesis.tex").write_text("years of work")
     (tmp_path / "checkpoint-8").symlink_to("checkpoint-notes")
     (tmp_path / "checkpoint-9").write_text("mine")
     before = sorted(tmp_path.rglob("*"))
-    assert find_checkpoint(tmp_path) is None
-    with pytest.raises(PosirError, match="no run to continue"):
+    assert find_last_checkpoint(tmp_path) is None
+    with pytest.raises(PosirError, match="no run to resume"):
         train_model(settings, tmp_path, data, resume=True)
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_model_filters_by_margin(settings, data, tmp_path):
+def test_filter_by_margin_with_a_model(settings, data, tmp_path):
     for margin, positions, note in (
         (-2.0, "uniform", "left out: 0 questions"),
         (0.0, "1,1,1", "left out: "),
     ):
-        filtered = change(
+        margin_settings = change_settings(
             settings, positions=positions, rerankers=(settings.model,), margin=margin, max_steps=1
         )
-        result = train_model(filtered, tmp_path / str(margin), data)
+        result = train_model(margin_settings, tmp_path / str(margin), data)
         assert result.data.notes[0].startswith(note)
         assert f"with a margin below {margin:g}" in result.data.notes[0]

@@ -1,4 +1,4 @@
-"""Small made-up articles with questions, whose evidence is anywhere in them."""
+"""Small made-up articles, with questions about evidence at all positions."""
 
 import json
 import random
@@ -28,8 +28,8 @@ WORDS = (
 def build_examples(
     articles: int = 6, questions: int = 6, sentences: int = 30, seed: int = 0
 ) -> Examples:
-    """Return articles of sentences with a number each, and questions about these numbers, evenly
-    over each article.
+    """Build articles whose sentences each contain a number, and questions about these numbers at
+    equally spaced positions.
     """
     rng = random.Random(seed)
     examples = []
@@ -45,8 +45,8 @@ def build_examples(
             answer = fact.split()[-2]
             start = text.index(fact) + fact.index(answer)
             question = (
-                f"How much does the {' '.join(fact.split()[1:3])} of article {article} weigh, by "
-                f"its sentence {number}?"
+                f"How much does the {' '.join(fact.split()[1:3])} in article {article} weigh, "
+                f"according to sentence {number}?"
             )
             examples.append(
                 Example(f"q{article}-{number}", question, document, start, start + len(answer))
@@ -55,13 +55,11 @@ def build_examples(
 
 
 def write_squad(file: Path, data: Examples) -> Path:
-    asked = {
+    """Write examples as SQuAD-format JSON. Return the file."""
+    texts = {document.article: document.text for document in data.documents}
+    questions = {
         example.id: (example.question, example.document.article, example.evidence)
         for example in data.examples
     }
-    file.write_text(
-        json.dumps(
-            build_squad({document.article: document.text for document in data.documents}, asked)
-        )
-    )
+    file.write_text(json.dumps(build_squad(texts, questions)))
     return file

@@ -154,7 +154,7 @@ def test_merged_copies_get_the_highest_grade(tmp_path: Path):
 def test_excerpts_of_copies_are_moved_to_one_document(tmp_path: Path):
     folder = write_folder(tmp_path / "beir")
     unmerged, merged = (
-        read_evidence_data(open_data(folder), is_merged=is_merged) for is_merged in (False, True)
+        read_evidence_data(open_data(folder), merge_copies=is_merged) for is_merged in (False, True)
     )
     assert ([*unmerged.documents], [*merged.documents]) == ([*TEXTS], ["m", "a1", "b"])
     texts = merged.documents

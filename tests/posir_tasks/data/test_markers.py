@@ -256,8 +256,8 @@ def test_chunks_for_repeated_questions_are_scored_in_their_document(
 ):
     path = write_questions(tmp_path, ".jsonl", build_rows(["How long?", "What of {}?"]))
     assert (
-        read_evidence_data(open_data(path)).within,
-        read_evidence_data(open_data(path, scope="corpus")).within,
+        read_evidence_data(open_data(path)).within_document,
+        read_evidence_data(open_data(path, scope="corpus")).within_document,
     ) == (True, False)
     assert [record.getMessage()[:29] for record in caplog.records] == [
         "questions: 3 of 6 questions h"

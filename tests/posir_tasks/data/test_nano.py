@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mteb.models.model_implementations.bm25 import BM25Search
 
 import posir
-from posir_leaderboard.board.groups import builtin_groups
-from posir_leaderboard.validation import subset_facts
+from posir_leaderboard.board.groups import list_builtin_groups
+from posir_leaderboard.validation import read_subset_facts
 from posir_run.sizes import measure_subsets
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.data import PositionData, digest_data
@@ -158,7 +158,7 @@ def test_a_sample_is_selected_once_and_rejected_for_other_data(root, monkeypatch
     assert expected <= set(sample.corpus["id"]) < set(full.corpus["id"])
     digests = [digest_data(data) for data in (sample, full)]
     assert run["data_digest"] == digests[0] != digests[1]
-    assert subset_facts(type(task), "sports", "main").digest == digests[0]
+    assert read_subset_facts(type(task), "sports", "main").digest == digests[0]
     assert len(open_data(NAME).subsets[0].read().queries) == 48
     assert measure_subsets([(task, "sports")])[0].queries == 48
     with monkeypatch.context() as patched:
@@ -189,7 +189,7 @@ def test_samples_have_tasks_and_a_separate_benchmark():
         find_task("PosIR-German-English-Nano"),
     ) == ("Hindi", None)
     assert len(mteb.get_benchmark("PosIR(nano)").tasks) == 10
-    groups = {group.name: group for group in builtin_groups({"PosIR-Hindi-Nano"})}
+    groups = {group.name: group for group in list_builtin_groups({"PosIR-Hindi-Nano"})}
     assert groups["PosIR(nano)"].labels.keys() > {NAME, "PosIR-Hindi-Nano"}
     assert not {NAME, "PosIR-Hindi-Nano"} & (
         groups["PosIR"].labels.keys() | groups["PosIR(cross-lingual)"].labels.keys()

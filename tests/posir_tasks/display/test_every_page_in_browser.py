@@ -12,11 +12,11 @@ import posir
 from posir_build.api import BuildReport
 from posir_build.stage_report import StageRow
 from posir_mitigate.api import present_trials
-from posir_probe.probing import builtin_probes
+from posir_probe.probing import build_builtin_probes
 from posir_probe.tables import build_measurements
 from posir_report.summary import summarize
 from posir_train.measurement import Measurement
-from posir_train.report import present_training
+from posir_train.report import assemble_report
 from tests.leaderboard.test_board import profile
 from tests.plugins.posir_inspect.test_inspection import run as inspect_texts
 from tests.plugins.posir_mitigate.test_mitigate_command import build_trial
@@ -47,18 +47,18 @@ def results(tmp_path_factory):
 
 
 def report_training(results):
-    """Return the report of a training that made the first model the second."""
-    measured = [
+    """Report a training run with the first model as base and the second as the trained model."""
+    measurements = [
         Measurement(summary.values, 0.1)
         for summary in summarize(posir.read_results(results))
         if summary.task == "PosIR-English"
     ]
-    return present_training(
+    return assemble_report(
         "all-MiniLM-L6-v2, trained on uniform",
         Path("trained"),
         (),
         ("20 steps.",),
-        measured=measured,
+        measurements=measurements,
         settings={"seed": 1},
         footer="trained",
         commands=("posir train",),
@@ -101,7 +101,7 @@ BUILDERS = {
         "org/first", (build_trial("plain"), build_trial("chunks(64)", 0.7)), ()
     ).to_html(),
     "probe": lambda _: build_measurements(
-        [measure(probe.name) for probe in builtin_probes() if not probe.is_variant], Path()
+        [measure(probe.name) for probe in build_builtin_probes() if not probe.is_variant], Path()
     ).to_html(),
     "train": lambda results: report_training(results).to_html(),
     "report": lambda results: posir.read_results(results).to_html(),

@@ -12,7 +12,7 @@ from posir_significance.analysis import GroupAnalysis
 from posir_significance.decision import decide
 from posir_significance.findings import Reason
 from posir_significance.observations import Observations
-from posir_significance.strips import build_position_chart
+from posir_significance.position_charts import build_position_chart
 from posir_tasks.display.figures import export, prepare_figures
 from posir_tasks.display.strip import (
     CARD_SIZE,

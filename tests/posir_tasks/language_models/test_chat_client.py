@@ -1,5 +1,5 @@
-"""Language models over real HTTP: failures, several servers, the budget, what is sent, and the log
-of calls.
+"""Language models over real HTTP: failures, several servers, the budget, requests, and the call
+log.
 """
 
 import json
@@ -28,12 +28,12 @@ from tests.support.language_model_server import NO_FAILURES, serve_language_mode
 
 PROMPT = load_prompt("answerable", Answerability)
 TRUTH = Truth(mini_documents()[:3])
-ASKED = [
+QUESTIONS = [
     {"question": question.text, "text": document.text if row % 2 else "Nothing."}
     for document in TRUTH.documents
     for row, question in enumerate(document.questions)
 ]
-EXPECTED = ["yes" if question["text"] != "Nothing." else "no" for question in ASKED]
+EXPECTED = ["yes" if question["text"] != "Nothing." else "no" for question in QUESTIONS]
 
 
 pytestmark = pytest.mark.usefixtures("short_waits")
@@ -41,8 +41,8 @@ pytestmark = pytest.mark.usefixtures("short_waits")
 
 @pytest.fixture
 def server():
-    with serve_language_model(TRUTH, rates=dict(NO_FAILURES)) as served:
-        yield served
+    with serve_language_model(TRUTH, rates=dict(NO_FAILURES)) as language_model_server:
+        yield language_model_server
 
 
 def connect(tmp_path, *servers, **settings):
@@ -51,14 +51,14 @@ def connect(tmp_path, *servers, **settings):
     return LanguageModel(LanguageModelSettings(model="human", endpoints=addresses, **settings), log)
 
 
-def ask(model, values=ASKED):
+def ask(model, values=QUESTIONS):
     return [
         reply.answer.answer if reply.answer else reply.fault
         for _, reply in model.ask(PROMPT, values, dict, "Ask")
     ]
 
 
-def test_passing_failures_are_survived_and_answers_are_in_order(server, tmp_path):
+def test_temporary_failures_are_retried_and_order_is_kept(server, tmp_path):
     server.rates |= {"rate limit": 0.3, "server error": 0.3, "dropped connection": 0.3}
     server.seconds = 0.01
     assert ask(connect(tmp_path, server, in_flight=4)) == EXPECTED
@@ -66,34 +66,36 @@ def test_passing_failures_are_survived_and_answers_are_in_order(server, tmp_path
     assert 1 < server.most_in_flight <= 4
     assert set(server.answered.values()) == {1}
     server.rates |= {**NO_FAILURES, "time-out": 1.0}
-    assert ask(connect(tmp_path, server, timeout=0.3, temperature=0.1), ASKED[:3]) == EXPECTED[:3]
+    assert (
+        ask(connect(tmp_path, server, timeout=0.3, temperature=0.1), QUESTIONS[:3]) == EXPECTED[:3]
+    )
 
 
-def test_an_answered_call_is_not_sent_again(server, tmp_path):
+def test_answered_calls_are_not_repeated(server, tmp_path):
     assert (
         ask(connect(tmp_path, server))
         == ask(connect(tmp_path, server, in_flight=1, retries=3))
         == EXPECTED
     )
-    assert sum(server.answered.values()) == len(ASKED)
+    assert sum(server.answered.values()) == len(QUESTIONS)
     assert ask(connect(tmp_path, server, temperature=0.5)) == EXPECTED
-    assert sum(server.answered.values()) == 2 * len(ASKED)
+    assert sum(server.answered.values()) == 2 * len(QUESTIONS)
 
 
-def test_an_answer_that_cannot_be_read_is_asked_for_again(server, tmp_path):
+def test_unusable_answers_are_requested_again(server, tmp_path):
     server.rates |= {"refusal": 0.3, "cut JSON": 0.3}
     replies = ask(connect(tmp_path, server, attempts=5))
     assert sum(
         reply == expected for reply, expected in zip(replies, EXPECTED, strict=True)
-    ) > 0.8 * len(ASKED)
+    ) > 0.8 * len(QUESTIONS)
     server.rates |= {"refusal": 1.0}
     assert (
-        ask(connect(tmp_path, server, attempts=2, temperature=0.6), ASKED[:2])
+        ask(connect(tmp_path, server, attempts=2, temperature=0.6), QUESTIONS[:2])
         == ["the model refused"] * 2
     )
 
 
-RAMBLING = {
+RAMBLING_RATES = {
     "refusal": 0.1,
     "empty": 0.1,
     "cut thoughts": 0.1,
@@ -111,29 +113,29 @@ RAMBLING = {
 }
 
 
-def test_a_rambling_model_is_read_counted_paid_and_kept(server, tmp_path):
-    server.rates |= RAMBLING
+def test_a_rambling_model_is_parsed_and_counted(server, tmp_path):
+    server.rates |= RAMBLING_RATES
     model = connect(tmp_path, server, attempts=5)
     assert ask(model) == EXPECTED
-    assert server.failures.keys() >= RAMBLING.keys()
+    assert server.failures.keys() >= RAMBLING_RATES.keys()
     log = CallLog(tmp_path / "calls.sqlite")
-    (usage,) = log.usage().values()
+    (usage,) = log.load_usage().values()
     assert usage == Usage(sum(server.answered.values()), server.input_tokens, server.output_tokens)
-    described = model.describe_answers()
+    summary = model.describe_answers()
     for fault, *failures in (
         (AnswerFault.CUT_OFF, "cut JSON", "cut thoughts"),
         (AnswerFault.REFUSED, "refusal"),
         (AnswerFault.EMPTY, "empty"),
         (AnswerFault.WRONG_FIELDS, "wrong fields"),
     ):
-        assert f"{fault} ({sum(server.failures[name] for name in failures)})" in described
+        assert f"{fault} ({sum(server.failures[name] for name in failures)})" in summary
     again = connect(tmp_path, server, attempts=5)
     assert ask(again) == EXPECTED
-    assert again.describe_answers() == described
+    assert again.describe_answers() == summary
     assert sum(server.answered.values()) == usage.calls
 
 
-def test_a_request_without_a_choice_is_discarded_alone(server, tmp_path):
+def test_a_response_without_choices_fails_one_request(server, tmp_path):
     server.rates |= {"no choices": 0.2}
     replies = ask(connect(tmp_path, server, in_flight=1))
     assert set(replies) == {"yes", "no", "the server refused the request"}
@@ -142,7 +144,7 @@ def test_a_request_without_a_choice_is_discarded_alone(server, tmp_path):
         ask(connect(tmp_path, server, temperature=0.1))
 
 
-def test_a_server_that_is_down_is_replaced_by_another(server, tmp_path):
+def test_another_server_replaces_a_failed_server(server, tmp_path):
     assert ask(connect(tmp_path, "http://127.0.0.1:9/v1", server, in_flight=2)) == EXPECTED
     with serve_language_model(TRUTH, rates=dict(NO_FAILURES)) as second:
         server.seconds = second.seconds = 0.02
@@ -160,60 +162,65 @@ def test_a_server_that_is_down_is_replaced_by_another(server, tmp_path):
         (404, "no such model or address"),
         (429, "limit is still exceeded"),
         (500, "failed up to 2 times .*Answers so far are saved"),
-        (400, "refuses a request .*Check the settings of llm"),
+        (400, "rejects a request .*Check the settings of llm"),
     ],
 )
-def test_a_failure_that_lasts_is_one_message(server, tmp_path, status, message):
+def test_permanent_failures_raise_posir_error(server, tmp_path, status, message):
     server.status = status
     with pytest.raises(PosirError, match=message):
         ask(connect(tmp_path, server, retries=1))
 
 
-def test_a_document_that_is_too_long_is_discarded_alone(server, tmp_path):
+def test_a_long_document_fails_one_request(server, tmp_path):
     server.max_characters = 600
     replies = ask(connect(tmp_path, server, in_flight=1))
     assert set(replies) == {"no", "the server refused the request"}
     server.status = 400
     with pytest.raises(PosirError, match=r"set by the test.*settings of llm"):
-        ask(connect(tmp_path, server, temperature=0.1), ASKED[:2])
+        ask(connect(tmp_path, server, temperature=0.1), QUESTIONS[:2])
 
 
-def test_the_key_is_read_from_the_named_variable_and_never_shown(server, tmp_path, monkeypatch):
+def test_the_key_is_read_from_the_environment_and_redacted(server, tmp_path, monkeypatch):
     server.key = "sk-secret"
     monkeypatch.setenv("MY_KEY", "sk-secret")
-    assert ask(connect(tmp_path, server, key_variable="MY_KEY"), ASKED[:2]) == EXPECTED[:2]
+    assert ask(connect(tmp_path, server, key_variable="MY_KEY"), QUESTIONS[:2]) == EXPECTED[:2]
     server.key = "sk-other"
-    with pytest.raises(PosirError, match=r"refuses the key in MY_KEY .*\*\*\*") as refused:
+    with pytest.raises(PosirError, match=r"rejects the key in MY_KEY .*\*\*\*") as error:
         ask(connect(tmp_path, server, key_variable="MY_KEY", temperature=1))
-    assert "sk-secret" not in str(refused.value)
+    assert "sk-secret" not in str(error.value)
 
 
-def test_the_budget_stops_the_run_and_a_larger_one_continues_it(server, tmp_path):
+def test_a_larger_budget_continues_a_stopped_run(server, tmp_path):
     prices = {"input": 100.0, "output": 400.0}
     with pytest.raises(BudgetError, match=r"0.5 USD .* 0\.4.*llm.budget"):
         ask(connect(tmp_path, server, prices=prices, budget=0.5, in_flight=3))
     answered = sum(server.answered.values())
     spent = (server.input_tokens * 100 + server.output_tokens * 400) / 1e6
-    assert 0 < answered < len(ASKED)
+    assert 0 < answered < len(QUESTIONS)
     assert 0.4 < spent <= 0.5
     assert ask(connect(tmp_path, server, prices=prices, budget=50)) == EXPECTED
     assert set(server.answered.values()) == {1}
 
 
-def test_what_is_sent_depends_on_the_settings():
+def test_requests_depend_on_the_settings():
     settings = LanguageModelSettings(model="m", endpoints=["http://a/v1"])
-    request = PROMPT.build_request(ASKED[0], 0, settings)
+    request = PROMPT.build_request(QUESTIONS[0], 0, settings)
     assert (
         request.body["response_format"]["json_schema"]["schema"]
         == Answerability.model_json_schema()
     )
     plain = settings.model_copy(update={"structured_output": "none", "temperature": None})
-    assert set(PROMPT.build_request(ASKED[0], 0, plain).body) == {"model", "messages", "max_tokens"}
-    again = PROMPT.build_request(ASKED[0], 1, settings).body
-    # Without sampling, a seed changes nothing.
+    assert set(PROMPT.build_request(QUESTIONS[0], 0, plain).body) == {
+        "model",
+        "messages",
+        "max_tokens",
+    }
+    again = PROMPT.build_request(QUESTIONS[0], 1, settings).body
+    # A seed has no effect at temperature 0.
     assert (again["seed"], request.body["temperature"], again["temperature"]) == (1, 0, 0.5)
     keys = {
-        PROMPT.build_request(*asked).key for asked in product(ASKED[:2], (0, 1), (settings, plain))
+        PROMPT.build_request(*arguments).key
+        for arguments in product(QUESTIONS[:2], (0, 1), (settings, plain))
     }
     assert len(keys) == 8
 
@@ -233,28 +240,28 @@ def test_what_is_sent_depends_on_the_settings():
         "[" * 9000,
     ],
 )
-def test_an_answer_of_another_api_is_none(text):
+def test_responses_in_other_formats_are_none(text):
     assert read_completion(text, 0) is None
 
 
-def test_usage_is_the_servers_or_else_estimated():
+def test_usage_is_reported_or_estimated():
     choice = {"message": {"content": "12345678", "refusal": None}, "finish_reason": "stop"}
     usage = {"prompt_tokens": 7, "completion_tokens": 9}
-    for given, tokens in ((usage, (7, 9)), ({"prompt_tokens": "x"}, (1, 2))):
-        counted = read_completion(json.dumps({"choices": [choice], "usage": given}), 1)
-        assert (counted.input_tokens, counted.output_tokens) == tokens
+    for reported, tokens in ((usage, (7, 9)), ({"prompt_tokens": "x"}, (1, 2))):
+        completion = read_completion(json.dumps({"choices": [choice], "usage": reported}), 1)
+        assert (completion.input_tokens, completion.output_tokens) == tokens
 
 
-def test_an_answer_of_another_api_is_one_message(server, tmp_path):
+def test_a_response_in_another_format_raises_posir_error(server, tmp_path):
     server.page = "<html>busy</html>"
     with pytest.raises(PosirError, match=r"chat API .*busy"):
-        ask(connect(tmp_path, server), ASKED[:1])
-    # Such a page is asked for again.
+        ask(connect(tmp_path, server), QUESTIONS[:1])
+    # Invalid responses are requested again.
     assert sum(server.seen.values()) == 1 + MAX_INVALID_RESPONSES
 
 
-def test_ctrl_c_begins_nothing_more_and_finishes_what_was_begun(server, tmp_path):
-    """In a process of its own, since the signal goes to the main thread."""
+def test_ctrl_c_finishes_requests_in_flight(server, tmp_path):
+    """Run in another process, since the signal is delivered to the main thread."""
     server.seconds = 0.3
     code = (
         "import sys; from pathlib import Path; from "
@@ -277,23 +284,23 @@ def test_ctrl_c_begins_nothing_more_and_finishes_what_was_begun(server, tmp_path
     assert {key for (key,) in saved} == set(server.answered)
 
 
-def test_answers_and_scores_survive_reopening(tmp_path):
+def test_answers_and_scores_are_kept(tmp_path):
     file = tmp_path / "work" / "calls.sqlite"
     log = CallLog(file)
     log.add("k1", "m", "p", Completion("text\0😀", "stop", 10, 5))
     log.add("k1", "m", "p", Completion("another", "stop", 99, 99))
     log.add("k2", "m", "q", Completion("", "length", 1, 2))
     log.add_scores({bytes([row % 256, row // 256]): row / 7 for row in range(1200)})
-    # Not closed, as after a kill.
+    # The first log is not closed, as if the process had been killed.
     again = CallLog(file)
     assert again.find("k1") == Completion("text\0😀", "stop", 10, 5)
     assert again.find("k3") is None
-    assert again.usage() == {("m", "p"): Usage(1, 10, 5), ("m", "q"): Usage(1, 1, 2)}
+    assert again.load_usage() == {("m", "p"): Usage(1, 10, 5), ("m", "q"): Usage(1, 1, 2)}
     keys = [bytes([row % 256, row // 256]) for row in range(1300)]
     assert again.find_scores(keys) == {key: row / 7 for row, key in enumerate(keys[:1200])}
 
 
-def test_a_file_that_is_no_log_or_newer_is_refused(tmp_path):
+def test_invalid_or_newer_logs_are_rejected(tmp_path):
     (tmp_path / "text").write_text("not a database " * 100)
     with pytest.raises(PosirError, match="corrupt"):
         CallLog(tmp_path / "text")

@@ -7,26 +7,26 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from posir_tasks.models.bm25 import fit_to_script, search_bm25, split_trigrams
+from posir_tasks.models.bm25 import adapt_to_script, search_bm25, split_trigrams
 from posir_tasks.models.references import BM25_BASELINE as BASELINE
 from tests.support.encode import TASK
 
 
-def test_trigrams_ignore_white_space_and_invisible_characters():
+def test_trigrams_ignore_white_space_and_control_characters():
     assert [split_trigrams(text) for text in ("A b\u200bcd\n", "ab")] == [["abc", "bcd"], ["ab"]]
     assert split_trigrams("กินข้าว")[:2] == ["กิน", "ินข"]
 
 
 @pytest.mark.parametrize(
-    ("language", "fitted"),
+    ("language", "is_adapted"),
     [("tha-Thai", True), ("shn-Mymr", True), ("jpn-Jpan", False), ("deu-Latn", False)],
 )
-def test_only_scripts_without_spaces_have_trigrams(language, fitted):
+def test_only_scripts_without_spaces_use_trigrams(language, is_adapted):
     model = mteb.get_model(BASELINE)
-    assert (fit_to_script(model, language) is not model) is fitted
-    assert fit_to_script(model, language).mteb_model_meta.name == BASELINE
+    assert (adapt_to_script(model, language) is not model) is is_adapted
+    assert adapt_to_script(model, language).mteb_model_meta.name == BASELINE
     other = object()
-    assert fit_to_script(other, language) is other
+    assert adapt_to_script(other, language) is other
 
 
 def build_texts(texts):
@@ -34,8 +34,8 @@ def build_texts(texts):
 
 
 @pytest.mark.parametrize("documents", [["! !", "? ...", "—"], ["the", "and of", "a"]])
-def test_documents_without_a_word_score_0_with_a_warning(documents, caplog):
-    for model in (mteb.get_model(BASELINE), fit_to_script(mteb.get_model(BASELINE), "eng-Latn")):
+def test_documents_without_words_score_0_with_a_warning(documents, caplog):
+    for model in (mteb.get_model(BASELINE), adapt_to_script(mteb.get_model(BASELINE), "eng-Latn")):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             hits = search_bm25(
@@ -51,7 +51,7 @@ def test_documents_without_a_word_score_0_with_a_warning(documents, caplog):
         assert "subset 'default': BM25 finds no words in any document" in caplog.text
 
 
-def test_an_error_of_an_index_that_has_words_is_not_hidden(monkeypatch):
+def test_an_indexing_error_is_raised_if_there_are_words(monkeypatch):
     model = mteb.get_model(BASELINE)
     index = type(model).index
 
@@ -66,7 +66,7 @@ def test_an_error_of_an_index_that_has_words_is_not_hidden(monkeypatch):
         )
 
 
-def test_jax_does_not_rank_where_it_is_installed(monkeypatch):
+def test_jax_is_not_used_even_if_it_is_installed(monkeypatch):
     model, texts = mteb.get_model(BASELINE), build_texts(["a bell", "a horn"])
     monkeypatch.setattr("bm25s.selection.JAX_IS_AVAILABLE", True)
     assert search_bm25(

@@ -1,6 +1,4 @@
-"""Answers of servers over real HTTP: limits of size, time and numbers, and no redirect to another
-server.
-"""
+"""Server responses over real HTTP: limited size, time and numbers, and no redirects."""
 
 import gzip
 import json
@@ -20,8 +18,8 @@ from posir_tasks.models.references import parse_endpoint
 from tests.support import embedding_server
 from tests.support.embedding_server import Failure, Handler, serve_embeddings
 
-#: Writes an answer.
-Answer = Callable[[BaseHTTPRequestHandler], None]
+#: Writes a response.
+Writer = Callable[[BaseHTTPRequestHandler], None]
 
 
 def write(handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, **headers: str) -> None:
@@ -46,7 +44,7 @@ def trickle(handler: BaseHTTPRequestHandler, *, headers: bool = False) -> None:
 
 
 BOMB = gzip.compress(bytes(2**24))
-ANSWERS: dict[str, tuple[Answer, str]] = {
+RESPONSES: dict[str, tuple[Writer, str]] = {
     "bomb": (lambda to: write(to, BOMB, Content_Encoding="gzip"), "larger than"),
     "large": (lambda to: write(to, bytes(2**21)), "larger than"),
     "trickle": (trickle, "not complete"),
@@ -57,7 +55,7 @@ ANSWERS: dict[str, tuple[Answer, str]] = {
     ),
     "redirect on the same server": (lambda to: write(to, b"", 307, Location="/v2"), "redirects to"),
 }
-#: Answers that are not compressed as they say; they count as broken connections.
+#: Responses with the wrong compression, which count as broken connections.
 COMPRESSED = {
     "other": (b"{}", "br"),
     "damaged": (b"{}", "gzip"),
@@ -71,30 +69,29 @@ JSON = {
 
 
 @pytest.fixture
-def serve(monkeypatch) -> Iterator[Callable[[Answer], str]]:
+def serve(monkeypatch) -> Iterator[Callable[[Writer], str]]:
     monkeypatch.setenv("POSIR_MAX_BYTES", str(2**22))
     monkeypatch.setattr(connection, "RESPONSE_SECONDS", 0.5)
     with ExitStack() as servers:
 
-        def start(answer: Answer) -> str:
-            class Answering(Handler):
+        def start(write_response: Writer) -> str:
+            class WritingHandler(Handler):
                 def do_POST(self) -> None:  # noqa: N802
                     self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                    answer(self)
+                    write_response(self)
 
-            return servers.enter_context(embedding_server.serve(Answering)) + "/v1"
+            return servers.enter_context(embedding_server.serve(WritingHandler)) + "/v1"
 
         yield start
 
 
 def ask_chat(address: str) -> str:
-    """Ask as `posir build` does."""
-
-    known = Connection(address, retries=1)
+    """Send a request like `posir build`."""
+    server = Connection(address, retries=1)
     try:
-        return submit(known.send_async(f"{address}/chat/completions", {})).result()
+        return submit(server.send_async(f"{address}/chat/completions", {})).result()
     except RequestError as error:
-        raise PosirError(known.explain(error, advice="")) from None
+        raise PosirError(server.explain(error, advice="")) from None
 
 
 CLIENTS: dict[str, Callable[[str], object]] = {
@@ -105,45 +102,45 @@ CLIENTS: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("answer", ANSWERS)
-def test_an_answer_beyond_the_limits_is_not_requested_again(serve, client: str, answer: str):
+@pytest.mark.parametrize("response", RESPONSES)
+def test_a_response_beyond_the_limits_is_not_retried(serve, client: str, response: str):
     requests = []
-    write_answer, word = ANSWERS[answer]
+    write_response, word = RESPONSES[response]
 
     def respond(handler: BaseHTTPRequestHandler) -> None:
         requests.append(handler.path)
-        write_answer(handler)
+        write_response(handler)
 
     with pytest.raises(PosirError, match=word):
         CLIENTS[client](serve(respond))
-    # On a loaded machine the time may be over before the server has the request.
+    # On a busy machine, the time may be over before the server receives the request.
     assert len(requests) <= 1
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("answer", COMPRESSED)
-def test_broken_compression_is_one_error(serve, monkeypatch, client: str, answer: str):
+@pytest.mark.parametrize("response", COMPRESSED)
+def test_broken_compression_raises_one_error(serve, monkeypatch, client: str, response: str):
     monkeypatch.setattr(connection, "RETRIES", 1)
     monkeypatch.setattr(connection, "FIRST_WAIT", 0.001)
-    body, encoding = COMPRESSED[answer]
+    body, encoding = COMPRESSED[response]
     with pytest.raises(PosirError, match="server"):
         CLIENTS[client](serve(lambda to: write(to, body, Content_Encoding=encoding)))
 
 
 @pytest.mark.parametrize("client", ["embeddings", "rerank"])
 @pytest.mark.parametrize("body", JSON.values(), ids=JSON)
-def test_ambiguous_or_deep_json_is_refused(serve, client: str, body: bytes):
+def test_ambiguous_or_deep_json_is_rejected(serve, client: str, body: bytes):
     with pytest.raises(PosirError, match="the server's response"):
         CLIENTS[client](serve(lambda to: write(to, body)))
 
 
-def test_answers_may_be_compressed(serve):
+def test_responses_may_be_compressed(serve):
     content = gzip.compress(json.dumps({"right": True}).encode())
     address = serve(lambda to: write(to, content, Content_Encoding="gzip"))
     assert json.loads(ask_chat(address)) == {"right": True}
 
 
-def test_limits_are_waited_for_with_limited_retries(monkeypatch):
+def test_rate_limits_use_all_retries(monkeypatch):
     waits: list[float] = []
 
     async def wait(seconds: float) -> None:
@@ -153,7 +150,7 @@ def test_limits_are_waited_for_with_limited_retries(monkeypatch):
     with serve_embeddings() as server:
         client = EndpointEncoder(parse_endpoint(server.model, server.url))
         first = len(server.times)
-        with client.measure(retries=0):
+        with client.open_measurement(retries=0):
             server.failures.extend([Failure(429, {"Retry-After": "7"})] * 3)
             assert client.embed(["some text"]).shape[0] == 1
             assert len(server.times) == first + 4

@@ -1,6 +1,4 @@
-"""Endpoints over real HTTP: references, kinds, requests, retries, and an error for each kind of
-failure.
-"""
+"""Endpoints over real HTTP: references, kinds, requests, retries and errors."""
 
 import base64
 import json
@@ -25,10 +23,10 @@ from posir_tasks.models.prefixes import find_family
 from posir_tasks.models.references import (
     ModelReference,
     find_endpoint,
-    portable_name,
+    get_portable_reference,
 )
 from posir_tasks.models.registry import find_model, resolve_endpoint
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.run_settings import override_settings
 from tests.support.embedding_server import DIMENSIONS, Failure, embed, serve, serve_embeddings
 from tests.support.encode import TASK, encode
 
@@ -44,7 +42,7 @@ def server():
         yield served
 
 
-def expected(texts, window=None):
+def embed_all(texts, window=None):
     return np.array([embed(text, window) for text in texts], np.float32)
 
 
@@ -69,9 +67,9 @@ def expected(texts, window=None):
         ),
     ],
 )
-def test_a_reference_names_model_and_address(reference, name, portable):
+def test_a_reference_contains_model_and_address(reference, name, portable):
     meta = find_model(ModelReference(reference))
-    assert (meta.name, portable_name(meta)) == (name, portable)
+    assert (meta.name, get_portable_reference(meta)) == (name, portable)
     assert meta.revision == ("2025-06" if "#" in reference else "no_revision_available")
 
 
@@ -87,29 +85,29 @@ def test_a_reference_names_model_and_address(reference, name, portable):
         ("m@http://localhost/v1#a/b", "'#a/b'"),
     ],
 )
-def test_an_incomplete_or_secret_reference_is_refused(reference, message):
-    with pytest.raises(PosirError, match=message) as refused:
+def test_an_incomplete_or_secret_reference_is_rejected(reference, message):
+    with pytest.raises(PosirError, match=message) as raised:
         find_model(ModelReference(reference))
-    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in str(raised.value)
 
 
-def test_batches_come_back_in_order_with_few_requests_in_flight(
+def test_batches_are_returned_in_order_with_few_concurrent_requests(
     server,
 ):
     model = mteb.get_model(server.reference)
     texts = [f"text {i} of many" for i in range(25)]
-    assert np.array_equal(encode(model, texts, batch_size=4), expected(texts))
-    # Two texts at first, and the shortest and the longest of the first batch by themselves.
+    assert np.array_equal(encode(model, texts, batch_size=4), embed_all(texts))
+    # The two first texts; then the shortest and longest text of the first batch alone.
     assert Counter(map(len, server.batches)) == {4: 6, 2: 1, 1: 3}
     server.damage, server.seconds = (lambda rows: rows[::-1]), 0.05
     texts = ["one", "two two", "three three three"] * 14
     assert np.array_equal(
-        encode(mteb.get_model(server.reference), texts, batch_size=3), expected(texts)
+        encode(mteb.get_model(server.reference), texts, batch_size=3), embed_all(texts)
     )
     assert 1 < server.most_in_flight <= MAX_IN_FLIGHT
 
 
-def test_prompts_are_put_before_texts_and_part_of_the_key(server):
+def test_prompts_are_prepended_and_part_of_the_key(server):
     reference = f"{server.reference}#1"
     model = mteb.get_model(reference, model_prompts={"query": "query: "})
     encode(model, ["a"], PromptType.query)
@@ -135,10 +133,10 @@ def test_prompts_are_put_before_texts_and_part_of_the_key(server):
         (Failure(None), r"no response after 3 attempts .*running"),
     ],
 )
-def test_a_lasting_failure_is_one_message_after_retries(server, monkeypatch, failure, message):
+def test_a_permanent_failure_raises_one_error_after_retries(server, monkeypatch, failure, message):
     server.failures.extend([failure] * 3)
     texts = ["some text", "another"]
-    assert np.array_equal(encode(mteb.get_model(server.reference), texts), expected(texts))
+    assert np.array_equal(encode(mteb.get_model(server.reference), texts), embed_all(texts))
     assert len(server.times) == 3 + 4
     monkeypatch.setattr(connection, "RETRIES", 2)
     server.failures.extend([failure] * 3)
@@ -149,17 +147,17 @@ def test_a_lasting_failure_is_one_message_after_retries(server, monkeypatch, fai
 @pytest.mark.parametrize(
     ("failure", "message"),
     [
-        (Failure(413, message="too large"), r"refuses a request \(.*too large.* --window N"),
+        (Failure(413, message="too large"), r"rejects a request \(.*too large.* --window N"),
         (Failure(403, message="not yours"), r"without a key; set OPENAI_API_KEY \(.*not yours"),
     ],
 )
-def test_a_refusal_is_one_message_and_not_repeated(server, failure, message):
+def test_a_rejection_raises_one_error_without_retries(server, failure, message):
     server.failures.append(failure)
     with pytest.raises(PosirError, match=message):
         mteb.get_model(server.reference)
 
 
-def test_an_unknown_model_or_address_is_one_message(server, monkeypatch):
+def test_an_unknown_model_or_address_raises_one_error(server, monkeypatch):
     monkeypatch.setattr(connection, "RETRIES", 0)
     for reference, message in (
         (f"other@{server.url}", r"no such model or address"),
@@ -174,7 +172,7 @@ def test_an_unknown_model_or_address_is_one_message(server, monkeypatch):
             mteb.get_model(reference)
 
 
-def replaced(*entries):
+def replace_entries(*entries):
     return lambda rows: [row | {"embedding": list(entries)} for row in rows]
 
 
@@ -186,25 +184,25 @@ def replaced(*entries):
             lambda rows: [*rows[:2], rows[2] | {"embedding": [0.5]}],
             rf"dimensions: 1, {DIMENSIONS}\.",
         ),
-        (replaced(*[float("nan")] * DIMENSIONS), "finite"),
-        (replaced(*[1e39] * DIMENSIONS), "infinity in .* 'alpha'"),
-        (replaced(*[10**400] * DIMENSIONS), "64 bits"),
-        (replaced(*[True] * DIMENSIONS), "not numbers, such as True"),
-        (replaced(*[0] * DIMENSIONS), "zeros, in 3 vectors of 24"),
+        (replace_entries(*[float("nan")] * DIMENSIONS), "finite"),
+        (replace_entries(*[1e39] * DIMENSIONS), "infinity in .* 'alpha'"),
+        (replace_entries(*[10**400] * DIMENSIONS), "64 bits"),
+        (replace_entries(*[True] * DIMENSIONS), "not numbers, such as True"),
+        (replace_entries(*[0] * DIMENSIONS), "zeros, in 3 vectors of 24"),
         (lambda _: None, "embeddings API"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_an_answer_without_a_finite_vector_per_text_is_refused(server, damage, message):
+def test_a_response_without_a_finite_vector_per_text_is_rejected(server, damage, message):
     model = mteb.get_model(server.reference)
     server.damage = damage
     with pytest.raises(PosirError, match=message):
         encode(model, ["alpha", "beta", "gamma"])
 
 
-def test_one_vector_for_different_texts_is_refused(server):
+def test_equal_vectors_for_different_texts_are_rejected(server):
     model = mteb.get_model(server.reference)
-    server.damage = replaced(*[0.25] * DIMENSIONS)
+    server.damage = replace_entries(*[0.25] * DIMENSIONS)
     with pytest.raises(
         PosirError,
         match=r"tiny@http.*the same vector for 10 different texts: 0\.25, 0\.25.*Check the server",
@@ -216,22 +214,22 @@ def test_one_vector_for_different_texts_is_refused(server):
 
 def test_equal_texts_and_empty_texts_may_have_equal_vectors(server):
     model = mteb.get_model(server.reference)
-    assert np.array_equal(encode(model, ["Text", "text"] * 10), expected(["text"] * 20))
+    assert np.array_equal(encode(model, ["Text", "text"] * 10), embed_all(["text"] * 20))
     beginning = "word " * 100
     server.window = 60
     assert np.array_equal(
         encode(model, [f"{beginning} {number}" for number in range(10)]),
-        expected([beginning] * 10, 60),
+        embed_all([beginning] * 10, 60),
     )
     server.damage = lambda rows: [
         row | {"embedding": [0] * DIMENSIONS} if row["index"] == 1 else row for row in rows
     ]
     assert not encode(model, ["text", " "])[1].any()
-    server.damage = replaced(*[0] * DIMENSIONS)
+    server.damage = replace_entries(*[0] * DIMENSIONS)
     assert not encode(model, [" "]).any()
 
 
-def test_a_text_that_is_too_long_ends_the_run(server):
+def test_an_overlong_text_stops_the_run(server):
     model = mteb.get_model(server.reference)
     server.max_words, server.seconds = 100, 0.02
     with pytest.raises(
@@ -241,7 +239,7 @@ def test_a_text_that_is_too_long_ends_the_run(server):
     assert len(server.batches) < 100
 
 
-def test_a_server_that_truncates_in_silence_is_noticed(server, caplog):
+def test_silent_truncation_is_detected(server, caplog):
     model = mteb.get_model(server.reference)
     text = " ".join(f"word{i}" for i in range(400))
     with caplog.at_level(logging.WARNING):
@@ -255,20 +253,20 @@ def test_a_server_that_truncates_in_silence_is_noticed(server, caplog):
     assert warning.endswith(f"posir window {server.reference}")
 
 
-def test_the_key_is_sent_and_never_repeated(server, monkeypatch, caplog):
+def test_the_key_is_sent_and_never_shown(server, monkeypatch, caplog):
     server.key = KEY
-    with pytest.raises(PosirError, match=r"refuses requests without a key; set OPENAI_API_KEY"):
+    with pytest.raises(PosirError, match=r"rejects requests without a key; set OPENAI_API_KEY"):
         mteb.get_model(server.reference)
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
     with caplog.at_level(logging.DEBUG):
         model = mteb.get_model(server.reference)
-        assert np.array_equal(encode(model, ["text"]), expected(["text"]))
+        assert np.array_equal(encode(model, ["text"]), embed_all(["text"]))
         server.key = "another"
         with pytest.raises(
-            PosirError, match=r"refuses the key in OPENAI_API_KEY \(.*provided: \*\*\*"
-        ) as refused:
+            PosirError, match=r"rejects the key in OPENAI_API_KEY \(.*provided: \*\*\*"
+        ) as raised:
             encode(model, ["text"])
-    error = refused.value
+    error = raised.value
     assert error.__suppress_context__
     assert KEY not in str(error)
     assert KEY not in caplog.text
@@ -277,14 +275,14 @@ def test_the_key_is_sent_and_never_repeated(server, monkeypatch, caplog):
         mteb.get_model(server.reference)
 
 
-#: What a server changes in the first row of its answer to repeat the key.
+#: Changes to the first row of a response that echo the key.
 IN_ROWS = {
     "index": lambda row: row | {"index": KEY},
     "entry": lambda row: row | {"embedding": [*row["embedding"][1:], f"{'x' * 75}{KEY}"]},
     "vector": lambda row: row | {"embedding": f"\0{KEY}"},
 }
-#: Other answers that repeat it: status, headers and body.
-IN_ANSWERS = {
+#: Other responses that echo the key: status, headers and body.
+IN_RESPONSES = {
     "json key": (200, {}, json.dumps({"data": 1}).replace("{", f'{{"{KEY}": 1, "{KEY}": 2, ')),
     "redirect": (307, {"Location": f"http://{KEY}.evil.example/{KEY}"}, ""),
     "redirect user": (307, {"Location": f"http://me:{KEY}@evil.example/"}, ""),
@@ -296,46 +294,46 @@ IN_ANSWERS = {
 }
 
 
-def repeat_key(place):
-    """Return how a server repeats the key that it was sent."""
+def echo_key(place):
+    """Return a function that rewrites a response so that it echoes the key."""
 
     def rewrite(status, headers, body):
-        if place in IN_ANSWERS:
-            status, added, text = IN_ANSWERS[place]
+        if place in IN_RESPONSES:
+            status, added, text = IN_RESPONSES[place]
             return status, headers | added, text.encode()
-        answer = json.loads(body)
-        answer["data"][0] = IN_ROWS[place](answer["data"][0])
-        return status, headers, json.dumps(answer).encode()
+        response = json.loads(body)
+        response["data"][0] = IN_ROWS[place](response["data"][0])
+        return status, headers, json.dumps(response).encode()
 
     return rewrite
 
 
-@pytest.mark.parametrize("place", [*IN_ROWS, *IN_ANSWERS])
-def test_a_key_that_the_server_repeats_is_shown_nowhere(server, monkeypatch, caplog, place):
+@pytest.mark.parametrize("place", [*IN_ROWS, *IN_RESPONSES])
+def test_a_key_that_the_server_echoes_is_never_shown(server, monkeypatch, caplog, place):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    server.rewrite = repeat_key(place)
-    with caplog.at_level(logging.DEBUG), pytest.raises(PosirError) as refused:
+    server.rewrite = echo_key(place)
+    with caplog.at_level(logging.DEBUG), pytest.raises(PosirError) as raised:
         connect(server)
-    printed = "".join(traceback.format_exception(refused.value)) + caplog.text + str(refused.value)
+    printed = "".join(traceback.format_exception(raised.value)) + caplog.text + str(raised.value)
     parts = (KEY[:8], base64.b64encode(KEY.encode()).decode(), "\x1b", "\u202e", "\0")
     assert [part for part in parts if part in printed.lower() or part in printed] == []
 
 
 class Proxy(BaseHTTPRequestHandler):
-    """Refuses every request, and repeats what it was sent."""
+    """Rejects every request, and echoes the credentials."""
 
     status = 407
 
-    def refuse(self):
+    def reject(self):
         login = self.headers.get("Proxy-Authorization", "")
         decoded = base64.b64decode(login.rpartition(" ")[2]).decode()
         body = f"{login} {decoded}".encode()
-        self.send_response(self.status, f"refused {decoded}")
+        self.send_response(self.status, f"rejected {decoded}")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
-    do_CONNECT = do_GET = do_POST = refuse  # noqa: N815
+    do_CONNECT = do_GET = do_POST = reject  # noqa: N815
 
     def log_message(self, *_):
         pass
@@ -345,28 +343,28 @@ class Proxy(BaseHTTPRequestHandler):
 @pytest.mark.parametrize(
     ("scheme", "name"), [("http", "http_proxy"), ("https", "https_proxy"), ("https", "HTTPS_PROXY")]
 )
-def test_the_password_of_a_proxy_is_shown_nowhere(monkeypatch, caplog, status, scheme, name):
+def test_a_proxy_password_is_never_shown(monkeypatch, caplog, status, scheme, name):
     monkeypatch.setattr(connection, "RETRIES", 0)
     with serve(type("Refusing", (Proxy,), {"status": status})) as url:
         monkeypatch.setenv(name, url.replace("//", "//me%40corp:p%40ss:w0rd@"))
         endpoint = find_endpoint(f"m@{scheme}://somewhere.example/v1")
-        with caplog.at_level(logging.DEBUG), pytest.raises(PosirError) as refused:
+        with caplog.at_level(logging.DEBUG), pytest.raises(PosirError) as raised:
             EmbeddingClient(endpoint)
-    printed = "".join(traceback.format_exception(refused.value)) + caplog.text
+    printed = "".join(traceback.format_exception(raised.value)) + caplog.text
     login = base64.b64encode(b"me@corp:p@ss:w0rd").decode()
     assert [part for part in ("p%40ss", "p@ss", "w0rd", login) if part in printed] == []
 
 
-def connect(server, *, told=True):
+def connect(server, *, names_kind=True):
     endpoint = find_endpoint(
-        f"{server.model}@{server.kind}+{server.url}" if told else server.reference
+        f"{server.model}@{server.kind}+{server.url}" if names_kind else server.reference
     )
     assert endpoint
     return EmbeddingClient(endpoint)
 
 
-#: Fields of requests for queries and for documents beside model and texts.
-SENT = {
+#: Request fields for queries and documents, other than model and texts.
+SIDE_FIELDS = {
     "openai": ({"encoding_format": "float"}, {"encoding_format": "float"}),
     "tei": ({}, {}),
     "ollama": ({}, {}),
@@ -393,25 +391,25 @@ SENT = {
         ("openai", {"passage_field": "truncate=true"}, False),
     ],
 )
-def test_a_prompt_is_not_advised_to_servers_that_are_told_the_side(kind, fields, marks):
+def test_no_prompt_is_suggested_if_requests_contain_the_side(kind, fields, marks):
     with serve_embeddings(kind=kind, model="e5-base-v2") as server:
         endpoint = find_endpoint(f"{server.model}@{kind}+{server.url}")
-        with with_settings(**fields):
+        with override_settings(**fields):
             encoder = EndpointEncoder(endpoint)
         encoder.mteb_model_meta = resolve_endpoint(str(endpoint), {})
-        assert encoder.marks_queries == marks
+        assert encoder.has_query_fields == marks
         assert (find_family(encoder) is None) == marks
 
 
-@pytest.mark.parametrize("kind", SENT)
-def test_each_kind_of_server_is_asked_in_its_own_form(kind):
+@pytest.mark.parametrize("kind", SIDE_FIELDS)
+def test_each_kind_of_server_gets_its_request_format(kind):
     texts = ["one", "two two", "three three three"]
     with serve_embeddings(kind=kind) as server:
-        # Services of one company are known by their host.
-        client = connect(server, told=kind in ("voyage", "jina"))
+        # Commercial services are recognized by their host.
+        client = connect(server, names_kind=kind in ("voyage", "jina"))
         assert client.kind.name == kind
         for query in (True, False):
-            assert np.array_equal(client.embed(texts, query=query), expected(texts))
+            assert np.array_equal(client.embed(texts, query=query), embed_all(texts))
     sent = [
         {
             name: value
@@ -420,22 +418,22 @@ def test_each_kind_of_server_is_asked_in_its_own_form(kind):
         }
         for request in server.requests[-2:]
     ]
-    assert sent == list(SENT[kind])
+    assert sent == list(SIDE_FIELDS[kind])
     assert ("model" in server.requests[0]) == (kind != "tei")
     assert [kind.name for kind in KINDS.values() if ".api.cohere.com".endswith(kind.hosts)] == [
         "cohere"
     ]
 
 
-def test_an_address_of_no_kind_says_which_were_tried(server):
+def test_an_unknown_kind_of_server_lists_the_attempts(server):
     with pytest.raises(
         PosirError,
         match=r"404: .*Tried: openai \(.*/embeddings\), tei .*, ollama .*, cohere .*@tei\+http",
     ):
         EmbeddingClient(find_endpoint(server.reference.replace("/v1", "/v7")))
-    with pytest.raises(PosirError, match="404: ") as refused:
+    with pytest.raises(PosirError, match="404: ") as raised:
         EmbeddingClient(find_endpoint(f"tiny@tei+{server.url}"))
-    assert "openai" not in str(refused.value)
+    assert "openai" not in str(raised.value)
 
 
 def encode_float(vector):
@@ -448,7 +446,7 @@ def encode_int8(vector):
     ).decode()
 
 
-def refuse_float(request):
+def reject_float(request):
     return (
         "encoding_format: must be base64_int8"
         if request.get("encoding_format") == "float"
@@ -459,28 +457,28 @@ def refuse_float(request):
 @pytest.mark.parametrize(
     ("settings", "factor"),
     [
-        ({"check": refuse_float}, 1),
+        ({"check": reject_float}, 1),
         ({"encode": encode_float}, 1),
-        ({"check": refuse_float, "encode": encode_int8}, 10),
+        ({"check": reject_float, "encode": encode_int8}, 10),
         ({"kind": "perplexity", "encode": encode_int8}, 10),
         ({"damage": lambda rows: [{"embedding": row["embedding"]} for row in rows]}, 1),
     ],
 )
-def test_other_formats_and_missing_indices_are_read(settings, factor):
+def test_other_formats_and_missing_indices_are_parsed(settings, factor):
     texts = ["one two", "three " * 9, "four"]
     with serve_embeddings(**settings) as server:
         vectors = connect(server).embed(texts)
-        again = len(server.times)
+        first_requests = len(server.times)
         connect(server).embed(texts)
     np.testing.assert_allclose(
-        vectors / factor, expected(texts), atol=0.051 if factor > 1 else 1e-6
+        vectors / factor, embed_all(texts), atol=0.051 if factor > 1 else 1e-6
     )
-    # What is refused is asked for once.
-    assert len(server.times) == again + (3 if "check" in settings else 2)
+    # A rejected format is requested once.
+    assert len(server.times) == first_requests + (3 if "check" in settings else 2)
 
 
-def test_the_format_of_base64_is_that_of_the_answer():
-    # The first vector could be one of float32, too.
+def test_the_base64_format_is_detected():
+    # The first vector could also be float32.
     contents = cycle([bytes([0, 0, 0, 64] * 6), bytes(range(1, DIMENSIONS + 1))])
     with serve_embeddings(encode=lambda _: base64.b64encode(next(contents)).decode()) as server:
         assert connect(server).embed(["one two", "three"])[1].tolist() == list(
@@ -492,7 +490,7 @@ def test_the_format_of_base64_is_that_of_the_answer():
         assert not client.embed([" "]).any()
 
 
-def test_a_text_that_is_too_large_is_a_refusal(server):
+def test_status_500_for_a_long_text_counts_as_a_rejection(server):
     client = connect(server)
     message = (
         "input (600 tokens) is too large to process. increase the physical batch size (current "
@@ -500,7 +498,7 @@ def test_a_text_that_is_too_large_is_a_refusal(server):
     )
     server.failures.append(Failure(500, message=message))
     sent = len(server.times)
-    with pytest.raises(PosirError, match=r"refuses a request \(500: input .*512"):
+    with pytest.raises(PosirError, match=r"rejects a request \(500: input .*512"):
         client.embed(["text"])
     assert len(server.times) == sent + 1
     server.reasons = lambda message: {"detail": [{"loc": ["body"], "msg": message}]}
@@ -509,12 +507,12 @@ def test_a_text_that_is_too_large_is_a_refusal(server):
         client.embed(["text"])
 
 
-def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server, monkeypatch):
+def test_request_fields_are_sent_and_recorded_as_an_experiment(server, monkeypatch):
     fields = {
         "query_field": ["task=retrieval.query", "options.num_ctx=8192"],
         "passage_field": "truncate=true",
     }
-    with with_settings(**fields):
+    with override_settings(**fields):
         model = mteb.get_model(server.reference)
         meta = find_model(ModelReference(server.reference))
         with pytest.raises(PosirError, match=r"POSIR_QUERY_FIELD: .* not behind an endpoint"):
@@ -532,19 +530,19 @@ def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server, monkeypa
     assert meta.experiment_kwargs == recorded | {
         "settings_digest": meta.experiment_kwargs["settings_digest"]
     }
-    with monkeypatch.context() as patch, with_settings(query_field=f"api_key={KEY}"):
+    with monkeypatch.context() as patch, override_settings(query_field=f"api_key={KEY}"):
         patch.setenv("OPENAI_API_KEY", KEY)
         with pytest.raises(PosirError, match="stored in results"):
             mteb.get_model(server.reference)
     with (
-        with_settings(passage_field="truncate"),
+        override_settings(passage_field="truncate"),
         pytest.raises(PosirError, match="--passage-field truncate: expected"),
     ):
         mteb.get_model(server.reference)
 
 
 @pytest.mark.parametrize("kind", ["voyage", "jina", "perplexity"])
-def test_the_chunks_of_a_document_are_embedded_in_its_context(kind):
+def test_chunks_are_embedded_in_the_context_of_their_document(kind):
     chunks = ["one two", "three", "four five six"]
     format_ = {"encode": encode_int8} if kind == "perplexity" else {}
     model = "jina-embeddings-v3" if kind == "jina" else "some-context-model"
@@ -552,15 +550,15 @@ def test_the_chunks_of_a_document_are_embedded_in_its_context(kind):
         vectors = connect(server).embed_chunks(chunks)
     with serve_embeddings(kind=kind) as other:
         assert bool(connect(other).kind.in_context) == (kind == "jina")
-    # The server adds half of the vector of the document.
-    wanted = expected(chunks) + 0.5 * expected([" ".join(chunks)])
-    np.testing.assert_allclose(vectors / (10 if format_ else 1), wanted, atol=0.051)
+    # The server adds half of the document's vector.
+    expected = embed_all(chunks) + 0.5 * embed_all([" ".join(chunks)])
+    np.testing.assert_allclose(vectors / (10 if format_ else 1), expected, atol=0.051)
     assert (server.requests[-1].get("late_chunking"), server.batches[-1]) == (
         (True, chunks) if kind == "jina" else (None, [chunks])
     )
 
 
-def test_a_model_in_context_has_texts_as_documents_of_one_chunk():
+def test_a_contextual_model_embeds_a_text_as_a_single_chunk():
     with serve_embeddings(kind="voyage", model="voyage-context-3") as server:
         connect(server).embed(["one", "two"])
     assert server.batches == [[["position"], ["A bell was cast in copper."]], [["one"], ["two"]]]

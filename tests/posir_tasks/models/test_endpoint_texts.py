@@ -1,6 +1,4 @@
-"""Texts that a server refuses, fails for, or embeds differently in batches: cut, found, left out
-and counted.
-"""
+"""Texts that a server rejects, fails for, or embeds differently in batches."""
 
 import json
 import logging
@@ -14,7 +12,7 @@ import posir
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, load_model
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.run_settings import override_settings
 from posir_tasks.models.window import find_read_part
 from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.values.read_part import UNKNOWN, KnownBy, ReadPart
@@ -23,16 +21,16 @@ from tests.support.encode import encode
 from tests.support.models import write_tiny_model
 
 pytestmark = pytest.mark.usefixtures("short_waits")
-#: What a text has that a server fails for.
+#: Word in texts for which a server fails.
 BROKEN = "zx7k1"
 
 
-def expected(texts):
+def embed_all(texts):
     return np.array([embed(text) for text in texts], np.float32)
 
 
 def load(server, **settings):
-    with with_settings(**settings):
+    with override_settings(**settings):
         return load_model(ModelReference(server.reference))
 
 
@@ -41,12 +39,12 @@ SHORT = [f"entry {i} on a lamp" for i in range(30)]
 
 
 @pytest.mark.parametrize("special", [0, 2])
-def test_texts_are_cut_by_the_count_of_the_server(server_of, special):
-    with server_of(max_words=300, special=special) as server:
+def test_texts_are_cut_by_the_servers_token_count(special):
+    with serve_embeddings(max_words=300, special=special) as server:
         model = load(server, window=200)
         vectors = encode(model, SHORT + LONG)
         assert vectors.shape == (40, DIMENSIONS)
-        assert np.array_equal(vectors[:30], expected(SHORT))
+        assert np.array_equal(vectors[:30], embed_all(SHORT))
         assert (
             196
             <= max(
@@ -60,12 +58,7 @@ def test_texts_are_cut_by_the_count_of_the_server(server_of, special):
         assert len(server.times) < 60
 
 
-@pytest.fixture
-def server_of():
-    return serve_embeddings
-
-
-#: Counts that are none of tokens, and servers without one.
+#: Servers that do not count tokens.
 UNCOUNTED = {
     "0": {"counts": lambda *_: 0},
     "characters": {"counts": lambda _, texts: sum(map(len, texts))},
@@ -75,13 +68,13 @@ UNCOUNTED = {
 
 
 @pytest.mark.parametrize("name", UNCOUNTED)
-def test_without_a_count_of_tokens_the_window_is_estimated(name, caplog):
+def test_without_token_counts_the_window_is_estimated(name, caplog):
     with serve_embeddings(max_words=300, **UNCOUNTED[name]) as server:
-        with with_settings(window=200):
+        with override_settings(window=200):
             model = load_model(ModelReference(f"tiny@{server.kind}+{server.url}"))
         with caplog.at_level(logging.WARNING):
             encode(model, LONG)
-        # Further requests find out whether the server reads all of it.
+        # Later requests test for truncation.
         texts = max(server.batches, key=len)
         assert all(700 <= len(text.encode()) <= 800 for text in texts)
         assert all(any(long.startswith(text + " ") for long in LONG) for text in texts)
@@ -94,7 +87,7 @@ def test_a_tokenizer_cuts_to_the_token(tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     texts = ["the river rises in the hills and what is it " * 9, "a mill", "漢字かな交じり文" * 40]
     with serve_embeddings(max_words=100) as server:
-        with with_settings(window=40, tokenizer=str(folder)):
+        with override_settings(window=40, tokenizer=str(folder)):
             model = load_model(ModelReference(server.reference))
             encode(model, texts)
         sent = server.batches[1]
@@ -106,7 +99,7 @@ def test_a_tokenizer_cuts_to_the_token(tmp_path):
         assert model.search_record == {"window_counted_by": "tokenizer"}
 
 
-def test_a_server_that_reads_less_has_no_known_window(caplog):
+def test_a_server_that_truncates_earlier_has_an_unknown_window(caplog):
     with serve_embeddings(window=100) as server:
         model = load(server, window=400)
         with caplog.at_level(logging.WARNING):
@@ -116,14 +109,14 @@ def test_a_server_that_reads_less_has_no_known_window(caplog):
 
 
 @pytest.mark.parametrize("window", [1, 5])
-def test_a_window_that_no_text_fits_in_is_refused(window):
+def test_a_window_without_room_for_text_is_rejected(window):
     with serve_embeddings(special=6) as server:
         model = load(server, window=window)
         with pytest.raises(PosirError, match="larger"):
             encode(model, LONG[:1])
 
 
-#: How servers fail for a batch and not for its texts.
+#: Failures for a batch, but not for its texts.
 BATCH_LIMITS = {
     "texts": lambda texts: (
         Failure(422, message="batch size 32 > maximum allowed batch size 8")
@@ -144,9 +137,9 @@ BATCH_LIMITS = {
 
 
 @pytest.mark.parametrize("name", BATCH_LIMITS)
-def test_a_batch_that_is_refused_for_its_size_is_halved(name):
+def test_a_batch_that_is_too_large_is_halved(name):
     with serve_embeddings(fail=BATCH_LIMITS[name]) as server:
-        assert np.array_equal(encode(load(server), SHORT), expected(SHORT))
+        assert np.array_equal(encode(load(server), SHORT), embed_all(SHORT))
 
 
 def fail_for(status, message):
@@ -164,7 +157,7 @@ def make_nan(texts, vectors):
     ]
 
 
-#: How servers fail for a text.
+#: Failures for a single text.
 TEXT_FAILURES = {
     "500": fail_for(500, "failed to encode response: json: unsupported value: NaN"),
     "400": fail_for(400, "'$.input' is invalid"),
@@ -184,7 +177,7 @@ TEXT_FAILURES = {
 
 
 @pytest.mark.parametrize("name", TEXT_FAILURES)
-def test_a_text_that_fails_is_named_or_left_out_and_counted(name, caplog):
+def test_a_failing_text_is_reported_or_skipped_and_counted(name, caplog):
     texts = [*SHORT[:17], f"{BROKEN} in a text", *SHORT[17:]]
     with serve_embeddings(**TEXT_FAILURES[name]) as server:
         named = (
@@ -195,7 +188,7 @@ def test_a_text_that_fails_is_named_or_left_out_and_counted(name, caplog):
         model = load(server, skip_failed=True)
         with caplog.at_level(logging.WARNING):
             vectors = encode(model, texts)
-        assert np.array_equal(vectors, np.where(np.arange(31)[:, None] == 17, 0, expected(texts)))
+        assert np.array_equal(vectors, np.where(np.arange(31)[:, None] == 17, 0, embed_all(texts)))
         left_out = model.search_record["left_out"]
         assert (left_out["documents"]["texts"], left_out["documents"]["named"][0]["begins"]) == (
             1,
@@ -203,21 +196,21 @@ def test_a_text_that_fails_is_named_or_left_out_and_counted(name, caplog):
         )
         assert "1 of 31 documents" in caplog.text
         assert model.mteb_model_meta.experiment_kwargs == {"skip_failed": 1}
-        scores = np.asarray(model.similarity(expected(["lamp"]), vectors))
+        scores = np.asarray(model.similarity(embed_all(["lamp"]), vectors))
         assert np.flatnonzero(np.isneginf(scores[0])).tolist() == [17]
 
 
 @pytest.mark.parametrize("name", TEXT_FAILURES)
-def test_no_more_than_a_fifth_of_the_texts_is_left_out(name):
+def test_at_most_a_fifth_of_the_texts_is_skipped(name):
     broken = [f"{BROKEN} {i}" for i in range(7)]
     with serve_embeddings(**TEXT_FAILURES[name]) as server:
         model = load(server, skip_failed=True)
         assert len(encode(model, SHORT + broken)) == 37
-        with pytest.raises(PosirError, match="would be left out"):
+        with pytest.raises(PosirError, match="would be skipped"):
             encode(load(server, skip_failed=True), SHORT[:20] + broken)
 
 
-def test_one_vector_for_all_texts_is_refused_with_skip_failed():
+def test_equal_vectors_for_all_texts_are_rejected_with_skip_failed():
     with serve_embeddings(mix=lambda _, vectors: [[1.0] * DIMENSIONS for _ in vectors]) as server:
         server.mix, mix = (lambda _, vectors: vectors), server.mix
         model = load(server, skip_failed=True)
@@ -227,7 +220,7 @@ def test_one_vector_for_all_texts_is_refused_with_skip_failed():
 
 
 @pytest.mark.parametrize("least", [2, 16])
-def test_texts_are_sent_alone_if_vectors_depend_on_the_batch(least, caplog):
+def test_texts_are_sent_one_at_a_time_if_vectors_depend_on_the_batch(least, caplog):
     def mix(texts, vectors):
         mean = np.mean(vectors, axis=0) * 3
         return (
@@ -240,14 +233,14 @@ def test_texts_are_sent_alone_if_vectors_depend_on_the_batch(least, caplog):
         model = load(server)
         server.mix = mix
         with caplog.at_level(logging.WARNING):
-            assert np.array_equal(encode(model, SHORT * 2), expected(SHORT * 2))
+            assert np.array_equal(encode(model, SHORT * 2), embed_all(SHORT * 2))
             encode(model, SHORT, PromptType.query)
         (warning,) = caplog.messages
         assert "depends on the other texts of its batch" in warning
         assert model.search_record["cosine_within_batch"] < 0.999
 
 
-def test_rounding_and_noise_are_no_dependence_on_the_batch(caplog):
+def test_rounding_and_noise_do_not_count_as_batch_effects(caplog):
     with serve_embeddings(noise=1e-3) as server, caplog.at_level(logging.WARNING):
         model = load(server)
         encode(model, SHORT)
@@ -272,7 +265,7 @@ def test_skip_failed_and_tokenizer_need_an_endpoint_and_a_window(monkeypatch):
             posir.run(model=server.reference, task="PosIR-Mini", tokenizer="x")
 
 
-def test_what_is_left_out_is_not_found_and_stated_in_the_result(tmp_path):
+def test_skipped_texts_are_not_retrieved_and_listed_in_the_result(tmp_path):
     def fail(texts):
         return (
             Failure(400, message="invalid text") if any("Ada" in text for text in texts) else None
@@ -300,5 +293,5 @@ def test_what_is_left_out_is_not_found_and_stated_in_the_result(tmp_path):
     missing = {row["id"] for row in data.corpus if "Ada" in row["text"]}
     is_missing = np.isin(data.evidence.document_ids, list(missing))
     assert (len(missing), result.values.profile.queries) == (5, plain.values.profile.queries)
-    # Not found, though the corpus has fewer documents than are searched for.
+    # Not retrieved, although the corpus is smaller than the cutoff.
     assert entry["recall_at_100"] == pytest.approx(1 - is_missing.mean(), abs=1e-4)

@@ -1,6 +1,4 @@
-"""BGE's language models as rerankers: the class of FlagEmbedding and the settings with which their
-authors load them.
-"""
+"""BGE's language model rerankers are loaded with the authors' FlagEmbedding class and settings."""
 
 import sys
 from types import ModuleType
@@ -16,7 +14,7 @@ from tests.support.encode import TASK
 
 
 class LanguageModelReranker:
-    """Keeps what FlagEmbedding's class is given; its scores are the lengths of the passages."""
+    """Records its arguments. Scores are the lengths of the passages."""
 
     def __init__(self, name, max_length=512, **settings):
         self.name, self.max_length, self.settings = name, max_length, settings
@@ -26,20 +24,23 @@ class LanguageModelReranker:
         return [len(passage) / 100 for _, passage in pairs]
 
 
-class LayerWise(LanguageModelReranker):
-    """The other class."""
+class LayerWiseReranker(LanguageModelReranker):
+    """A separate class for layer-wise models."""
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "settings"),
     [
         ("BAAI/bge-reranker-v2-gemma", LanguageModelReranker, {}),
-        ("BAAI/bge-reranker-v2-minicpm-layerwise", LayerWise, {"cutoff_layers": [28]}),
+        ("BAAI/bge-reranker-v2-minicpm-layerwise", LayerWiseReranker, {"cutoff_layers": [28]}),
     ],
 )
-def test_a_language_model_reranker_is_loaded_by_flagembedding(name, kind, settings, monkeypatch):
+def test_flagembedding_loads_language_model_rerankers(name, kind, settings, monkeypatch):
     module = ModuleType("FlagEmbedding")
-    module.FlagLLMReranker, module.LayerWiseFlagLLMReranker = LanguageModelReranker, LayerWise
+    module.FlagLLMReranker, module.LayerWiseFlagLLMReranker = (
+        LanguageModelReranker,
+        LayerWiseReranker,
+    )
     monkeypatch.setitem(sys.modules, "FlagEmbedding", module)
     meta = mteb.get_model_meta(name, fetch_from_hf=False)
     assert (meta.name, meta.model_type, meta.extra_requirements_groups) == (

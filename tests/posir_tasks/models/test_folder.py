@@ -1,4 +1,4 @@
-"""Models in local folders: their kind, name and revision, and what is not a model."""
+"""Models in local folders: kind, name, revision, and errors."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.models import run_settings
 from posir_tasks.models.embeddings.encoding import load_encoder
 from posir_tasks.models.folder import digest_folder
-from posir_tasks.models.references import ModelReference, portable_name
+from posir_tasks.models.references import ModelReference, get_portable_reference
 from posir_tasks.models.registry import find_model
 from tests.support.audit import forbid_foreign_code
 from tests.support.models import TINY_KINDS, write_tiny_model
@@ -28,36 +28,38 @@ from tests.support.models import TINY_KINDS, write_tiny_model
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A dense model as the folder `my-model` in the working directory."""
+    """A dense model in the folder `my-model` of the working directory."""
     monkeypatch.chdir(tmp_path)
     return write_tiny_model(tmp_path / "my-model")
 
 
-def find(name="./my-model"):
+def find_meta(name="./my-model"):
     return find_model(ModelReference(str(name)))
 
 
 @pytest.mark.parametrize("kind", TINY_KINDS)
-def test_the_kind_is_detected_and_loaded(tmp_path, kind):
+def test_the_kind_of_model_is_detected_and_loaded(tmp_path, kind):
     write_tiny_model(tmp_path / "mine", kind)
-    meta = find(tmp_path / "mine")
+    meta = find_meta(tmp_path / "mine")
     assert (meta.name, meta.model_type, meta.max_tokens) == ("local/mine", [kind], 64)
     model = mteb.get_model(str(tmp_path / "mine"), device="cpu")
     assert type(model).__name__ == meta.to_dict()["loader"]
     assert model.mteb_model_meta.revision == meta.revision
 
 
-def test_every_way_to_write_the_path_is_the_same_model(folder, monkeypatch):
+def test_all_spellings_of_a_path_are_the_same_model(folder, monkeypatch):
     monkeypatch.setenv("HOME", str(folder.parent))
-    metas = [find(name) for name in ("my-model", "./my-model", "my-model/", "~/my-model", folder)]
+    metas = [
+        find_meta(name) for name in ("my-model", "./my-model", "my-model/", "~/my-model", folder)
+    ]
     assert {meta.name for meta in metas} == {"local/my-model"}
     assert {meta.revision for meta in metas} == {digest_folder(folder)}
-    assert {portable_name(meta) for meta in metas} == {str(folder)}
+    assert {get_portable_reference(meta) for meta in metas} == {str(folder)}
     monkeypatch.chdir(folder)
-    assert portable_name(find(".")) == str(folder)
-    # The name of a registered model is no folder.
+    assert get_portable_reference(find_meta(".")) == str(folder)
+    # The name of a registered model takes precedence over a folder.
     shutil.copytree(folder, "baseline-bm25s")
-    assert [find(f"{path}baseline-bm25s").name.split("/")[0] for path in ("", "./")] == [
+    assert [find_meta(f"{path}baseline-bm25s").name.split("/")[0] for path in ("", "./")] == [
         "mteb",
         "local",
     ]
@@ -75,12 +77,12 @@ def test_every_way_to_write_the_path_is_the_same_model(folder, monkeypatch):
         (None, "my-model"),
     ],
 )
-def test_the_model_card_names_the_model_or_else_its_folder(folder, card, name):
+def test_the_name_is_from_the_model_card_or_the_folder(folder, card, name):
     metadata = f"---\nmodel_name: {card}\n---\n" if card else "no metadata"
     (folder / "README.md").write_text(metadata, encoding="utf-8")
-    assert find().name == f"local/{name}"
+    assert find_meta().name == f"local/{name}"
     shutil.copytree(folder, "run-7/checkpoint-500", ignore=lambda *_: ["README.md"])
-    assert find("run-7/checkpoint-500").name == "local/run-7-checkpoint-500"
+    assert find_meta("run-7/checkpoint-500").name == "local/run-7-checkpoint-500"
 
 
 def edit_json(path, **values):
@@ -101,15 +103,15 @@ def edit_json(path, **values):
         lambda folder: torch.save({"weight": torch.ones(1)}, folder / "pytorch_model.bin"),
     ],
 )
-def test_whatever_changes_embeddings_changes_the_revision(folder, change):
-    before = find().revision
-    assert find().revision == before
+def test_a_change_of_the_embeddings_changes_the_revision(folder, change):
+    before = find_meta().revision
+    assert find_meta().revision == before
     change(folder)
-    assert find().revision != before
+    assert find_meta().revision != before
 
 
-def test_files_of_training_do_not_change_the_revision(folder):
-    before = find().revision
+def test_training_files_do_not_change_the_revision(folder):
+    before = find_meta().revision
     (folder / "results" / "results").mkdir(parents=True)
     for file in (
         "README.md",
@@ -120,17 +122,17 @@ def test_files_of_training_do_not_change_the_revision(folder):
         (folder / file).write_text("{}")
     shutil.copytree(folder, folder.parent / "copy")
     shutil.move(folder.parent / "copy", folder / "checkpoint-5")
-    assert find().revision == before
+    assert find_meta().revision == before
 
 
-def test_a_link_into_a_cache_is_read_as_its_content(folder, tmp_path):
-    before = find().revision
+def test_links_into_a_cache_are_resolved(folder, tmp_path):
+    before = find_meta().revision
     for name in ("model.safetensors", "1_Pooling"):
         (folder / name).rename(tmp_path / name)
         (folder / name).symlink_to(tmp_path / name)
-    assert find().revision == before
+    assert find_meta().revision == before
     edit_json(tmp_path / "1_Pooling" / "config.json", pooling_mode="cls")
-    assert find().revision != before
+    assert find_meta().revision != before
 
 
 @pytest.mark.parametrize(
@@ -149,20 +151,20 @@ def test_a_link_into_a_cache_is_read_as_its_content(folder, tmp_path):
         ),
     ],
 )
-def test_what_is_not_a_model_is_one_message(folder, prepare, name, message):
+def test_a_folder_without_a_model_raises_one_error(folder, prepare, name, message):
     prepare(folder)
     with pytest.raises(PosirError, match=message):
-        find(name)
+        find_meta(name)
     with pytest.raises(PosirError, match=message):
         mteb.get_model(name)
 
 
-def test_a_damaged_or_changing_folder_is_refused(folder):
-    meta = find()
+def test_a_corrupt_or_changing_folder_is_rejected(folder):
+    meta = find_meta()
     edit_json(folder / "config.json", layer_norm_eps=1e-5)
     with pytest.raises(PosirError, match=r"local/my-model changed while it was loaded"):
         meta.load_model(device="cpu")
-    # transformers makes up a tokenizer to which every text is unknown.
+    # transformers creates a tokenizer without a vocabulary.
     (folder / "tokenizer.json").unlink()
     with pytest.raises(PosirError, match=r"my-model: the tokenizer only has the 5 special tokens"):
         mteb.get_model("./my-model")
@@ -174,26 +176,26 @@ def test_a_damaged_or_changing_folder_is_refused(folder):
 
 
 @pytest.mark.parametrize(
-    ("settings", "named"),
+    ("settings", "message"),
     [
         ({"num_hidden_layers": 3}, r"32 are missing .*layer\.1\.\S+, "),
         ({"intermediate_size": 24}, r"layer\.0\.inter"),
     ],
 )
 @pytest.mark.parametrize("kind", TINY_KINDS)
-def test_weights_that_do_not_fit_the_settings_are_refused(tmp_path, kind, settings, named):
-    """transformers makes up the missing ones at random."""
+def test_weights_that_do_not_match_the_settings_are_rejected(tmp_path, kind, settings, message):
+    """transformers would initialize missing weights randomly."""
     folder = write_tiny_model(tmp_path / "mine", kind)
     edit_json(folder / "config.json", **settings)
-    with pytest.raises(PosirError, match=rf"mine: .*{named}"):
+    with pytest.raises(PosirError, match=rf"mine: .*{message}"):
         mteb.get_model(str(folder), device="cpu")
     if kind == "dense":
         torch.save({"weight": torch.ones(4, 16)}, folder / "colbert_linear.pt")
-        with pytest.raises(PosirError, match=named):
+        with pytest.raises(PosirError, match=message):
             mteb.get_model(f"{folder}:colbert", device="cpu")
 
 
-def test_a_model_of_transformers_is_dense_and_needs_no_pooler(
+def test_a_transformers_model_is_dense_and_needs_no_pooler(
     folder,
 ):
     shutil.copytree(
@@ -201,7 +203,7 @@ def test_a_model_of_transformers_is_dense_and_needs_no_pooler(
         "plain",
         ignore=shutil.ignore_patterns("modules.json", "*sentence*", "1_Pooling"),
     )
-    assert find("plain").model_type == ["dense"]
+    assert find_meta("plain").model_type == ["dense"]
     assert mteb.get_model("plain").mteb_model_meta.name == "local/plain"
     weights = load_file(folder / "model.safetensors")
     save_file(
@@ -212,7 +214,7 @@ def test_a_model_of_transformers_is_dense_and_needs_no_pooler(
     assert mteb.get_model("./my-model", device="cpu") is not None
 
 
-def test_a_number_of_layers_that_no_model_has_is_refused(folder):
+def test_an_impossible_number_of_layers_is_rejected(folder):
     for layers in (-1, 10**9):
         edit_json(folder / "config.json", num_hidden_layers=layers)
         with pytest.raises(
@@ -227,9 +229,7 @@ def evil_code(folder):
 
 
 def plant_hub_code(folder):
-    """Write a repository with code into the Hub's cache, at its own folder, and return how
-    `auto_map` names its class.
-    """
+    """Write a repository with code into the Hub's cache. Return the `auto_map` for its classes."""
     repository = Path(constants.HF_HUB_CACHE) / "models--stranger--code"
     for name, content in (
         ("refs/main", "1" * 40),
@@ -307,23 +307,23 @@ def name_module(folder, reference):
     (folder / "evil.py").write_text(evil_code(folder))
 
 
-def route_to_a_module_elsewhere(folder):
+def route_to_a_foreign_module(folder):
     name_module(folder, "sentence_transformers.base.modules.Router")
     types, structure = {"query_0_E": "evil.Module"}, {"query": ["query_0_E"]}
     edit_json(folder / "router_config.json", types=types, structure=structure, parameters={})
 
 
-def adapt(folder, **settings):
+def write_adapter(folder, **settings):
     edit_json(folder / "adapter_config.json", peft_type="LORA", **settings)
 
 
-def adapt_a_foreign_base(folder):
+def write_adapter_with_foreign_base(folder):
     base = shutil.copytree(folder, folder.parent / "base")
     name_code_in_the_tokenizer(base)
-    adapt(folder, base_model_name_or_path=str(base), auto_mapping=None)
+    write_adapter(folder, base_model_name_or_path=str(base), auto_mapping=None)
 
 
-#: Ways in which a folder asks a library to run code.
+#: Ways in which a folder can make a library run code.
 ATTACKS = [
     name_escaped_code,
     name_code_in_a_subfolder,
@@ -333,9 +333,9 @@ ATTACKS = [
     unpickle_weights,
     lambda folder: name_module(folder, "evil.Module"),
     lambda folder: name_module(folder, "sentence_transformers.util.misc.import_from_string"),
-    route_to_a_module_elsewhere,
-    adapt_a_foreign_base,
-    lambda folder: adapt(
+    route_to_a_foreign_module,
+    write_adapter_with_foreign_base,
+    lambda folder: write_adapter(
         folder, auto_mapping={"base_model_class": "Model", "parent_library": "evil.library"}
     ),
     lambda folder: edit_json(folder / "config.json", attn_implementation="stranger/kernel"),
@@ -370,7 +370,7 @@ def test_a_folder_never_runs_code(tmp_path, monkeypatch, kind, attack):
 
 
 @pytest.mark.parametrize("kind", TINY_KINDS)
-def test_trust_is_refused_and_an_honest_folder_loads_without(tmp_path, kind):
+def test_trust_remote_code_is_rejected_and_not_needed(tmp_path, kind):
     folder = write_tiny_model(tmp_path / "mine", kind)
     (folder / "vocabulary.json").write_text('{"auto_map": 7}')
     with forbid_foreign_code():
@@ -379,7 +379,7 @@ def test_trust_is_refused_and_an_honest_folder_loads_without(tmp_path, kind):
         mteb.get_model(str(folder), device="cpu", trust_remote_code=True)
 
 
-def test_the_audit_hook_sees_code_of_a_file_elsewhere(tmp_path):
+def test_the_audit_hook_detects_code_outside_the_folder(tmp_path):
     file = tmp_path / "evil.py"
     file.write_text("VALUE = 1")
     for run, what in ((runpy.run_path, str(file)), (os.system, "true")):
@@ -395,18 +395,18 @@ def test_the_audit_hook_sees_code_of_a_file_elsewhere(tmp_path):
         ("onnx", "m@http://localhost:1/v1", "EndpointEncoder, which has no backends"),
     ],
 )
-def test_a_backend_that_a_model_cannot_have_is_refused(monkeypatch, backend, model, message):
+def test_an_unsupported_backend_is_rejected(monkeypatch, backend, model, message):
     monkeypatch.setenv("POSIR_BACKEND", backend)
     with pytest.raises(PosirError, match=message):
-        find(model)
+        find_meta(model)
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_backend_is_an_experiment_of_the_same_model(monkeypatch):
+def test_a_backend_is_an_experiment_with_the_same_model(monkeypatch):
     monkeypatch.setenv("POSIR_BACKEND", "onnx:model_qint8.onnx")
     monkeypatch.setattr(run_settings, "import_module", lambda _: None)
-    assert find().experiment_kwargs["backend"] == "onnx:model_qint8.onnx"
-    prepared = run_settings.prepare_run_settings(find())
+    assert find_meta().experiment_kwargs["backend"] == "onnx:model_qint8.onnx"
+    prepared = run_settings.prepare_for_loading(find_meta())
     assert prepared.experiment_kwargs is None
     assert prepared.loader_kwargs["backend"] == "onnx"
     assert prepared.loader_kwargs["model_kwargs"] == {"file_name": "model_qint8.onnx"}
@@ -414,7 +414,7 @@ def test_a_backend_is_an_experiment_of_the_same_model(monkeypatch):
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("error", [ModuleNotFoundError, ImportError, RuntimeError])
-def test_a_backend_without_its_package_says_what_to_install(monkeypatch, error):
+def test_a_missing_backend_package_is_reported_with_the_install_command(monkeypatch, error):
     def fail(_):
         raise error("no nms")
 
@@ -422,7 +422,7 @@ def test_a_backend_without_its_package_says_what_to_install(monkeypatch, error):
     monkeypatch.setattr(run_settings, "import_module", fail)
     message = r"\(\w*Error: no nms\).*pip install 'sentence-transformers\[onnx\]'"
     with pytest.raises(PosirError, match=message):
-        find().load_model()
+        find_meta().load_model()
 
 
 @pytest.mark.slow
@@ -431,7 +431,7 @@ def test_a_backend_without_its_package_says_what_to_install(monkeypatch, error):
     ("backend", "module"),
     [("onnx", "optimum.onnxruntime.modeling"), ("openvino", "optimum.intel.openvino.modeling")],
 )
-def test_another_backend_has_the_embeddings_of_torch(monkeypatch, backend, module):
+def test_backends_return_the_same_embeddings_as_torch(monkeypatch, backend, module):
     pytest.importorskip(module, exc_type=ImportError)
     texts = ["A mill burned down.", "Who lit it?"]
     by_torch = load_encoder("./my-model")(texts, PromptType.document)
@@ -495,7 +495,7 @@ failing = Failing()
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """The name of a module with objects that encode, in the working directory."""
+    """Name of a module in the working directory that defines encoders."""
     name = f"encoders_{tmp_path.name}".replace("-", "_")
     (tmp_path / f"{name}.py").write_text(SOURCE)
     monkeypatch.chdir(tmp_path)
@@ -504,8 +504,8 @@ def module(tmp_path, monkeypatch):
 
 
 def test_an_object_with_encode_is_a_model(module):
-    meta = find(f"{module}:it")
-    assert (meta.name, portable_name(meta)) == (f"local/{module}-it", f"{module}:it")
+    meta = find_meta(f"{module}:it")
+    assert (meta.name, get_portable_reference(meta)) == (f"local/{module}-it", f"{module}:it")
     assert len(meta.revision) == 16
     encoder = load_encoder(f"{module}:it")
     assert encoder(["ab", "abc"], PromptType.document).tolist() == [[2, 1], [3, 1]]
@@ -516,19 +516,19 @@ def test_an_object_with_encode_is_a_model(module):
 
 
 @pytest.mark.parametrize("name", ["Lengths", "make", "Tensors", "tensors", "parts", "halves"])
-def test_a_class_a_factory_and_any_array_will_do(module, name):
+def test_classes_factories_and_all_arrays_are_accepted(module, name):
     encoder = load_encoder(f"{module}:{name}")
     assert encoder(["ab", "abc"], PromptType.document).tolist() == [[2, 1], [3, 1]]
 
 
-def test_an_object_that_cannot_encode_is_named(module):
-    with pytest.raises(PosirError, match=r"Failing.encode: fails \(RuntimeError: out of words\)"):
+def test_an_object_that_cannot_encode_is_reported(module):
+    with pytest.raises(PosirError, match=r"Failing.encode: failed \(RuntimeError: out of words\)"):
         load_encoder(f"{module}:failing")(["a"], PromptType.document)
     with pytest.raises(PosirError, match="is int, which has no `encode`"):
-        find(f"{module}:none")
+        find_meta(f"{module}:none")
     with pytest.raises(PosirError, match="cannot be imported"):
-        find(f"{module}:missing")
+        find_meta(f"{module}:missing")
     with pytest.raises(PosirError, match=r"a vector for each of 2 texts"):
         load_encoder(f"{module}:flat")(["a", "b"], PromptType.document)
     with pytest.raises(PosirError, match="No module named 'no_such_module'"):
-        find("no_such_module:it")
+        find_meta("no_such_module:it")

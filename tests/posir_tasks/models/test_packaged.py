@@ -1,6 +1,4 @@
-"""Models that are installed as packages: where the Hub does not answer they are the registered
-ones.
-"""
+"""Models that are installed as packages replace the Hub if it cannot be reached."""
 
 import mteb
 import numpy as np
@@ -20,7 +18,7 @@ def empty_cache(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", MODEL])
-def test_the_packaged_model_is_the_registered_one(name):
+def test_the_packaged_model_equals_the_registered_model(name):
     meta = mteb.get_model_meta(name)
     model = meta.load_model(device="cpu")
     loaded = model.mteb_model_meta
@@ -30,12 +28,12 @@ def test_the_packaged_model_is_the_registered_one(name):
     assert np.allclose(model.model.encode(["the mill"]), alone)
 
 
-def test_the_files_of_the_package_are_those_of_the_revision():
+def test_the_package_contains_the_files_of_the_revision():
     assert digest_folder(get_model_path()) == DIGEST
     assert mteb.get_model_meta(MODEL).revision == REVISION
 
 
-def test_the_package_is_used_without_hub_and_cache(empty_cache, monkeypatch, caplog):
+def test_the_package_is_used_if_hub_and_cache_are_unavailable(empty_cache, monkeypatch, caplog):
     meta = mteb.get_model_meta(MODEL)
     assert use_package(meta) is not meta
     for other in (

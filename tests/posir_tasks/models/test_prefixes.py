@@ -1,6 +1,4 @@
-"""Hints on the texts that families of models were trained with: by name or card, and only where no
-prompt is configured.
-"""
+"""Warnings about models that were trained with prompts, but have none."""
 
 import logging
 import shlex
@@ -12,7 +10,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from posir_tasks.base.logs import warn_once
-from posir_tasks.models.prefixes import FAMILIES, describe_family
+from posir_tasks.models.prefixes import FAMILIES, describe_missing_prompts
 from tests.support.models import write_tiny_model
 
 E5, NOMIC, BGE, BGE_ZH = FAMILIES
@@ -37,26 +35,24 @@ E5, NOMIC, BGE, BGE_ZH = FAMILIES
         ("made50", None),
     ],
 )
-def test_families_are_known_by_name(name: str, family: object):
-    assert [known for known in FAMILIES if known.name.fullmatch(name)] == (
+def test_families_are_recognized_by_name(name: str, family: object):
+    assert [entry for entry in FAMILIES if entry.name.fullmatch(name)] == (
         [family] if family else []
     )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_hint_names_the_variables_with_their_values(family):
-    hint = describe_family("local/x", family)
-    assert f"POSIR_QUERY_PROMPT={shlex.quote(family.query)}" in hint
-    assert ("POSIR_DOCUMENT_PROMPT" in hint) == bool(family.document)
+def test_the_warning_contains_the_variables_and_values(family):
+    warning = describe_missing_prompts("local/x", family)
+    assert f"POSIR_QUERY_PROMPT={shlex.quote(family.query)}" in warning
+    assert ("POSIR_DOCUMENT_PROMPT" in warning) == bool(family.document)
 
 
 @pytest.fixture
 def load(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    """Return a function that loads a small model under a name, with prompts and a card, and returns
-    the hints.
-    """
+    """A function that loads a small model with a name, card and prompts, and returns warnings."""
 
-    def load_named(name: str, card: str = "", **prompts: str) -> list[str]:
+    def load_and_warn(name: str, card: str = "", **prompts: str) -> list[str]:
         folder = tmp_path / name
         SentenceTransformer(str(write_tiny_model(tmp_path / "tiny")), prompts=prompts).save(
             str(folder)
@@ -74,19 +70,17 @@ def load(tmp_path: Path, caplog: pytest.LogCaptureFixture):
             if record.name == "posir_tasks.models.prefixes"
         ]
 
-    return load_named
+    return load_and_warn
 
 
-def test_a_model_of_a_family_without_prompts_gets_one_hint(load):
-    (hint,) = load("my-e5")
-    assert "POSIR_QUERY_PROMPT='query: ' POSIR_DOCUMENT_PROMPT='passage: '" in hint
-    (hint,) = load("fine-tuned", "Prefix texts with `search_query: ` or `search_document: `.")
-    assert "POSIR_DOCUMENT_PROMPT='search_document: '" in hint
+def test_a_model_without_its_familys_prompts_gets_one_warning(load):
+    (warning,) = load("my-e5")
+    assert "POSIR_QUERY_PROMPT='query: ' POSIR_DOCUMENT_PROMPT='passage: '" in warning
+    (warning,) = load("fine-tuned", "Prefix texts with `search_query: ` or `search_document: `.")
+    assert "POSIR_DOCUMENT_PROMPT='search_document: '" in warning
 
 
-def test_no_hint_where_prompts_are_configured_or_not_asked_for(
-    load, monkeypatch: pytest.MonkeyPatch
-):
+def test_no_warning_if_prompts_are_configured_or_unsupported(load, monkeypatch: pytest.MonkeyPatch):
     assert load("all-minilm", "A model.") == []
     assert load("e5-with-prompts", query="query: ", document="passage: ") == []
     for variable, text in (("POSIR_DOCUMENT_PROMPT", "passage: "), ("POSIR_QUERY_PROMPT", "")):

@@ -1,6 +1,4 @@
-"""Protocols: the table, and what a model of mteb's class gets at its tokenizer; texts are quoted
-from the authors' code.
-"""
+"""Protocols: the table, and the texts that reach the tokenizer, quoted from the authors' code."""
 
 import re
 import sys
@@ -16,27 +14,26 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import posir
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.loaded_model import read_loaded_model
-from posir_tasks.models.prompts import find_encode, preprocess
+from posir_tasks.models.prompts import preprocess, unwrap_encode
 from posir_tasks.models.protocols import (
     PAPERS,
     REPORTED_FIELDS,
     SETTINGS,
     UNKNOWN,
     Protocol,
-    describe_difference,
+    describe_differences,
     find_protocol,
     list_differences,
     list_protocols,
     read_protocols,
 )
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.run_settings import override_settings
 from tests.support.protocol_check import check_protocol, find_mteb_settings
 from tests.support.registered_models import with_tiny_weights
 
 WEB = "Instruct: Given a web search query, retrieve relevant passages that answer the query"
 QUESTION, TEXT = "Where does the river rise?", "The river rises in the hills."
-#: Paper, model, then the texts of query and document at the tokenizer, the window and the
-#: precision.
+#: Paper, model, query and document at the tokenizer, window and dtype.
 EXPECTED = [
     ("posq", "bge-m3", f"<s>{QUESTION}</s>", f"<s>{TEXT}</s>", 8192, None),
     (
@@ -132,9 +129,7 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize(("paper", "model", "query", "document", "window", "dtype"), EXPECTED)
-def test_what_reaches_the_tokenizer_is_what_the_authors_sent(
-    paper, model, query, document, window, dtype
-):
+def test_the_tokenizer_receives_the_authors_texts(paper, model, query, document, window, dtype):
     check = check_protocol(find_protocol(paper, model))
     assert not check.problem
     loaded = check.loaded
@@ -146,13 +141,15 @@ def test_what_reaches_the_tokenizer_is_what_the_authors_sent(
     assert dtype in (None, loaded["dtype"])
 
 
-ASK = "Given a question, retrieve passages that answer the question"
-#: What mteb 2.26's classes set otherwise than the authors, by paper and model.
-MTEB_SETS = {
+INSTRUCTION = "Given a question, retrieve passages that answer the question"
+#: Settings of mteb 2.26's classes that differ from the authors', by paper and model.
+MTEB_SETTINGS = {
     ("posq", "BAAI/bge-m3"): {},
-    ("posq", "NovaSearch/stella_en_400M_v5"): {"query_prompt": ASK},
-    ("posq", "Qwen/Qwen3-Embedding-0.6B"): {"query_prompt": f"Instruct: {ASK}\nQuery:"},
-    ("posq", "Alibaba-NLP/gte-Qwen2-7B-instruct"): {"query_prompt": f"Instruct: {ASK}\nQuery: "},
+    ("posq", "NovaSearch/stella_en_400M_v5"): {"query_prompt": INSTRUCTION},
+    ("posq", "Qwen/Qwen3-Embedding-0.6B"): {"query_prompt": f"Instruct: {INSTRUCTION}\nQuery:"},
+    ("posq", "Alibaba-NLP/gte-Qwen2-7B-instruct"): {
+        "query_prompt": f"Instruct: {INSTRUCTION}\nQuery: "
+    },
     ("posq", "nvidia/NV-Embed-v2"): {"max_document_tokens": "32768"},
     ("posq", "Qwen/Qwen3-Reranker-0.6B"): {
         "max_document_tokens": "8192",
@@ -182,28 +179,30 @@ FAST = (("posq", "Qwen/Qwen3-Embedding-0.6B"), ("posir", "nvidia/llama-embed-nem
 
 @pytest.mark.parametrize(
     ("paper", "model"),
-    [pytest.param(*key, marks=() if key in FAST else pytest.mark.slow) for key in MTEB_SETS],
+    [pytest.param(*key, marks=() if key in FAST else pytest.mark.slow) for key in MTEB_SETTINGS],
 )
-def test_what_mtebs_class_sets_otherwise_is_what_the_row_says(paper, model):
+def test_the_row_lists_the_differences_from_mtebs_class(paper, model):
     row = find_protocol(paper, model)
     settings = find_mteb_settings(row)
-    assert settings == MTEB_SETS[paper, model]
+    assert settings == MTEB_SETTINGS[paper, model]
     assert {*settings} <= {*row.mteb_differs.split()}
 
 
 @pytest.mark.slow
-def test_no_class_of_mteb_differs_from_a_row_in_silence():
-    others = {}
+def test_every_difference_of_an_mteb_class_is_listed():
+    unlisted = {}
     for row in (row for paper in PAPERS for row in list_protocols(paper)):
         try:
-            others[row.paper, row.model] = {*find_mteb_settings(row)} - {*row.mteb_differs.split()}
+            unlisted[row.paper, row.model] = {*find_mteb_settings(row)} - {
+                *row.mteb_differs.split()
+            }
         except (PosirError, KeyError, ImportError):
             continue
-    assert others.keys() >= MTEB_SETS.keys()
-    assert not any(others.values())
+    assert unlisted.keys() >= MTEB_SETTINGS.keys()
+    assert not any(unlisted.values())
 
 
-def test_a_field_that_the_class_cannot_take_is_an_error():
+def test_an_unsupported_field_raises_an_error():
     check = check_protocol(find_protocol("bias-learning", "nomic-embed-text-v1.5"))
     assert check.differs
     assert (
@@ -211,22 +210,22 @@ def test_a_field_that_the_class_cannot_take_is_an_error():
     )
 
 
-def test_queries_have_a_window_of_their_own():
+def test_queries_have_a_separate_window():
     row = find_protocol("posir-saliency", "NV-Embed-v2")
     registered = mteb.get_model_meta(row.model, fetch_from_hf=False)
-    with with_settings(protocol=row.paper), with_tiny_weights(registered, row) as meta:
+    with override_settings(protocol=row.paper), with_tiny_weights(registered, row) as meta:
         model = meta.load_model(device="cpu")
     loaded = read_loaded_model(model)
     assert (loaded.max_query_tokens, loaded.max_document_tokens) == (512, 2048)
     assert model.model.max_seq_length == 2048
-    assert find_encode(model) is InstructSentenceTransformerModel.encode
-    # `posir probe` makes the tensors of documents itself.
+    assert unwrap_encode(model) is InstructSentenceTransformerModel.encode
+    # `posir probe` calls `preprocess` itself.
     ids = preprocess(model.model, [TEXT])["input_ids"][0]
     assert model.model.tokenizer.decode(ids).endswith(f"{TEXT}</s>")
 
 
-def test_a_reranker_of_flag_embedding_reads_the_authors_window(monkeypatch):
-    """A stand-in has the defaults and the order of calls of FlagEmbedding 1.3.4."""
+def test_a_flagembedding_reranker_reads_the_authors_window(monkeypatch):
+    """A mock has the defaults and the call order of FlagEmbedding 1.3.4."""
     monkeypatch.setitem(sys.modules, "FlagEmbedding", SimpleNamespace(FlagReranker=FlagReranker))
     check = check_protocol(find_protocol("posq", "bge-reranker-v2-m3"))
     assert not check.problem
@@ -235,7 +234,7 @@ def test_a_reranker_of_flag_embedding_reads_the_authors_window(monkeypatch):
 
 
 class FlagReranker:
-    """A cross-encoder that reads 512 tokens unless it is told otherwise."""
+    """A cross-encoder that reads 512 tokens by default."""
 
     def __init__(self, folder: str, *, use_fp16: bool) -> None:
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -253,7 +252,7 @@ class FlagReranker:
         return self.model(input_ids=torch.tensor([joined])).logits
 
 
-def test_an_api_is_asked_for_the_papers_dimensions(monkeypatch):
+def test_api_requests_contain_the_papers_dimensions(monkeypatch):
     client = SimpleNamespace(embed=None)
     monkeypatch.setitem(sys.modules, "voyageai", SimpleNamespace(Client=lambda **_: client))
     check = check_protocol(find_protocol("posq", "voyage-3-large"))
@@ -261,7 +260,7 @@ def test_an_api_is_asked_for_the_papers_dimensions(monkeypatch):
     assert check.loaded["dimensions"] == 2048
 
 
-def test_doctor_prints_the_rows_of_a_protocol(monkeypatch):
+def test_doctor_prints_a_protocol(monkeypatch):
     monkeypatch.setattr(
         "posir_tasks.command.api.list_protocols", lambda paper: list_protocols(paper)[:2]
     )
@@ -276,8 +275,8 @@ def test_doctor_prints_the_rows_of_a_protocol(monkeypatch):
 
 
 @pytest.mark.parametrize(("paper", "passed"), [("posq", True), ("bias-learning", False)])
-def test_doctor_loads_a_named_model_with_its_protocol(monkeypatch, paper, passed):
-    """The weights are tiny random ones, in the cache of the Hub."""
+def test_doctor_loads_a_model_with_its_protocol(monkeypatch, paper, passed):
+    """The weights are small and random, in the Hub's cache."""
     row = find_protocol(paper, {"posq": "bge-m3", "bias-learning": "nomic-embed-text-v1.5"}[paper])
     registered = mteb.get_model_meta(row.model, fetch_from_hf=False)
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_, **__: "config.json")
@@ -288,7 +287,7 @@ def test_doctor_loads_a_named_model_with_its_protocol(monkeypatch, paper, passed
     assert diagnosis.exit_status == int(not passed)
 
 
-def test_wrong_settings_are_one_sentence(monkeypatch):
+def test_invalid_settings_raise_one_error(monkeypatch):
     meta = mteb.get_model_meta("BAAI/bge-m3", fetch_from_hf=False)
     for variables, message in (
         (
@@ -323,7 +322,7 @@ def test_wrong_settings_are_one_sentence(monkeypatch):
                 meta.load_model()
 
 
-def test_the_table_has_every_row_of_the_papers_and_checks_them():
+def test_the_table_contains_all_models_of_the_papers():
     assert {field.name for field in fields(Protocol)} >= {*SETTINGS, *REPORTED_FIELDS}
     assert {paper: len(list_protocols(paper)) for paper in PAPERS} == {
         "posq": 20,
@@ -347,7 +346,7 @@ def test_the_table_has_every_row_of_the_papers_and_checks_them():
     assert find_protocol("posq", "stella_en_400M_v5").find("dimensions") is None
 
 
-#: What fields may say that are neither free text nor numbers.
+#: Allowed values of fields that are neither free text nor numbers.
 CHOICES = {
     "paper": PAPERS,
     "kind": ("sparse", "dense", "api", "late-interaction", "reranker", "base", "probe", "training"),
@@ -360,7 +359,7 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("row", read_protocols(), ids=lambda row: f"{row.paper} {row.model}")
-def test_every_field_of_the_table_has_an_allowed_value(row):
+def test_every_field_has_an_allowed_value(row):
     assert [name for name, allowed in CHOICES.items() if getattr(row, name) not in allowed] == []
     for name in ("max_query_tokens", "max_document_tokens", "dimensions", "depth"):
         assert re.fullmatch(r"|unknown|[1-9]\d*", getattr(row, name)), name
@@ -369,12 +368,14 @@ def test_every_field_of_the_table_has_an_allowed_value(row):
     assert row.source
 
 
-def test_the_difference_from_mtebs_settings_is_one_line():
+def test_differences_from_mtebs_settings_fill_one_line():
     prompt = WEB + r"\nQuery:"
     difference = f'mteb\'s settings; the authors of PosQ: query prompt "{prompt}", window 8,192'
-    assert describe_difference("posq", "Qwen/Qwen3-Embedding-0.6B") == difference
+    assert describe_differences("posq", "Qwen/Qwen3-Embedding-0.6B") == difference
     assert (
-        describe_difference("posq", "BAAI/bge-m3") == describe_difference("posq", "own/model") == ""
+        describe_differences("posq", "BAAI/bge-m3")
+        == describe_differences("posq", "own/model")
+        == ""
     )
     models = (
         "BAAI/bge-m3",

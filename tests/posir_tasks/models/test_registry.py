@@ -1,6 +1,4 @@
-"""References to models: full and bare names, what later kinds of references add, and errors that
-suggest a name.
-"""
+"""References to models: names, endpoints and hybrids, and errors that suggest a name."""
 
 import json
 import os
@@ -18,20 +16,25 @@ from mteb.models.models_protocols import SearchProtocol
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.dispatch import HybridSearch, fuse_rankings
-from posir_tasks.models.hub import is_downloaded
-from posir_tasks.models.references import Endpoint, ModelReference, portable_name, to_file_name
+from posir_tasks.models.hub import is_hub_model
+from posir_tasks.models.references import (
+    Endpoint,
+    ModelReference,
+    get_portable_reference,
+    to_file_name,
+)
 from posir_tasks.models.registry import (
     LOADED_BY_NAME,
     MODEL_NAME,
     ModelRegistry,
     find_model,
     load_model,
+    raise_if_unknown,
+    raise_if_unloadable,
     read_declarations,
-    refuse_unknown,
-    refuse_unloadable,
     split_models,
 )
-from posir_tasks.models.run_settings import add_digest, with_settings
+from posir_tasks.models.run_settings import add_digest, override_settings
 from posir_tasks.tasks.base import PositionTask
 from tests.support.commands import python
 from tests.support.models import write_tiny_model
@@ -39,7 +42,7 @@ from tests.support.models import write_tiny_model
 BM25 = "mteb/baseline-bm25s"
 
 
-def registry(*names):
+def build_registry(*names):
     return ModelRegistry({name: ModelMeta.create_empty({"name": name}) for name in names})
 
 
@@ -68,21 +71,21 @@ ENDPOINTS = st.builds(
         Endpoint("m", f"http://a.org:80{path}", None) for path in ("", "/v1", "-v1", "/a", "/a/v1")
     ]
 )
-def test_no_two_endpoints_have_one_name(endpoints):
+def test_endpoint_names_are_unique(endpoints):
     names = [endpoint.name for endpoint in endpoints]
     assert len(set(names)) == len(names)
     assert all(
         re.fullmatch(r"endpoint/[A-Za-z0-9._-]+ \([A-Za-z0-9._-]+( [0-9a-f]{8})?\)", name)
         for name in names
     )
-    # mteb names folders so.
+    # These are mteb's folder names.
     assert len({name.replace("/", "__").replace(" ", "_") for name in names}) == len(names)
 
 
 @given(texts=st.lists(NAMES, min_size=2, max_size=12, unique=True))
 @example(texts=["q:06", "q-06", "q 06", "q/06", "q@06"])
 @example(texts=["a" * 150 + end for end in "bc"])
-def test_no_two_texts_have_one_legible_name(texts):
+def test_file_names_are_unique(texts):
     names = [to_file_name(text) for text in texts]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name) for name in names)
@@ -104,7 +107,7 @@ def test_no_two_texts_have_one_legible_name(texts):
         ("a__window_3", "a_"),
     ],
 )
-def test_settings_that_differ_are_different_experiments(key, values):
+def test_different_settings_are_different_experiments(key, values):
     metas = [
         ModelMeta.create_empty({"name": "a/b", "experiment_kwargs": add_digest({key: value})})
         for value in values
@@ -115,24 +118,24 @@ def test_settings_that_differ_are_different_experiments(key, values):
 @pytest.mark.parametrize(
     "chosen", [{}, {"protocol": "posq"}, {"window": 512}, {"query_prompt": "Find this"}]
 )
-def test_settings_that_mteb_writes_as_they_are_have_no_digest(chosen):
+def test_settings_that_mteb_does_not_change_have_no_digest(chosen):
     assert add_digest(chosen) == chosen
 
 
-def test_settings_are_variables_while_the_context_is_open(monkeypatch):
+def test_settings_are_environment_variables_inside_the_context(monkeypatch):
     monkeypatch.setenv("POSIR_WINDOW", "512")
     settings = {"window": 32, "rotated": 0, "skip_failed": True, "backend": None}
-    with with_settings(**settings, query_field=["a=1", "b=2"], domains="news"):
+    with override_settings(**settings, query_field=["a=1", "b=2"], domains="news"):
         names = ("WINDOW", "ROTATED", "SKIP_FAILED", "BACKEND", "QUERY_FIELD", "DOMAINS")
         values = [os.environ.get(f"POSIR_{name}") for name in names]
         assert values == ["32", "0", "1", None, "a=1\nb=2", "news"]
-    with with_settings(skip_failed=False):
+    with override_settings(skip_failed=False):
         assert "POSIR_SKIP_FAILED" not in os.environ
     assert os.environ["POSIR_WINDOW"] == "512"
 
 
-def test_a_bare_name_refers_to_the_only_model_that_has_it():
-    known = registry("a/one", "a/two", "b/two")
+def test_a_unique_bare_name_is_resolved():
+    known = build_registry("a/one", "a/two", "b/two")
     assert known["one"].name == known["a/one"].name == "a/one"
     assert [name in known for name in ("one", "two", None)] == [True, False, False]
     with pytest.raises(KeyError, match="two"):
@@ -142,26 +145,26 @@ def test_a_bare_name_refers_to_the_only_model_that_has_it():
     assert find_model(ModelReference(BM25)) is find_model(ModelReference("baseline-bm25s", "0_3_0"))
 
 
-def test_a_misspelled_name_is_refused_without_mteb(monkeypatch):
+def test_a_misspelled_name_is_rejected_without_mteb(monkeypatch):
     from mteb.models.model_implementations import MODEL_REGISTRY
 
     assert {name for name in MODEL_REGISTRY if MODEL_NAME.fullmatch(name)} <= {*read_declarations()}
     monkeypatch.delitem(sys.modules, "mteb")
-    for known in (
+    for reference in (
         BM25,
         "all-MiniLM-L6-v2",
         "bge-m3-colbert",
         "BAAI/bge-reranker-v2-gemma",
         "my-model@http://localhost",
     ):
-        refuse_unknown(known)
+        raise_if_unknown(reference)
     with pytest.raises(
         PosirError, match=r"^no model 'all-MiniLM-L6-v3'\. Did you mean all-MiniLM-L6-v2\?"
     ):
-        refuse_unknown("all-MiniLM-L6-v3")
+        raise_if_unknown("all-MiniLM-L6-v3")
 
 
-def write_refused_folder(folder: Path) -> str:
+def write_unsafe_folder(folder: Path) -> str:
     write_tiny_model(folder)
     (folder / "config.json").write_text('{"auto_map": {"AutoModel": "evil.Model"}}')
     return str(folder)
@@ -182,17 +185,15 @@ def write_refused_folder(folder: Path) -> str:
         ),
         ("./no-such", "no such folder"),
         ("model@http:///v1", "no host"),
-        (write_refused_folder, "auto_map"),
-        (lambda folder: f"hybrid({BM25},{write_refused_folder(folder)})", "auto_map"),
+        (write_unsafe_folder, "auto_map"),
+        (lambda folder: f"hybrid({BM25},{write_unsafe_folder(folder)})", "auto_map"),
         (lambda folder: f"{folder}/", "no such folder"),
     ],
 )
-def test_a_missing_or_refused_model_is_found_without_mteb(
-    reference, message, tmp_path, monkeypatch
-):
+def test_an_unusable_model_is_detected_without_mteb(reference, message, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "mteb")
     with pytest.raises(PosirError, match=message):
-        refuse_unloadable(
+        raise_if_unloadable(
             reference if isinstance(reference, str) else reference(tmp_path / "model")
         )
     assert "mteb" not in sys.modules
@@ -202,24 +203,24 @@ def test_a_missing_or_refused_model_is_found_without_mteb(
     "reference",
     ["openai/text-embedding-3-small", "m@http://localhost/v1/", "no model has this name"],
 )
-def test_what_only_loading_shows_is_not_refused_before(reference, monkeypatch):
+def test_problems_that_only_loading_shows_are_not_checked(reference, monkeypatch):
     monkeypatch.delitem(sys.modules, "mteb")
-    refuse_unloadable(reference)
+    raise_if_unloadable(reference)
 
 
-def test_the_hub_decides_about_a_name_that_mteb_lacks(monkeypatch):
+def test_unregistered_names_are_looked_up_on_the_hub(monkeypatch):
     monkeypatch.delitem(sys.modules, "mteb")
     monkeypatch.setattr("posir_tasks.models.registry.find_hub_problem", lambda: None)
     monkeypatch.setattr(
         "posir_tasks.models.registry.is_on_hub", lambda name: name == "somebody/their-model"
     )
-    refuse_unknown("somebody/their-model")
-    refuse_unloadable("all-MiniLM-L12-v2")
+    raise_if_unknown("somebody/their-model")
+    raise_if_unloadable("all-MiniLM-L12-v2")
     with pytest.raises(PosirError, match="the Hub has no model of this name"):
-        refuse_unknown("somebody/their-modle")
+        raise_if_unknown("somebody/their-modle")
 
 
-def test_declarations_of_mteb_show_the_source_of_weights():
+def test_mtebs_declarations_contain_the_source_of_weights():
     from mteb.models.model_implementations import MODEL_REGISTRY
 
     by_name = [name for name, text in read_declarations().items() if LOADED_BY_NAME in text]
@@ -227,7 +228,7 @@ def test_declarations_of_mteb_show_the_source_of_weights():
     assert [
         name
         for name in by_name
-        if name in MODEL_REGISTRY and not is_downloaded(MODEL_REGISTRY[name])
+        if name in MODEL_REGISTRY and not is_hub_model(MODEL_REGISTRY[name])
     ] == []
 
 
@@ -250,20 +251,20 @@ def test_declarations_of_mteb_show_the_source_of_weights():
     ],
 )
 @pytest.mark.filterwarnings("ignore:Could not find model")
-def test_what_is_not_there_is_named_with_the_most_similar_names(reference, message):
+def test_the_error_for_an_unknown_name_suggests_similar_names(reference, message):
     with pytest.raises(PosirError, match=message):
         find_model(reference)
 
 
-@pytest.mark.parametrize("ask", [find_model, load_model])
-def test_a_name_that_the_hub_cannot_have_is_one_message(ask):
+@pytest.mark.parametrize("find", [find_model, load_model])
+def test_a_name_that_is_invalid_on_the_hub_raises_one_error(find):
     for name in ("=cmd", "a/.", "\x1b[31m"):
         with pytest.raises(PosirError, match="the Hub has no "):
-            ask(ModelReference(name))
+            find(ModelReference(name))
 
 
 @given(rankings=st.lists(st.lists(st.sampled_from("abcdef"), unique=True), min_size=1, max_size=3))
-def test_documents_score_the_sum_of_their_reciprocal_ranks(rankings: list[list[str]]):
+def test_fusion_adds_reciprocal_ranks(rankings: list[list[str]]):
     scores = fuse_rankings(rankings)
     assert scores.keys() == {document for ranking in rankings for document in ranking}
     for document, score in scores.items():
@@ -273,19 +274,19 @@ def test_documents_score_the_sum_of_their_reciprocal_ranks(rankings: list[list[s
         )
 
 
-def test_models_are_divided_by_the_commas_outside_of_parentheses():
+def test_models_are_split_at_commas_outside_parentheses():
     for parts in (["a", "b"], ["a", "b+chunks(1,2)"], ["hybrid(a,b)", "c"], ["a"]):
         assert split_models(", ".join(parts)) == parts
 
 
-def test_a_hybrid_is_named_by_its_models_in_order():
+def test_a_hybrids_name_lists_its_models_in_order():
     metas = [
         mteb.get_model_meta(f"hybrid({a},{b})")
         for a, b in ((BM25, "all-MiniLM-L6-v2"), ("all-MiniLM-L6-v2", BM25))
     ]
     assert (
         metas[0].name
-        == portable_name(metas[0])
+        == get_portable_reference(metas[0])
         == f"hybrid({BM25},sentence-transformers/all-MiniLM-L6-v2)"
     )
     assert (metas[0].name == metas[1].name, metas[0].revision == metas[1].revision) == (
@@ -305,25 +306,25 @@ def test_a_hybrid_is_named_by_its_models_in_order():
         (f"hybrid({BM25},rerank@http://localhost:1/v1)", "reranks and does not search"),
     ],
 )
-def test_a_hybrid_that_makes_no_sense_is_refused(reference: str, message: str):
+def test_an_invalid_hybrid_is_rejected(reference: str, message: str):
     with pytest.raises(PosirError, match=message):
         mteb.get_model_meta(reference)
 
 
-def test_a_hybrid_ranks_as_its_models_fused(monkeypatch):
-    # The default cut-offs take mteb longer than everything else.
+def test_a_hybrid_ranks_like_its_fused_models(monkeypatch):
+    # With the default cutoffs, scoring would take longer than everything else.
     monkeypatch.setattr(PositionTask, "k_values", (1, 10))
     model, other = mteb.get_model(BM25), mteb.get_model(BM25, k1=0.1)
     hybrid = HybridSearch([model, other])
     hybrid.mteb_model_meta = model.mteb_model_meta
     assert isinstance(hybrid, SearchProtocol)
     result = mteb.evaluate(hybrid, mteb.get_task("PosIR-Mini"), cache=None, show_progress_bar=False)  # type: ignore[arg-type]
-    # That of BM25 alone is 0.689.
+    # For BM25, it is 0.689.
     assert 0.6 < result.task_results[0].scores["test"][0]["ndcg_at_10"] < 0.8
 
 
-#: Calls each function that loads a model; prints its message and whether torch, mteb or
-#: transformers was imported.
+#: Calls each function that loads a model. Prints whether its error contains the model, and which
+#: slow libraries were imported.
 CALLS = """
 import json, sys
 import posir
@@ -346,9 +347,9 @@ for name, call in {
 
 
 @pytest.mark.parametrize(
-    "write", [lambda _: "no-such-model", write_refused_folder], ids=["missing", "refused"]
+    "write", [lambda _: "no-such-model", write_unsafe_folder], ids=["missing", "unsafe"]
 )
-def test_every_command_answers_before_torch_is_imported(write, tmp_path):
+def test_every_command_reports_errors_before_importing_torch(write, tmp_path):
     (tmp_path / "texts.txt").write_text("the mill stood by the river\n")
     places = {
         "MODEL": write(tmp_path / "model"),

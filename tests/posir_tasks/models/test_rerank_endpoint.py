@@ -23,7 +23,7 @@ def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("fields_of_tei", [False, True])
-def test_scores_come_back_in_the_order_of_the_texts(fields_of_tei: bool):
+def test_scores_are_in_the_order_of_the_texts(fields_of_tei: bool):
     with serve_reranker(fields_of_tei=fields_of_tei) as server:
         client = RerankEndpoint(parse_endpoint("bge:rerank", server.url))
         assert client.rerank("copper bell", TEXTS).tolist() == [1, 2, 0]
@@ -43,15 +43,15 @@ def test_scores_come_back_in_the_order_of_the_texts(fields_of_tei: bool):
         ({"damage": lambda rows: [rows[0], rows[0]]}, "to 2 texts has 2 scores"),
         ({"damage": lambda _: "no"}, "rerank API"),
         ({"damage": lambda rows: [{**rows[0], "relevance_score": math.nan}, *rows[1:]]}, "finite"),
-        ({"failures": deque([Failure(422)] * 3)}, "refuses a request"),
+        ({"failures": deque([Failure(422)] * 3)}, "rejects a request"),
     ],
 )
-def test_failures_and_unusable_scores_are_one_message(options: Any, message: str):
+def test_failures_and_invalid_scores_raise_one_error(options: Any, message: str):
     with serve_reranker(**options) as server, pytest.raises(PosirError, match=message):
         RerankEndpoint(parse_endpoint("rerank", server.url))
 
 
-def test_a_passing_failure_of_a_reranker_is_retried():
+def test_a_temporary_reranker_failure_is_retried():
     with serve_reranker(failures=deque([Failure(503)])) as server:
         assert RerankEndpoint(parse_endpoint("rerank", server.url)).rerank(
             "bell", TEXTS
@@ -59,7 +59,7 @@ def test_a_passing_failure_of_a_reranker_is_retried():
     assert "model" not in server.requests[0]
 
 
-def test_a_request_has_the_texts_of_one_query():
+def test_a_request_contains_the_texts_for_one_query():
     pairs = [("a", "1"), ("a", "2"), ("a", "3"), ("b", "1")]
     assert list(split_requests(pairs, 2)) == [("a", ["1", "2"]), ("a", ["3"]), ("b", ["1"])]
 
@@ -75,14 +75,14 @@ def test_a_request_has_the_texts_of_one_query():
         ),
     ],
 )
-def test_references_name_model_and_address(reference: str, name: str, revision: str | None):
+def test_references_contain_model_and_address(reference: str, name: str, revision: str | None):
     meta = mteb.get_model_meta(reference)
     assert (meta.name, meta.model_type) == (name, ["cross-encoder"])
     assert meta.revision == (revision or "no_revision_available")
     assert mteb.get_model_meta(meta.loader.reference).name == name  # type: ignore[union-attr]
 
 
-def test_it_reranks_in_a_task(tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
+def test_a_reranker_endpoint_reranks_a_task(tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     with serve_reranker(score=lambda _query, text: float(len(text))) as server:
         model = mteb.get_model(f"rerank@{server.url}")
@@ -96,6 +96,6 @@ def test_it_reranks_in_a_task(tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
         )
     scores = result.task_results[0].scores["test"][0]
     assert scores["previous_results_model_meta"]["model_name"] == "mteb/baseline-bm25s"
-    # The longest of the top 100 come first, whatever the question is.
+    # For any question, the longest of the top 100 are ranked first.
     assert scores["ndcg_at_10"] < 0.9
     assert {request["query"] for request in server.requests[1:]} == set(chosen["text"])

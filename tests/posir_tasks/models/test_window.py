@@ -1,6 +1,4 @@
-"""Windows of mteb's own classes with tiny random weights: the number is where a class cuts, before
-and after it is set.
-"""
+"""Windows of mteb's classes, with small random weights, before and after they are set."""
 
 import math
 import sys
@@ -44,9 +42,7 @@ from tests.support.models import SIZES, write_tiny_model
 
 
 def save_tiny(folder, weights, config, **options):
-    """Save a model of transformers with a tokenizer, random weights and, unless said otherwise,
-    8192 positions.
-    """
+    """Save a transformers model with random weights and, by default, 8192 positions."""
     tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()), eos_token="[SEP]")
     torch.manual_seed(0)
     options = {
@@ -62,9 +58,7 @@ def save_tiny(folder, weights, config, **options):
 
 
 class FlagReranker:
-    """What FlagEmbedding 1.3.4 does with a pair (inference/reranker/encoder_only/base.py, lines 74
-    to 128), without batches.
-    """
+    """FlagEmbedding 1.3.4 (inference/reranker/encoder_only/base.py, lines 74 to 128), unbatched."""
 
     def __init__(self, name, max_length=512, **_):
         self.max_length = max_length
@@ -107,8 +101,7 @@ def load_bge_reranker(folder, monkeypatch):
     )
 
 
-#: By name in mteb: the loader, what its class cuts at (facts of `../shared/facts-protocols.md`),
-#: and what it can read.
+#: Loader, default window and maximum window, by name in mteb.
 CLASSES = {
     "nvidia/llama-embed-nemotron-8b": (load_nemotron, 4096, 8192),
     "Qwen/Qwen3-Reranker-0.6B": (load_qwen3_reranker, 8192, 40960),
@@ -117,7 +110,7 @@ CLASSES = {
 
 
 def score(model, texts):
-    """Return what the model makes of each text: an embedding, or the score with a question."""
+    """Return the embedding of each text or, for rerankers, its score for a question."""
     if isinstance(model, LlamaEmbedNemotron):
         return encode(model, texts)
     if isinstance(model, BGEReranker):
@@ -130,7 +123,7 @@ def score(model, texts):
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_window_is_where_the_class_cuts_and_can_be_set(name, tmp_path, monkeypatch):
+def test_the_window_is_found_and_can_be_set(name, tmp_path, monkeypatch):
     load, cut, capacity = CLASSES[name]
     model = load(tmp_path, monkeypatch)
     model.mteb_model_meta = mteb.get_model_meta(name)
@@ -152,7 +145,7 @@ def test_a_window_is_where_the_class_cuts_and_can_be_set(name, tmp_path, monkeyp
         set_window(model, capacity + 1)
 
 
-def test_a_measurement_comes_before_metadata(tmp_path, monkeypatch):
+def test_a_measurement_takes_precedence_over_metadata(tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     model = RecordingEncoder()
     assert find_read_part(model) == UNKNOWN
@@ -176,9 +169,7 @@ def test_a_measurement_comes_before_metadata(tmp_path, monkeypatch):
 
 
 def build_static_encoder() -> SentenceTransformerEncoderWrapper:
-    """Return a model of mteb whose embedding of a text is the mean of those of its tokens, without
-    a limit.
-    """
+    """Build an mteb model without a limit, which averages static token embeddings."""
     tokenizer = Tokenizer.from_file(str(get_model_path() / "tokenizer.json"))
     tokenizer.no_truncation()
     return SentenceTransformerEncoderWrapper(
@@ -186,7 +177,7 @@ def build_static_encoder() -> SentenceTransformerEncoderWrapper:
     )
 
 
-def test_only_a_model_without_positions_and_limit_reads_all(tmp_path):
+def test_only_a_model_without_positions_and_limit_reads_everything(tmp_path):
     static = build_static_encoder()
     assert static.model.max_seq_length == math.inf
     texts = [" ".join(["river"] * 40_000 + [last]) for last in ("mill", "queen")]
@@ -231,15 +222,15 @@ def test_a_lower_bound_replaces_only_smaller_claims(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("own", "path"),
+    ("class_name", "path"),
     [
         ("RepLLaMAModel", ("model", "config", "max_length")),
         ("NoInstructModel", ("tokenizer", "model_max_length")),
     ],
 )
-def test_classes_that_cut_by_another_attribute_have_a_row(own, path):
+def test_classes_with_another_limit_attribute_are_listed(class_name, path):
     model = type(
-        own, (), {"mteb_model_meta": RecordingEncoder().mteb_model_meta, "max_length": 7}
+        class_name, (), {"mteb_model_meta": RecordingEncoder().mteb_model_meta, "max_length": 7}
     )()
     inner = 512
     for name in reversed(path[1:]):
@@ -259,7 +250,7 @@ def test_posir_run_sets_a_window(tmp_path, monkeypatch):
     assert result[1:] == ("window_32", ReadPart.first(32, KnownBy.CLASS))
 
 
-def test_posir_window_is_an_experiment_of_the_model(tmp_path, monkeypatch):
+def test_posir_window_is_an_experiment(tmp_path, monkeypatch):
     folder, output = write_tiny_model(tmp_path / "tiny"), tmp_path / "results"
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path / "cache"))
     assert posir.window(folder).tokens.high == 64

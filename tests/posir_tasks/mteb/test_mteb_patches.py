@@ -97,7 +97,7 @@ def fail(*_, **__):
     ("module", "name"),
     [
         (hub, "explain_missing_weights"),
-        (run_settings, "prepare_run_settings"),
+        (run_settings, "prepare_for_loading"),
         (run_settings, "apply_run_settings"),
         (mteb_patches, "ensure_padding"),
         (mteb_patches, "warn_repository_code"),
@@ -106,7 +106,7 @@ def fail(*_, **__):
 def test_loading_falls_back_to_mteb_if_a_patch_fails(problems, capsys, monkeypatch, module, name):
     for owner, attribute, value in (
         (hub, "explain_missing_weights", lambda _: mteb_patches.nullcontext()),
-        (run_settings, "prepare_run_settings", lambda meta: meta),
+        (run_settings, "prepare_for_loading", lambda meta: meta),
         (run_settings, "apply_run_settings", lambda model: model),
         (module, name, fail),
     ):
@@ -120,7 +120,7 @@ def test_loading_falls_back_to_mteb_if_a_patch_fails(problems, capsys, monkeypat
 
 def test_errors_from_mteb_and_user_errors_are_not_patch_failures(problems, monkeypatch):
     monkeypatch.setattr(hub, "explain_missing_weights", lambda _: mteb_patches.nullcontext())
-    monkeypatch.setattr(run_settings, "prepare_run_settings", lambda meta: meta)
+    monkeypatch.setattr(run_settings, "prepare_for_loading", lambda meta: meta)
     mteb = build_model_meta(load=fail)
     mteb_patches.explain_missing_models(mteb)
     with pytest.raises(ImportError):
@@ -180,7 +180,7 @@ def test_a_run_prints_findings_despite_failing_plugins(monkeypatch, capsys):
 def test_other_resolvers_work_despite_a_failing_one(problems, monkeypatch):
     monkeypatch.setattr(
         registry,
-        "plugin_resolvers",
+        "collect_plugin_resolvers",
         lambda: (fail, lambda name, _: name if name == "mine" else None),
     )
     monkeypatch.setattr(registry, "RESOLVERS", ())

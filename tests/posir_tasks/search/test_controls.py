@@ -1,4 +1,4 @@
-"""The verdict on models whose position bias is known by construction."""
+"""Verdicts on models with a position bias that is known by construction."""
 
 from pathlib import Path
 
@@ -25,22 +25,20 @@ from tests.support.datasets import imported
 
 pytestmark = pytest.mark.slow
 
-#: Largest effect of an order-blind model within its window.
+#: Maximum effect within the window for an order-blind model.
 TOLERANCE = 0.005
 LANGUAGES = {"xquad.en": "eng-Latn", "xquad.zh": "cmn-Hans", "covidqa": "eng-Latn"}
 
 
 class StaticVectors:
-    """The mean of the static token vectors of WordLlama: word order plays no part, and all of a
-    text is read.
-    """
+    """The mean of WordLlama's static token vectors, which ignores word order and has no limit."""
 
     read_part = ReadPart.all(KnownBy.CLASS)
 
     def __init__(self) -> None:
         wordllama = pytest.importorskip("wordllama")
         self.mteb_model_meta = ModelMeta.create_empty({"name": "test/wordllama", "revision": "1"})
-        # Its tokenizer is found in the package only if that is named as the cache.
+        # The tokenizer is only found if the package is the cache folder.
         self.vectors = wordllama.WordLlama.load(
             cache_dir=Path(wordllama.__file__).parent, disable_download=True
         )
@@ -58,7 +56,7 @@ class StaticVectors:
 
 
 class StartPooling(nn.Module):
-    """The mean of n token vectors with the weights exp(-a i / n)."""
+    """The weighted mean of n token vectors, with the weights exp(-a i / n)."""
 
     def __init__(self, strength: float) -> None:
         super().__init__()
@@ -66,8 +64,8 @@ class StartPooling(nn.Module):
 
     def forward(self, features):
         mask = features["attention_mask"].float()
-        places = (mask.cumsum(dim=1) - 1) / mask.sum(dim=1, keepdim=True)
-        weights = (mask * torch.exp(-self.strength * places)).unsqueeze(2)
+        positions = (mask.cumsum(dim=1) - 1) / mask.sum(dim=1, keepdim=True)
+        weights = (mask * torch.exp(-self.strength * positions)).unsqueeze(2)
         features["sentence_embedding"] = (features["token_embeddings"] * weights).sum(
             dim=1
         ) / weights.sum(dim=1)
@@ -89,7 +87,7 @@ def find_verdict(model, task, folder: Path):
 
 
 def check_unmoved(values):
-    """Check that the unmoved documents have the ranks of the ordinary search."""
+    """Check that unmoved documents have the ranks of the original search."""
     rows = values.rotations.rows(values.ranks, window=False)
     unmoved = rows.version == 0
     assert np.array_equal(rows.ranks[unmoved], values.ranks.columns.ranks[rows.query[unmoved]])
@@ -100,7 +98,7 @@ def open_task(name, folder):
         return PosIRMini()
     file = SQUAD_DATA / f"{name}.json"
     if not file.exists():
-        pytest.skip(f"there is no {file}")
+        pytest.skip(f"{file} does not exist")
     imported(read_squad_json(file), folder, language=LANGUAGES[name])
     return PositionTask.from_folder(
         folder, name=f"Controls-{name.replace('.', '-')}", language=LANGUAGES[name]
@@ -117,7 +115,7 @@ def test_static_vectors_have_no_effect_within_the_window(tmp_path, monkeypatch, 
     assert max(map(abs, (verdict.estimate.value, *verdict.estimate.interval))) < TOLERANCE
 
 
-def test_bm25_has_an_effect_of_exactly_zero(tmp_path):
+def test_the_effect_of_bm25_is_exactly_zero(tmp_path):
     results = evaluate(BM25_BASELINE, PosIRMini(), output_folder=tmp_path)
     verdict = decide_result(results[0].values)[0].findings[Quantity.POSITION_EFFECT_IN_WINDOW]
     assert (verdict.state, verdict.estimate.value, verdict.estimate.interval) == (
@@ -135,6 +133,6 @@ def test_bm25_has_an_effect_of_exactly_zero(tmp_path):
     ],
     ids=["start", "end"],
 )
-def test_pooling_with_weights_to_an_end_favors_it(tmp_path, pooling, state):
+def test_pooling_that_weights_one_end_favors_it(tmp_path, pooling, state):
     verdict = find_verdict(build_minilm(pooling), PosIRMini(), tmp_path)
     assert verdict.state is state, verdict.estimate

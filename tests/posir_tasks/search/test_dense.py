@@ -1,4 +1,4 @@
-"""Search by embeddings finds what mteb's own search finds, for any chunk size and memory limit."""
+"""Dense search returns the same results as mteb's, for any chunk size and memory limit."""
 
 from contextlib import suppress
 
@@ -13,15 +13,15 @@ from mteb.timing import TimingStack
 from mteb.types import PromptType
 
 from posir_tasks.models import dispatch
-from posir_tasks.models.embeddings.cached_encoder import with_cache
+from posir_tasks.models.embeddings.cached_encoder import add_cache
 from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.values.ranks import rank_hits, rank_results
 from tests.support.encode import TASK
 from tests.support.encoders import RecordingEncoder, reset_process_state
 
 
-class GivenEmbeddings:
-    """A model with precomputed embeddings; each text is the number of its row."""
+class PrecomputedEmbeddings:
+    """A model with precomputed embeddings. Each text is the number of its row."""
 
     mteb_model_meta = ModelMeta.create_empty()
 
@@ -41,7 +41,7 @@ class GivenEmbeddings:
     similarity_pairwise = similarity
 
 
-def texts(count: int, prefix: str) -> Dataset:
+def build_texts(count: int, prefix: str) -> Dataset:
     return Dataset.from_dict(
         {
             "id": [f"{prefix}{row}" for row in range(count)],
@@ -50,10 +50,10 @@ def texts(count: int, prefix: str) -> Dataset:
     )
 
 
-def ranks_both_ways(model: GivenEmbeddings, top_k: int) -> tuple[np.ndarray, np.ndarray]:
+def rank_both_ways(model: PrecomputedEmbeddings, top_k: int) -> tuple[np.ndarray, np.ndarray]:
     queries, corpus = (
-        texts(len(model.rows[PromptType.query]), "q"),
-        texts(len(model.rows[PromptType.document]), "d"),
+        build_texts(len(model.rows[PromptType.query]), "q"),
+        build_texts(len(model.rows[PromptType.document]), "d"),
     )
     positives = {name: f"d{row % len(corpus)}" for row, name in enumerate(queries["id"])}
     context = EncodingContext(**TASK, encode_kwargs={})
@@ -73,16 +73,16 @@ def ranks_both_ways(model: GivenEmbeddings, top_k: int) -> tuple[np.ndarray, np.
     max_similarities=st.integers(1, 200),
     seed=st.integers(0, 2**31),
 )
-def test_ranks_are_those_of_mtebs_search(counts, chunk_size, max_similarities, seed):
+def test_ranks_equal_mtebs(counts, chunk_size, max_similarities, seed):
     rng = np.random.default_rng(seed)
-    # Small integers cause many ties; with all documents in the results, no tie crosses the cut-off.
-    model = GivenEmbeddings(
+    # Small integers cause many ties. With all documents in the results, no tie is at the cutoff.
+    model = PrecomputedEmbeddings(
         *(rng.integers(-2, 3, (count, 3)).astype(np.float32) for count in counts)
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dispatch, "CORPUS_CHUNK_SIZE", chunk_size)
         patch.setattr(dispatch, "MAX_SIMILARITIES", max_similarities)
-        ours, mtebs = ranks_both_ways(model, top_k=30)
+        ours, mtebs = rank_both_ways(model, top_k=30)
     assert ours.tolist() == mtebs.tolist()
 
 
@@ -95,49 +95,47 @@ CONVERSIONS = {
 
 
 @pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)
-def test_the_top_k_of_every_array_type_are_those_of_mtebs_search(
-    convert, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_top_k_of_every_array_type_equal_mtebs(convert, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(dispatch, "CORPUS_CHUNK_SIZE", 50)
     monkeypatch.setattr(dispatch, "MAX_SIMILARITIES", 500)
     rng = np.random.default_rng(1)
-    model = GivenEmbeddings(
+    model = PrecomputedEmbeddings(
         *(rng.standard_normal((count, 8)).astype(np.float32) for count in (40, 120)),
         convert=convert,
     )
-    ours, mtebs = ranks_both_ways(model, top_k=10)
+    ours, mtebs = rank_both_ways(model, top_k=10)
     assert ours.tolist() == mtebs.tolist()
     assert 0 < np.count_nonzero(ours) < len(ours)
 
 
-class DyingEncoder(RecordingEncoder):
-    """An encoder whose process dies at a text, until it is healed."""
+class CrashingEncoder(RecordingEncoder):
+    """An encoder that crashes at a text until it is repaired."""
 
-    _dies_at = "5"
+    _crashes_at = "5"
 
     def encode(self, inputs, **task):
-        if self._dies_at in inputs.dataset["text"]:
+        if self._crashes_at in inputs.dataset["text"]:
             raise SystemExit(-9)
         return super().encode(inputs, **task)
 
 
-def test_a_repeated_job_encodes_from_the_block_that_died_on(tmp_path, monkeypatch):
+def test_a_restarted_job_continues_after_the_last_complete_block(tmp_path, monkeypatch):
     monkeypatch.setattr(dispatch, "CORPUS_CHUNK_SIZE", 2)
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path))
-    model = DyingEncoder()
-    corpus, queries = texts(8, "d"), texts(1, "q")
+    model = CrashingEncoder()
+    corpus, queries = build_texts(8, "d"), build_texts(1, "q")
 
     def search() -> list[str]:
         reset_process_state()
-        already = len(model.encoded)
+        encoded_before = len(model.encoded)
         context = EncodingContext(**TASK, encode_kwargs={})
         with suppress(SystemExit):
             dispatch.search_dense(
-                with_cache(model), corpus, queries, context, top_k=1, timer=TimingStack()
+                add_cache(model), corpus, queries, context, top_k=1, timer=TimingStack()
             )
-        return model.encoded[already:]
+        return model.encoded[encoded_before:]
 
     assert search() == ["0", *"0123"]
-    model._dies_at = "none"
+    model._crashes_at = "none"
     assert search() == [*"4567"]
     assert search() == []

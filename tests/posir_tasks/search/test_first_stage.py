@@ -1,5 +1,5 @@
-"""The first stage of a reranker: its candidates are in pytrec_eval's order, and a damaged cache
-only costs time.
+"""First stage of a reranker: candidates are in pytrec_eval's order, and a corrupt cache is
+replaced.
 """
 
 import numpy as np
@@ -41,7 +41,7 @@ def test_candidates_are_sorted_by_score_then_id_descending(documents, data):
 
 
 @pytest.mark.parametrize("damage", ["cut off", "empty", "another table"])
-def test_a_damaged_file_is_searched_again_with_a_warning(
+def test_a_corrupt_cache_file_is_replaced_with_a_warning(
     tmp_path, monkeypatch, caplog, damage: str
 ):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Which evidence a model truncates, against the tokens that the model itself receives."""
+"""Truncated evidence, compared with the tokens that the model receives."""
 
 from dataclasses import replace
 from unittest.mock import Mock
@@ -37,18 +37,22 @@ from tests.support.datasets import imported
 from tests.support.encode import TASK
 from tests.support.models import TINY_KINDS, write_tiny_model
 
-#: Common words, one token each, and evidence of three others.
+#: Words that are single tokens, and evidence of three other words.
 FILLER = ["the", "river", "ran", "past", "the", "old", "house", "and", "into", "the", "sea"]
 EVIDENCE = ["silver", "queen", "laughed"]
 
 
-def document(place: int, words: int = 90) -> str:
-    """Return a document with the evidence after `place` words, and white space around it."""
+def build_document(position: int, words: int = 90) -> str:
+    """Build a document with the evidence after `position` words, in white space."""
     filler = [FILLER[word % len(FILLER)] for word in range(words)]
-    return " \n " + " ".join([str(place), *filler[:place], *EVIDENCE, *filler[place:]]) + " \n"
+    return (
+        " \n "
+        + " ".join([str(position), *filler[:position], *EVIDENCE, *filler[position:]])
+        + " \n"
+    )
 
 
-def request_of(data) -> SearchRequest:
+def build_request(data) -> SearchRequest:
     context = EncodingContext(**TASK, encode_kwargs={"batch_size": 8, "show_progress_bar": False})
     return SearchRequest(
         data.corpus, data.queries, data.evidence.positives(), None, 10, context, TimingStack()
@@ -56,33 +60,33 @@ def request_of(data) -> SearchRequest:
 
 
 @pytest.fixture(scope="module")
-def made():
-    """Documents with the evidence at every place around the ends of a window of 64 tokens."""
-    documents = {f"d{place}": document(place) for place in range(0, 90, 2)}
+def position_data():
+    """Documents with the evidence at positions around the end of a window of 64 tokens."""
+    documents = {f"d{position}": build_document(position) for position in range(0, 90, 2)}
     questions = [
-        (f"who {'again ' * (place % 5)}?", f"d{place}", " ".join(EVIDENCE))
-        for place in range(0, 90, 2)
+        (f"who {'again ' * (position % 5)}?", f"d{position}", " ".join(EVIDENCE))
+        for position in range(0, 90, 2)
     ]
     return build_position_data(documents, questions, revision="1")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Tiny models by kind, which read 64 tokens with the tokenizer of MiniLM."""
+    """Tiny models by kind, with MiniLM's tokenizer and a window of 64 tokens."""
     root = tmp_path_factory.mktemp("models")
     return {kind: str(write_tiny_model(root / kind, kind)) for kind in TINY_KINDS}
 
 
-def dense(folder, **options):
+def load_dense(folder, **options):
     return SentenceTransformerEncoderWrapper(SentenceTransformer(folder["dense"], **options))
 
 
-def changed(model, part, name, value):
+def set_attribute(model, part, name, value):
     setattr(part(model), name, value)
     return model
 
 
-def instructed(folder, **options):
+def load_instructed(folder, **options):
     template = "Instruct: {instruction} Document: "
     return InstructSentenceTransformerModel(
         folder["dense"], "main", instruction_template=template, **options
@@ -90,25 +94,25 @@ def instructed(folder, **options):
 
 
 LOADERS = {
-    "without a prompt": dense,
-    "prompt of mteb": lambda folder: changed(
-        dense(folder), lambda model: model, "model_prompts", {"document": "a passage: "}
+    "without a prompt": load_dense,
+    "prompt of mteb": lambda folder: set_attribute(
+        load_dense(folder), lambda model: model, "model_prompts", {"document": "a passage: "}
     ),
-    "prompt of the model": lambda folder: dense(
+    "prompt of the model": lambda folder: load_dense(
         folder, prompts={"query": "find: ", "passage": "a passage: "}
     ),
-    "default prompt": lambda folder: dense(
+    "default prompt": lambda folder: load_dense(
         folder, prompts={"any": "a text of some kind: "}, default_prompt_name="any"
     ),
-    "truncated at the start": lambda folder: changed(
-        dense(folder), lambda model: model.model.tokenizer, "truncation_side", "left"
+    "truncated at the start": lambda folder: set_attribute(
+        load_dense(folder), lambda model: model.model.tokenizer, "truncation_side", "left"
     ),
-    "instruction": instructed,
-    "instruction for queries only": lambda folder: instructed(
+    "instruction": load_instructed,
+    "instruction for queries only": lambda folder: load_instructed(
         folder, apply_instruction_to_passages=False
     ),
     "sparse": lambda folder: SparseEncoderWrapper(SparseEncoder(folder["sparse"])),
-    "late interaction": lambda folder: changed(
+    "late interaction": lambda folder: set_attribute(
         MultiVectorWrapper(MultiVectorEncoder(folder["late-interaction"])),
         lambda model: model.model[0],
         "document_length",
@@ -124,10 +128,8 @@ LOADERS = {
 }
 
 
-def received(model, request, monkeypatch) -> dict[str, list[int]]:
-    """Run a model on the relevant documents by mteb's own code; return the tokens that it reads, by
-    document.
-    """
+def capture_inputs(model, request, monkeypatch) -> dict[str, list[int]]:
+    """Run a model with mteb's code; return the token ids that it reads, by document."""
     values: dict[str, list[int]] = {}
     module = model.model[0]
     original = module.preprocess
@@ -151,32 +153,34 @@ def received(model, request, monkeypatch) -> dict[str, list[int]]:
     return values
 
 
-def place_evidence(model, request, evidence):
+def locate_evidence(model, request, evidence):
     documents = select_documents(request.corpus, request.positives.values())
     return find_read_evidence(model, request, request.queries, evidence, documents)
 
 
 @pytest.mark.parametrize("loader", LOADERS.values(), ids=LOADERS)
-def test_evidence_is_beyond_the_window_if_its_tokens_are(folder, made, loader, monkeypatch):
+def test_evidence_is_beyond_the_window_if_its_tokens_are(
+    folder, position_data, loader, monkeypatch
+):
     model = loader(folder)
-    request = request_of(made)
-    truncated = place_evidence(model, request, made.evidence)
+    request = build_request(position_data)
+    truncated = locate_evidence(model, request, position_data.evidence)
     assert truncated.counted_with == "tokenizer"
     words = set(model.model.tokenizer.convert_tokens_to_ids(EVIDENCE))
-    read, prefix = received(model, request, monkeypatch), getattr(model, "passage_prefix", "")
-    known = [len(words & set(read[prefix + text.strip()])) for text in made.corpus["text"]]
+    read, prefix = capture_inputs(model, request, monkeypatch), getattr(model, "passage_prefix", "")
+    known = [len(words & set(read[prefix + text.strip()])) for text in position_data.corpus["text"]]
     expected = [0 if count == len(words) else 1 if count else 2 for count in known]
     assert set(expected) == {0, 1, 2}
     assert (truncated.twelfths.clip(11) - 11).tolist() == expected
     assert truncated.read.tokens == (40 if isinstance(model, MultiVectorWrapper) else 64)
 
 
-def test_evidence_without_ends_is_counted_as_its_first_character(folder, made):
-    """Otherwise SQuAD-PosQ's rotations contradict its ranks, and its result is damaged."""
-    model, evidence = dense(folder), made.evidence
-    request = request_of(made)
-    first = place_evidence(model, request, replace(evidence, ends=evidence.starts + 1))
-    none = place_evidence(model, request, replace(evidence, ends=evidence.ends[:0]))
+def test_evidence_without_ends_is_counted_as_its_first_character(folder, position_data):
+    """Otherwise, SQuAD-PosQ's rotations would contradict its ranks."""
+    model, evidence = load_dense(folder), position_data.evidence
+    request = build_request(position_data)
+    first = locate_evidence(model, request, replace(evidence, ends=evidence.starts + 1))
+    none = locate_evidence(model, request, replace(evidence, ends=evidence.ends[:0]))
     assert none.counted_with == "tokenizer"
     assert none.twelfths.tolist() == first.twelfths.tolist()
     assert {11, 13} < {*none.twelfths.tolist()}
@@ -187,7 +191,7 @@ def test_real_evidence_is_beyond_minilm_if_its_tokens_are():
     model = SentenceTransformerEncoderWrapper(
         SentenceTransformer(str(get_model_path()), device="cpu")
     )
-    truncated = place_evidence(model, request_of(data), data.evidence)
+    truncated = locate_evidence(model, build_request(data), data.evidence)
     assert (truncated.read.tokens, truncated.counted_with) == (256, "tokenizer")
     texts = dict(zip(data.corpus["id"][:], data.corpus["text"][:], strict=True))
     spans = list(
@@ -196,20 +200,22 @@ def test_real_evidence_is_beyond_minilm_if_its_tokens_are():
     tokenize = model.model.tokenizer
     for row in range(0, len(spans), 9):
         name, start, end = spans[row]
-        before, until = (len(tokenize(texts[name][:place]).input_ids) - 2 for place in (start, end))
-        # Two of the 256 tokens are [CLS] and [SEP].
+        before, until = (
+            len(tokenize(texts[name][:position]).input_ids) - 2 for position in (start, end)
+        )
+        # [CLS] and [SEP] are two of the 256 tokens.
         twelfth = int(6 * (before + until) / min(254, len(tokenize(texts[name]).input_ids) - 2))
         expected = 13 if before >= 254 else 12 if until > 254 else twelfth
-        # Whole texts are measured in characters, and a span may begin within a token.
+        # Whole texts are measured in characters, and a span may start within a token.
         assert abs(truncated.twelfths[row] - expected) <= (expected < 12)
 
 
 def test_only_documents_that_may_exceed_the_window_are_tokenized(folder, monkeypatch):
-    model = dense(folder)
+    model = load_dense(folder)
     documents = {
         "short": "It rained.",
-        **{f"long{n}": document(n) for n in range(3)},
-        "unrelated": document(9),
+        **{f"long{n}": build_document(n) for n in range(3)},
+        "unrelated": build_document(9),
     }
     questions = [
         ("what?", "short", "It rained"),
@@ -218,14 +224,14 @@ def test_only_documents_that_may_exceed_the_window_are_tokenized(folder, monkeyp
     data = build_position_data(documents, questions, revision="1")
     recording = Mock(wraps=model.model.tokenizer, is_fast=True)
     monkeypatch.setattr(type(model.model), "tokenizer", property(lambda _: recording))
-    truncated = place_evidence(model, request_of(data), data.evidence)
+    truncated = locate_evidence(model, build_request(data), data.evidence)
     assert truncated.counted_with == "tokenizer"
-    # One text shows that the tokens are the model's.
+    # One text is tokenized to compare the tokens with the model's.
     assert [len(call.args[0]) for call in recording.call_args_list] == [1, 3]
 
 
-def with_slow_tokenizer(folder):
-    model = dense(folder)
+def load_slow_tokenizer(folder):
+    model = load_dense(folder)
     model.model.tokenizer.__class__ = type(
         "Slow", (type(model.model.tokenizer),), {"is_fast": False}
     )
@@ -233,35 +239,40 @@ def with_slow_tokenizer(folder):
 
 
 UNCOUNTED = {
-    "a class of its own": lambda folder: type(
+    "a custom class": lambda folder: type(
         "Own", (SentenceTransformerEncoderWrapper,), {"encode": None}
     )(SentenceTransformer(folder["dense"])),
-    "no fast tokenizer": with_slow_tokenizer,
-    "other tokens than the model": lambda folder: changed(
-        dense(folder),
+    "no fast tokenizer": load_slow_tokenizer,
+    "other tokens than the model": lambda folder: set_attribute(
+        load_dense(folder),
         lambda model: model.model[0],
         "processing_kwargs",
         {"text": {"max_length": 32}},
     ),
-    "an error": lambda folder: changed(
-        dense(folder), lambda model: model.model, "preprocess", lambda texts: texts
+    "an error": lambda folder: set_attribute(
+        load_dense(folder), lambda model: model.model, "preprocess", lambda texts: texts
     ),
 }
 
 
 @pytest.mark.parametrize("loader", UNCOUNTED.values(), ids=UNCOUNTED)
-def test_what_the_tokenizer_cannot_count_is_an_estimate(folder, made, loader):
-    truncated = place_evidence(loader(folder), request_of(made), made.evidence)
+def test_tokens_that_cannot_be_counted_are_estimated(folder, position_data, loader):
+    truncated = locate_evidence(
+        loader(folder), build_request(position_data), position_data.evidence
+    )
     assert truncated.counted_with == "estimate"
-    assert truncated.twelfths.tolist() == made.evidence.estimate_twelfths(truncated.read).tolist()
+    assert (
+        truncated.twelfths.tolist()
+        == position_data.evidence.estimate_twelfths(truncated.read).tolist()
+    )
 
 
-def test_spans_in_another_language_give_a_rough_estimate(folder, made):
+def test_spans_in_another_language_are_estimated(folder, position_data):
     metadata = mteb.get_task("PosIR-German-English").metadata
-    request = request_of(made)
+    request = build_request(position_data)
     context = replace(request.context, task_metadata=metadata, hf_subset=metadata.hf_subsets[0])
-    evidence = replace(made.evidence, characters=made.evidence.characters + 1)
-    truncated = place_evidence(dense(folder), replace(request, context=context), evidence)
+    evidence = replace(position_data.evidence, characters=position_data.evidence.characters + 1)
+    truncated = locate_evidence(load_dense(folder), replace(request, context=context), evidence)
     assert truncated.counted_with == "rough_estimate"
 
 
@@ -271,13 +282,13 @@ def test_spans_in_another_language_give_a_rough_estimate(folder, made):
     [("ru", "rus-Cyrl", 23.4, 51.4), ("ar", "ara-Arab", 12.3, 42.0), ("en", "eng-Latn", 2.6, 1.3)],
 )
 def test_truncation_of_xquad_by_minilm(squad_data, tmp_path, code, language, estimated, counted):
-    """Share of the queries whose evidence ends beyond 256 tokens, in percent."""
+    """The values are percentages of queries with evidence that ends beyond 256 tokens."""
     imported(read_squad_json(squad_data / f"xquad.{code}.json"), tmp_path, language=language)
     data = read_domain(LocalRepository(tmp_path), language, language, "sports")
     model = SentenceTransformerEncoderWrapper(
         SentenceTransformer(str(get_model_path()), device="cpu")
     )
-    truncated = place_evidence(model, request_of(data), data.evidence)
+    truncated = locate_evidence(model, build_request(data), data.evidence)
     values = [data.evidence.estimate_twelfths(truncated.read), truncated.twelfths]
     assert [round(100 * float(np.mean(twelfths > 11)), 1) for twelfths in values] == [
         estimated,
@@ -285,13 +296,15 @@ def test_truncation_of_xquad_by_minilm(squad_data, tmp_path, code, language, est
     ]
 
 
-def test_places_in_the_two_ends_of_a_text_are_estimated(folder, made):
-    """The tokenizer cuts at one end, so that its tokens are not what such a model reads."""
-    model = changed(
-        dense(folder),
+def test_positions_in_both_ends_of_a_text_are_estimated(folder, position_data):
+    """The tokenizer truncates at one end, so its tokens differ from those of the model."""
+    model = set_attribute(
+        load_dense(folder),
         lambda model: model,
         "read_part",
         ReadPart(ReadKind.PART, Part.ENDS, 64, 32, KnownBy.GIVEN),
     )
-    request = request_of(made)
-    assert place_evidence(model, request, made.evidence).counted_with is CountedWith.ESTIMATE
+    request = build_request(position_data)
+    assert (
+        locate_evidence(model, request, position_data.evidence).counted_with is CountedWith.ESTIMATE
+    )

@@ -1,6 +1,4 @@
-"""Every kind of model is tested on rotated versions, and the unmoved text has the rank of the
-ordinary search.
-"""
+"""Every kind of model is tested on rotated versions. Unmoved texts keep their original rank."""
 
 import json
 from pathlib import Path
@@ -21,7 +19,7 @@ DOCUMENTS = 4
 
 
 @pytest.fixture(autouse=True)
-def _sample(monkeypatch: pytest.MonkeyPatch):
+def _limit_sample(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(ROTATED_VARIABLE, str(DOCUMENTS))
 
 
@@ -31,20 +29,20 @@ def evaluate(model, folder: Path):
     return result
 
 
-def check(result) -> None:
+def check_result(result) -> None:
     values = result.values
     rotations = values.rotations
     assert rotations.untested is None
-    ordinary = values.ranks.columns.ranks
-    # A hybrid has no window of its own.
+    original_ranks = values.ranks.columns.ranks
+    # A hybrid has no window.
     tests = (False,) if rotations.window is Window.UNKNOWN else (False, True)
     for window in tests:
         rows = rotations.rows(values.ranks, window=window)
         unmoved = rows.version == 0
         assert len(rows.query) > unmoved.sum() >= DOCUMENTS
         if not window or rotations.window is Window.WHOLE:
-            # An excerpt of a longer document is another text.
-            np.testing.assert_array_equal(rows.ranks[unmoved], ordinary[rows.query[unmoved]])
+            # An excerpt of a longer document is a different text.
+            np.testing.assert_array_equal(rows.ranks[unmoved], original_ranks[rows.query[unmoved]])
     json.dumps(rotations.to_json())
 
 
@@ -65,8 +63,8 @@ def use_last_tokens(folder: Path) -> Path:
         ),
     ],
 )
-def test_models_of_every_kind_are_tested(kind: str, tmp_path: Path):
-    check(evaluate(str(write_tiny_model(tmp_path / "model", kind)), tmp_path))
+def test_every_kind_of_model_is_tested(kind: str, tmp_path: Path):
+    check_result(evaluate(str(write_tiny_model(tmp_path / "model", kind)), tmp_path))
 
 
 @pytest.mark.slow
@@ -82,21 +80,21 @@ def test_an_embedding_cache_changes_neither_excerpts_nor_ranks(tmp_path: Path, m
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["{}+chunks(32)", "hybrid(mteb/baseline-bm25s,{})"])
 def test_chunks_and_hybrids_are_tested(form: str, tmp_path: Path):
-    check(evaluate(form.format(write_tiny_model(tmp_path / "model")), tmp_path))
+    check_result(evaluate(form.format(write_tiny_model(tmp_path / "model")), tmp_path))
 
 
 @pytest.mark.slow
-def test_a_model_that_reads_the_end_reads_its_excerpts_whole(
+def test_a_model_that_reads_the_end_reads_whole_excerpts(
     tmp_path: Path,
 ):
     result = evaluate(str(use_last_tokens(write_tiny_model(tmp_path / "model"))), tmp_path)
-    check(result)
+    check_result(result)
     assert result.values.rotations.window is Window.EXCERPT
 
 
 @pytest.mark.slow
 def test_a_model_with_a_window_of_512_tokens_is_tested(tmp_path: Path):
-    check(evaluate(str(write_tiny_gpt2(tmp_path / "model")), tmp_path))
+    check_result(evaluate(str(write_tiny_gpt2(tmp_path / "model")), tmp_path))
 
 
 @pytest.mark.slow
@@ -112,7 +110,7 @@ def test_an_endpoint_is_tested_on_whole_documents(tmp_path: Path):
 
 
 class EndVectors(WordVectors):
-    """A bag of the first and of the last words of a text."""
+    """A bag of a text's first and last words."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,15 +119,15 @@ class EndVectors(WordVectors):
 
     def embed(self, text):
         words = text.split()
-        # A word has about a token and a third.
+        # A word has about 1.33 tokens.
         return super().embed(" ".join([*words[:96], *words[96:][-96:]]))
 
 
 @pytest.mark.slow
-def test_a_model_that_reads_both_ends_reads_its_excerpts_whole(tmp_path: Path):
-    """Word order plays no part in what it reads: there is no effect within the window."""
+def test_a_model_that_reads_both_ends_reads_whole_excerpts(tmp_path: Path):
+    """The model ignores word order, so there is no effect within the window."""
     result = evaluate(EndVectors(), tmp_path)
-    check(result)
+    check_result(result)
     values = result.values
     assert values.rotations.window is Window.EXCERPT
     rows = values.rotations.rows(values.ranks, window=True)

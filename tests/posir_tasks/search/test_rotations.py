@@ -1,6 +1,4 @@
-"""Rotated versions are ranked as a search in a corpus that has the version in place of its document
-would rank them.
-"""
+"""Versions are ranked as if they replaced their document in the corpus."""
 
 import json
 from dataclasses import replace
@@ -14,7 +12,12 @@ from mteb.timing import TimingStack
 
 from posir_tasks.base.errors import PosirError, ProfileError, ScoreError
 from posir_tasks.data.mini import read_mini
-from posir_tasks.models.dispatch import HybridSearch, SearchRequest, search_and_rank, search_results
+from posir_tasks.models.dispatch import (
+    HybridSearch,
+    SearchRequest,
+    search_and_rank,
+    search_with_mteb,
+)
 from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.references import BM25_BASELINE
 from posir_tasks.search.rotations import RotationTest
@@ -40,7 +43,7 @@ from tests.support.rotations import WordVectors
 
 
 class StartVectors(WordVectors):
-    """A bag of words of which early ones weigh more."""
+    """A bag of words that gives early words a higher weight."""
 
     def embed(self, text):
         words = text.lower().replace(".", " ").replace(",", " ").split()
@@ -50,22 +53,24 @@ class StartVectors(WordVectors):
             else np.ones(len(words))
         )
         rows = [
-            sum(ord(letter) * 31**place for place, letter in enumerate(word)) % 512
+            sum(ord(letter) * 31**index for index, letter in enumerate(word)) % 512
             for word in words
         ]
         return np.bincount(rows, weights, minlength=512).astype(np.float32)
 
 
-class MovedNan(WordVectors):
-    """A bag of words whose vectors of rotated texts are NaN."""
+class NanForRotated(WordVectors):
+    """A bag of words with NaN vectors for rotated texts."""
 
     def __init__(self) -> None:
         super().__init__()
         data = read_mini()
-        self.known = {*data.corpus["text"], *data.queries["text"]}
+        self.original_texts = {*data.corpus["text"], *data.queries["text"]}
 
     def embed(self, text):
-        return super().embed(text) if text in self.known else np.full(512, np.nan, np.float32)
+        return (
+            super().embed(text) if text in self.original_texts else np.full(512, np.nan, np.float32)
+        )
 
 
 def build_request(data):
@@ -87,17 +92,17 @@ def rotate(model, sample_size=400, subsets=1, data=None):
     documents = select_documents(data.corpus, data.evidence.document_ids)
     read = model.read_part if hasattr(model, "read_part") else ReadPart.all(KnownBy.CLASS)
 
-    def find_read(queries, evidence, rows):  # noqa: ARG001
+    def find_read_evidence(queries, evidence, rows):  # noqa: ARG001
         return ReadEvidence.estimate(read, evidence.complete(select_texts(rows)), ["eng-Latn"])
 
-    placed = find_read(data.queries, data.evidence, documents)
+    read_evidence = find_read_evidence(data.queries, data.evidence, documents)
     scheme = RelativePositions()
     ranks = DocumentRanks.from_ranks(
-        scheme, data.evidence, ranked.ranks, placed, "default", select_texts(documents)
+        scheme, data.evidence, ranked.ranks, read_evidence, "default", select_texts(documents)
     )
-    ordinary = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
-    test = RotationTest(model, request, results, ordinary, sample_size, subsets)
-    rotations = test.rank(scheme, data.evidence, documents, ranks, find_read, read)
+    original_ranks = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
+    test = RotationTest(model, request, results, original_ranks, sample_size, subsets)
+    rotations = test.rank(scheme, data.evidence, documents, ranks, find_read_evidence, read)
     return data, test, ranks, rotations
 
 
@@ -106,7 +111,7 @@ def rotated():
     return rotate(WordVectors())
 
 
-def test_a_bag_of_words_ranks_every_version_alike(rotated):
+def test_a_bag_of_words_ranks_all_versions_equally(rotated):
     _, _, ranks, rotations = rotated
     rows = rotations.rows(ranks, window=False)
     gains = NDCG_AT_10[rows.ranks]
@@ -118,21 +123,21 @@ def test_a_bag_of_words_ranks_every_version_alike(rotated):
     assert (rotations.window, len(rows.query)) == (Window.WHOLE, 3 * len(ranks.columns.ranks))
 
 
-def test_the_unmoved_document_has_its_ordinary_rank(rotated):
+def test_the_original_document_keeps_its_rank(rotated):
     _, _, ranks, rotations = rotated
     rows = rotations.rows(ranks, window=False)
     unmoved = rows.version == 0
     assert np.array_equal(rows.ranks[unmoved], ranks.columns.ranks[rows.query[unmoved]])
 
 
-def test_each_third_has_the_evidence_of_each_question_once(rotated):
+def test_each_third_contains_the_evidence_of_each_question_once(rotated):
     _, _, ranks, rotations = rotated
     rows = rotations.rows(ranks, window=False)
     thirds = np.bincount(rows.twelfths // 4, minlength=3) / len(rows.query)
     assert thirds == pytest.approx([1 / 3] * 3, abs=0.02)
 
 
-def test_a_version_is_ranked_as_in_a_corpus_that_has_it():
+def test_a_version_is_ranked_as_in_a_corpus_that_contains_it():
     data, test, _, _ = rotate(StartVectors(), sample_size=2)
     positives = data.evidence.positives()
     questions = list(positives)[:40:5]
@@ -169,23 +174,23 @@ def test_a_version_is_ranked_as_in_a_corpus_that_has_it():
             test.request.context,
             TimingStack(),
         )
-        rank = rank_results(search_results(test.model, request), request.positives).ranks[0]
+        rank = rank_results(search_with_mteb(test.model, request), request.positives).ranks[0]
         assert ranks[question, f"{positives[question]}\0w1"] == rank
 
 
-def test_early_words_that_weigh_more_favor_the_start():
+def test_a_model_that_weights_early_words_favors_the_start():
     _, _, ranks, rotations = rotate(StartVectors())
     rows = rotations.rows(ranks, window=True)
     means = [NDCG_AT_10[rows.ranks[rows.twelfths // 4 == third]].mean() for third in range(3)]
     assert means[0] > means[1] > means[2]
 
 
-def test_nan_scores_of_rotated_versions_are_refused():
+def test_nan_scores_of_rotated_versions_are_rejected():
     with pytest.raises(ScoreError, match="for 480 of 480 rotated versions"):
-        rotate(MovedNan(), sample_size=6)
+        rotate(NanForRotated(), sample_size=6)
 
 
-def test_excerpts_of_a_model_that_truncates_are_read_whole():
+def test_excerpts_for_a_truncating_model_are_read_completely():
     _, _, ranks, rotations = rotate(WordVectors(window=150))
     (part,) = rotations.sets
     whole = rotations.rows(ranks, window=False)
@@ -193,7 +198,7 @@ def test_excerpts_of_a_model_that_truncates_are_read_whole():
     assert (part.window, part.room) == (Window.EXCERPT, 120)
     assert 0 < len(np.unique(within.query)) < len(np.unique(whole.query))
     assert whole.unread.any()
-    # Within an excerpt, a bag of words is the same in every order.
+    # Rotating an excerpt does not change its bag of words.
     gains = NDCG_AT_10[within.ranks]
     spread = [
         np.ptp(gains[within.query == question]) for question in np.unique(within.query).tolist()
@@ -204,7 +209,7 @@ def test_excerpts_of_a_model_that_truncates_are_read_whole():
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_document_and_its_versions_have_the_same_window(times):
     data = read_mini()
-    # The data may count other tokens than the estimate does.
+    # The data's token counts may differ from the estimate.
     counted = replace(data, evidence=replace(data.evidence, tokens=times * data.evidence.tokens))
     _, _, ranks, rotations = rotate(WordVectors(window=150), sample_size=5, data=counted)
     assert rotations.rows(ranks, window=False).unread.any()
@@ -225,7 +230,7 @@ def test_bm25_is_order_blind_when_rotated_texts_are_reindexed():
     assert search_and_rank(model, request)[1].ranks.tolist() == list(test.ordinary_ranks.values())
 
 
-def test_a_hybrid_of_bags_of_words_ranks_every_version_alike():
+def test_a_hybrid_of_bags_of_words_ranks_all_versions_equally():
     hybrid = HybridSearch([mteb.get_model(BM25_BASELINE), WordVectors()])
     hybrid.mteb_model_meta = ModelMeta.create_empty({"name": "test/hybrid", "revision": "1"})
     hybrid.read_part = ReadPart.all(KnownBy.CLASS)
@@ -237,7 +242,7 @@ def test_a_hybrid_of_bags_of_words_ranks_every_version_alike():
     assert max(by_question) == 0
 
 
-def test_the_sample_is_shared_by_subsets_and_nested():
+def test_the_sample_is_split_between_subsets_and_nested():
     _, _, ranks, few = rotate(WordVectors(), sample_size=20, subsets=4)
     _, _, _, more = rotate(WordVectors(), sample_size=40, subsets=4)
     small, large = few.sets[0].sample, more.sets[0].sample
@@ -275,7 +280,7 @@ def test_values_survive_json_and_add(rotated):
         {"untested": "weather"},
     ],
 )
-def test_damaged_rotations_are_refused(rotated, change):
+def test_corrupt_rotations_are_rejected(rotated, change):
     _, _, ranks, rotations = rotated
     stored = json.loads(json.dumps(rotations.to_json()))
     stored["sets"][0] |= change
@@ -292,7 +297,7 @@ def test_the_variable_sets_the_sample(monkeypatch, given, size):
 
 
 @pytest.mark.parametrize("given", ["-1", "all", "1.5", "9" * 12])
-def test_another_value_of_the_variable_is_refused(monkeypatch, given):
+def test_an_invalid_value_of_the_variable_is_rejected(monkeypatch, given):
     monkeypatch.setenv(ROTATED_VARIABLE, given)
     with pytest.raises(PosirError, match=ROTATED_VARIABLE):
         read_sample_size()
@@ -309,10 +314,12 @@ def test_mtebs_own_scores_do_not_change(monkeypatch):
     without, with_rotations = entries
     assert "rotations" not in without
     assert "rotations" in with_rotations
-    own = [
+    mteb_scores = [
         name
         for name in without
         if name.startswith(("ndcg_at", "map_", "recall_", "mrr_", "nauc_", "precision_"))
     ]
-    assert own
-    np.testing.assert_equal([without[name] for name in own], [with_rotations[name] for name in own])
+    assert mteb_scores
+    np.testing.assert_equal(
+        [without[name] for name in mteb_scores], [with_rotations[name] for name in mteb_scores]
+    )

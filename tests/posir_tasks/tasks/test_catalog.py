@@ -1,6 +1,4 @@
-"""Tasks of any language and of plugins: found by name, listed from the data and the Hub, refused if
-they would not run.
-"""
+"""Tasks in all languages and from plugins: found by name, listed from data, rejected if invalid."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -17,17 +15,17 @@ from posir_tasks.tasks import catalog
 from posir_tasks.tasks.base import build_folder_task
 from posir_tasks.tasks.catalog import (
     builtin_task_classes,
+    collect_plugin_languages,
     collect_tasks,
     declare_tasks,
     find_language_task,
+    find_language_tasks,
     find_task,
-    language_tasks,
     list_languages,
     name_larger_task,
-    plugin_languages,
 )
 from posir_tasks.values.schemes import RelativePositions
-from tests.posir_tasks.test_plugin_api import Point, module
+from tests.posir_tasks.test_plugin_api import FakeEntryPoint, make_plugin
 from tests.support.commands import python
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 from tests.support.hub import serve
@@ -35,7 +33,7 @@ from tests.support.hub import serve
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
-    """Persian and Thai; of Thai, no domain is in English."""
+    """Persian and Thai data. The English corpus has none of Thai's domains."""
     root = tmp_path / POSIR_FOLDER
     for language, domain in (
         ("eng-Latn", "sports"),
@@ -51,7 +49,7 @@ def data(tmp_path, monkeypatch):
 
 
 def test_every_small_task_has_a_larger_one():
-    larger = {name: name_larger_task(name) for name in catalog.builtin_tasks()}
+    larger = {name: name_larger_task(name) for name in catalog.load_builtin_tasks()}
     assert {name for name, other in larger.items() if other} == {
         name for name in larger if name.endswith(("-Mini", "-Nano", "-Tiny"))
     }
@@ -59,20 +57,18 @@ def test_every_small_task_has_a_larger_one():
     assert (larger["PosIR-Mini"], name_larger_task("my-Mini")) == ("PosIR-English-Nano", "")
 
 
-def test_languages_in_a_folder_are_listed_and_new_ones_at_once(data):
+def test_languages_in_a_folder_are_listed_immediately(data):
     assert (
-        " ".join(language_tasks())
+        " ".join(find_language_tasks())
         == "PosIR-Persian PosIR-Persian-English PosIR-Persian-Nano PosIR-Thai PosIR-Thai-Nano"
     )
     write_domain(data / POSIR_FOLDER, posir_tables(), language="srp-Latn")
-    assert list(language_tasks())[3:5] == ["PosIR-Serbian-Latn", "PosIR-Serbian-Latn-English"]
+    assert list(find_language_tasks())[3:5] == ["PosIR-Serbian-Latn", "PosIR-Serbian-Latn-English"]
     assert list_languages()["eng-Latn"] == {"sports"}
 
 
 def read_citations(citations: Iterable[str | None]) -> Iterator[tuple[str, str]]:
-    """Yield the BibTeX id of each cited paper with each name of it: its title without case and
-    marks, its DOI, its eprint.
-    """
+    """Yield each cited paper's normalized title, DOI and eprint, each with its BibTeX id."""
     for entry in re.findall(r"@\w+\s*\{[^@]*", "\n".join(filter(None, citations))):
         key = entry.partition("{")[2].partition(",")[0].strip()
         for field, value in re.findall(
@@ -84,7 +80,7 @@ def read_citations(citations: Iterable[str | None]) -> Iterator[tuple[str, str]]
             yield f"{field} {name}", key
 
 
-def test_a_paper_that_mteb_cites_has_mtebs_bibtex_id():
+def test_papers_that_mteb_cites_have_mtebs_bibtex_id():
     tasks = mteb.get_tasks(exclude_superseded=False)
     posir_benchmarks = catalog.build_benchmarks()
     names = {benchmark.name for benchmark in posir_benchmarks}
@@ -114,9 +110,9 @@ def test_a_paper_that_mteb_cites_has_mtebs_bibtex_id():
 
 
 @pytest.mark.usefixtures("data")
-def test_a_task_is_one_class_wherever_it_comes_from():
+def test_every_lookup_returns_the_same_task_class():
     persian = find_language_task("PosIR-Persian")
-    assert persian is language_tasks()["PosIR-Persian"] is find_task("PosIR-Persian")
+    assert persian is find_language_tasks()["PosIR-Persian"] is find_task("PosIR-Persian")
     assert (persian.language.code, persian.corpus_language.code) == ("pes-Arab", "pes-Arab")
     assert find_language_task("PosIR-Persian-English").corpus_language.code == "eng-Latn"
     assert find_language_task("PosIR-German") is find_task("PosIR-German")
@@ -131,9 +127,9 @@ def test_a_task_is_one_class_wherever_it_comes_from():
         assert find_language_task(name) is None
 
 
-def test_without_the_hub_nothing_is_listed_and_names_are_found():
-    catalog._hub_paths.cache_clear()
-    assert language_tasks() == {}
+def test_without_the_hub_tasks_are_found_but_not_listed():
+    catalog._list_hub_paths.cache_clear()
+    assert find_language_tasks() == {}
     assert find_task("PosIR-Persian") is not None
 
 
@@ -151,87 +147,91 @@ def test_the_languages_on_the_hub_are_listed(data, tmp_path):
     assert len(hub.revisions) == 1
 
 
-def test_plugins_name_languages_and_a_wrong_one_is_refused(monkeypatch, tmp_path, caplog):
+def test_plugins_add_languages_and_invalid_ones_are_rejected(monkeypatch, tmp_path, caplog):
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(plugin_api)
     for name, codes in (("good", ["ell-Grek"]), ("wrong", ["fa"])):
-        manager.register(module(posir_languages=lambda codes=codes: codes), name)
+        manager.register(make_plugin(posir_languages=lambda codes=codes: codes), name)
     monkeypatch.setattr(catalog, "get_plugins", lambda: Plugins(manager, ()))
-    plugin_languages.cache_clear()
+    collect_plugin_languages.cache_clear()
     try:
-        assert list(language_tasks()) == ["PosIR-Greek", "PosIR-Greek-English", "PosIR-Greek-Nano"]
-        _, (problem,) = plugin_languages()
+        assert list(find_language_tasks()) == [
+            "PosIR-Greek",
+            "PosIR-Greek-English",
+            "PosIR-Greek-Nano",
+        ]
+        _, (problem,) = collect_plugin_languages()
         assert "plugin 'wrong': posir_languages: PosirError: language fa" in problem
         assert problem in caplog.text
     finally:
-        plugin_languages.cache_clear()
+        collect_plugin_languages.cache_clear()
 
 
 @pytest.mark.parametrize(("domains", "missing"), [(["letters"], 0), (["letters", "sports"], 30)])
-def test_only_data_of_posirs_own_domains_can_be_partial(domains, missing, tmp_path, monkeypatch):
+def test_only_data_with_posirs_domains_can_be_partial(domains, missing, tmp_path, monkeypatch):
     for domain in domains:
         write_domain(tmp_path / POSIR_FOLDER, posir_tables(), domain=domain)
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     task = find_task("PosIR-English")()
     task.load_data()
     assert sorted(task.hf_subsets) == domains
-    assert len(task.missing_subsets()) == missing
+    assert len(task.list_missing_subsets()) == missing
 
 
-def metadata(name, **fields):
+def build_task_metadata(name, **fields):
     return build_metadata(
         name, dataset="none", revision="1", **{"languages": ["eng-Latn"], **fields}
     )
 
 
-class Good(PositionTask):
+class ValidTask(PositionTask):
     scheme = RelativePositions()
-    metadata = metadata("Good")
+    metadata = build_task_metadata("Good")
 
     def read_subset(self, subset):
         raise NotImplementedError
 
 
-def changed(**attributes):
-    return type("Changed", (Good,), {"__module__": "theirs", **attributes})
+def change_task(**attributes):
+    return type("Changed", (ValidTask,), {"__module__": "theirs", **attributes})
 
 
-def named(name, **fields):
-    return changed(metadata=Good.metadata.model_copy(update={"name": name, **fields}))
+def name_task(name, **fields):
+    return change_task(metadata=ValidTask.metadata.model_copy(update={"name": name, **fields}))
 
 
-class Unfinished(PositionTask):
+class IncompleteTask(PositionTask):
     pass
 
 
-class Refusing(Good):
-    metadata = metadata("Refusing")
+class FailingTask(ValidTask):
+    metadata = build_task_metadata("Refusing")
 
     def __init__(self):
         raise OSError("no license on this machine")
 
 
-def giving(*tasks):
-    return module(posir_task_classes=lambda: list(tasks))
+def build_plugin(*tasks):
+    return make_plugin(posir_task_classes=lambda: list(tasks))
 
 
-def raising():
+def raise_error():
     raise ZeroDivisionError("division by zero")
 
 
 def collect(*plugins, taken=()):
-    points = [Point(f"plugin{number}", plugin) for number, plugin in enumerate(plugins)]
+    points = [FakeEntryPoint(f"plugin{number}", plugin) for number, plugin in enumerate(plugins)]
     return collect_tasks(load_plugins(points), dict.fromkeys(taken, "mteb.tasks.theirs"))
 
 
-def test_a_plugins_tasks_are_found_with_the_plugin_they_are_from():
-    # A hook may yield.
-    yielding = module(posir_task_classes=lambda: iter([named("Fourth")]))
+def test_plugin_tasks_are_found_with_their_plugin():
+    # A hook may return an iterator.
+    yielding = make_plugin(posir_task_classes=lambda: iter([name_task("Fourth")]))
     tasks, _ = collect(
-        giving(Good),
-        module(posir_scores=lambda: {}),
-        giving(named("Other"), named("Third")),
+        build_plugin(ValidTask),
+        make_plugin(posir_scores=lambda: {}),
+        build_plugin(name_task("Other"), name_task("Third")),
         yielding,
     )
     owners = {"Good": "plugin0", "Other": "plugin2", "Third": "plugin2", "Fourth": "plugin3"}
@@ -240,75 +240,86 @@ def test_a_plugins_tasks_are_found_with_the_plugin_they_are_from():
 
 
 @pytest.mark.parametrize(
-    ("task", "said"),
+    ("task", "message"),
     [
         (42, "42 is not a task class; a task is a subclass of posir_tasks.PositionTask"),
         (
-            Unfinished,
-            "Unfinished lacks `metadata`, a TaskMetadata of mteb, `scheme`, an object such as "
+            IncompleteTask,
+            "IncompleteTask lacks `metadata`, a TaskMetadata of mteb, `scheme`, an object such as "
             "RelativePositions()",
         ),
-        (Unfinished, ", `read_subset`"),
+        (IncompleteTask, ", `read_subset`"),
         (
-            changed(scheme=RelativePositions),
+            change_task(scheme=RelativePositions),
             "task theirs.Changed lacks `scheme`, an object such as RelativePositions()",
         ),
         (
-            changed(metadata={"name": "Letters"}),
+            change_task(metadata={"name": "Letters"}),
             "task theirs.Changed lacks `metadata`, a TaskMetadata of mteb",
         ),
         (
-            named("Letters", eval_splits=["dev"]),
+            name_task("Letters", eval_splits=["dev"]),
             "eval_splits=['dev']; position-aware tasks have ['test']",
         ),
-        (named("let/ters"), "the name 'let/ters' is not allowed; use A-Z"),
+        (name_task("let/ters"), "the name 'let/ters' is not allowed; use A-Z"),
         (
-            named("Letters", eval_langs=["eng"]),
+            name_task("Letters", eval_langs=["eng"]),
             "language eng: the script is missing; did you mean eng-Latn?",
         ),
-        (Refusing, "Refusing cannot be created: OSError: no license on this machine"),
-        (named("NFCorpus"), "the name 'NFCorpus' is taken by mteb.tasks.theirs; choose another"),
+        (FailingTask, "FailingTask cannot be created: OSError: no license on this machine"),
+        (
+            name_task("NFCorpus"),
+            "the name 'NFCorpus' is taken by mteb.tasks.theirs; choose another",
+        ),
     ],
 )
-def test_a_task_that_would_not_run_is_refused_alone(task, said):
-    tasks, (problem,) = collect(giving(task, Good), giving(named("After")), taken=["NFCorpus"])
+def test_only_the_invalid_task_is_rejected(task, message):
+    tasks, (problem,) = collect(
+        build_plugin(task, ValidTask), build_plugin(name_task("After")), taken=["NFCorpus"]
+    )
     assert problem.startswith("plugin 'plugin0': ")
-    assert said in problem
+    assert message in problem
     assert list(tasks) == ["Good", "After"]
 
 
 @pytest.mark.parametrize(
-    ("provide", "said"),
+    ("provide", "message"),
     [
-        (raising, "ZeroDivisionError: division by zero"),
+        (raise_error, "ZeroDivisionError: division by zero"),
         (lambda: None, "must return a list of task classes"),
         (lambda: 42, "'int' object is not iterable"),
     ],
 )
-def test_a_hook_that_returns_no_list_is_reported(provide, said):
-    tasks, (problem,) = collect(module(posir_task_classes=provide), giving(Good))
-    assert re.match(f"plugin 'plugin0' could not provide its tasks: .*{said}", problem)
+def test_a_hook_that_returns_no_list_is_reported(provide, message):
+    tasks, (problem,) = collect(make_plugin(posir_task_classes=provide), build_plugin(ValidTask))
+    assert re.match(f"plugin 'plugin0' could not provide its tasks: .*{message}", problem)
     assert list(tasks) == ["Good"]
 
 
-@pytest.mark.parametrize("plugins", [[giving(Good), giving(changed())], [giving(Good, changed())]])
-def test_of_two_tasks_with_one_name_the_first_is_kept(plugins):
+@pytest.mark.parametrize(
+    "plugins",
+    [
+        [build_plugin(ValidTask), build_plugin(change_task())],
+        [build_plugin(ValidTask, change_task())],
+    ],
+)
+def test_the_first_of_two_tasks_with_one_name_is_kept(plugins):
     tasks, (problem,) = collect(*plugins)
-    assert tasks["Good"][1] is Good
+    assert tasks["Good"][1] is ValidTask
     assert problem.endswith(
         ": task theirs.Changed: the name 'Good' is taken by plugin 'plugin0'; choose another"
     )
 
 
-def test_data_that_a_package_ships_is_a_task_in_one_line(posir_folder):
+def test_packaged_data_becomes_a_task_in_one_line(posir_folder):
     tasks, problems = collect(
-        giving(build_folder_task(posir_folder, name="Shipped", language="eng-Latn"))
+        build_plugin(build_folder_task(posir_folder, name="Shipped", language="eng-Latn"))
     )
     assert problems == []
     assert [subset.partition("@")[0] for subset in tasks["Shipped"][1]().hf_subsets] == ["sports"]
 
 
-def test_classes_are_built_from_the_listed_declarations():
+def test_task_classes_match_their_declarations():
     classes = builtin_task_classes()
     assert [task.metadata.name for task in classes] == [declared.name for declared in BUILTIN]
     for declared, task in zip(BUILTIN, classes, strict=True):
@@ -337,7 +348,7 @@ def test_classes_are_built_from_the_listed_declarations():
 
 
 @pytest.mark.usefixtures("data")
-def test_the_list_has_the_tasks_of_other_languages():
+def test_the_list_contains_tasks_in_additional_languages():
     assert {"PosIR-Persian", "PosIR-Persian-English", "PosIR-Thai-Nano"} <= {
         task.name for task in declare_tasks()
     }

@@ -1,6 +1,4 @@
-"""mteb's descriptive statistics of posir's tasks: shipped, calculated, and never those of other
-data.
-"""
+"""mteb's descriptive statistics for posir's tasks, packaged or calculated."""
 
 import mteb
 import pytest
@@ -17,26 +15,26 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-def test_the_shipped_statistics_are_those_of_the_texts(tmp_path, monkeypatch):
+def test_the_packaged_statistics_match_the_texts(tmp_path, monkeypatch):
     task = mteb.get_task("PosIR-Mini")
-    shipped = task.metadata.descriptive_stats
-    assert (shipped["test"]["num_queries"], shipped["test"]["num_documents"]) == (720, 72)
+    packaged = task.metadata.descriptive_stats
+    assert (packaged["test"]["num_queries"], packaged["test"]["num_documents"]) == (720, 72)
     assert task.metadata.n_samples == {"test": 792}
-    assert task.calculate_descriptive_statistics() == shipped
+    assert task.calculate_descriptive_statistics() == packaged
     assert not task.data_loaded
     monkeypatch.setattr(metadata, "SHIPPED_STATISTICS", tmp_path)
     assert task.metadata.descriptive_stats is None
-    assert task.calculate_descriptive_statistics() == shipped
+    assert task.calculate_descriptive_statistics() == packaged
 
 
-def build(folder, **options):
+def build_task(folder, **options):
     return build_folder_task(folder, name="Mine", language="eng-Latn", **options)()
 
 
-def test_a_folder_has_the_statistics_of_its_present_data(tmp_path, cache):
+def test_statistics_of_a_folder_match_its_current_data(tmp_path, cache):
     for domain in ("game", "sports"):
         write_domain(tmp_path / "mine", posir_tables(), domain=domain)
-    task = build(tmp_path / "mine")
+    task = build_task(tmp_path / "mine")
     assert task.metadata.descriptive_stats is None
     statistics = task.calculate_descriptive_statistics()
     by_subset = statistics["test"]["hf_subset_descriptive_stats"]
@@ -47,14 +45,14 @@ def test_a_folder_has_the_statistics_of_its_present_data(tmp_path, cache):
         == 8
     )
     (file,) = (cache / "descriptive_stats").iterdir()
-    assert build(tmp_path / "mine").metadata.descriptive_stats == statistics
+    assert build_task(tmp_path / "mine").metadata.descriptive_stats == statistics
     file.write_text('{"test": {"num_', encoding="utf-8")
-    assert build(tmp_path / "mine").calculate_descriptive_statistics() == statistics
+    assert build_task(tmp_path / "mine").calculate_descriptive_statistics() == statistics
     write_domain(tmp_path / "mine", posir_tables(), domain="travel")
-    assert build(tmp_path / "mine").metadata.descriptive_stats is None
+    assert build_task(tmp_path / "mine").metadata.descriptive_stats is None
 
 
-def test_a_local_copy_of_posir_has_statistics_of_its_own(tmp_path, monkeypatch):
+def test_a_local_copy_of_posir_has_its_own_statistics(tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     write_domain(tmp_path / "PosIR-Benchmark-v1", posir_tables(), domain="game")
     task = mteb.get_task("PosIR-English")

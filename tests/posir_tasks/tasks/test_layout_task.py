@@ -1,6 +1,4 @@
-"""Tasks on data in the PosIR layout: from folders of any depth, cached by mteb, never confused with
-other data.
-"""
+"""Tasks on data in the PosIR layout, from any folder level and with mteb's cache."""
 
 import json
 import shutil
@@ -22,17 +20,15 @@ BM25 = "mteb/baseline-bm25s"
 
 @pytest.fixture(autouse=True)
 def _forget_created_tasks():
-    known = set(_TASKS_REGISTRY)
+    before = set(_TASKS_REGISTRY)
     yield
-    for name in set(_TASKS_REGISTRY) - known:
+    for name in set(_TASKS_REGISTRY) - before:
         del _TASKS_REGISTRY[name]
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder in the PosIR layout with two domains of English and one of Finnish, which posir does
-    not list.
-    """
+    """A folder in the PosIR layout, with two English domains and an unlisted Finnish domain."""
     for domain in ("game", "sports"):
         write_domain(tmp_path / "mine", posir_tables(), domain=domain)
     write_domain(tmp_path / "mine", posir_tables(), language="fin-Latn", domain="kirjeet")
@@ -55,30 +51,30 @@ def create(folder, name="Mine", language="eng-Latn", **options):
     return PositionTask.from_folder(folder, name=name, language=language, **options)
 
 
-def domains(task):
+def list_domains(task):
     return [subset.partition("@")[0] for subset in task.hf_subsets]
 
 
 @pytest.mark.parametrize(
-    ("place", "result"),
+    ("subfolder", "result"),
     [(".", ["game", "sports"]), ("eng-Latn", ["game", "sports"]), ("eng-Latn/sports", ["sports"])],
 )
-def test_a_folder_is_the_layout_or_a_part_of_it(folder, place, result):
-    task = create(folder / place)
-    assert domains(task) == result
+def test_a_folder_contains_the_layout_or_part_of_it(folder, subfolder, result):
+    task = create(folder / subfolder)
+    assert list_domains(task) == result
     (_, scores) = evaluate(task).popitem()
     assert PositionProfile.from_json(scores["position_profile"]).queries == 4
     assert scores["position_run"]["missing_subsets"] == []
 
 
-def test_a_domain_can_be_used_without_the_folder_of_its_language(folder, tmp_path, monkeypatch):
+def test_a_domain_can_be_used_without_its_language_folder(folder, tmp_path, monkeypatch):
     shutil.copytree(folder / "eng-Latn" / "sports", tmp_path / "letters")
     monkeypatch.chdir(tmp_path / "letters")
     assert list(evaluate(create("."))) == create(tmp_path / "letters").hf_subsets
-    assert domains(create(".")) == ["letters"]
+    assert list_domains(create(".")) == ["letters"]
 
 
-def test_a_task_has_a_custom_scheme_metadata_and_language(folder):
+def test_a_task_can_have_a_custom_scheme_metadata_and_language(folder):
     scheme = RelativePositions(bins=2, token_bounds=(800,))
     task = create(
         folder, language="fin-Latn", scheme=scheme, license="cc0-1.0", description="Mills."
@@ -91,7 +87,7 @@ def test_a_task_has_a_custom_scheme_metadata_and_language(folder):
     assert (profile.counts.shape[:2], profile.queries) == ((2, 2), 4)
 
 
-def test_an_interrupted_run_evaluates_what_is_missing(folder, cache):
+def test_an_interrupted_run_evaluates_only_missing_subsets(folder, cache):
     first = evaluate(create(folder), cache)
     assert evaluate(create(folder), cache, overwrite_strategy="only-cache").keys() == first.keys()
     (loaded,) = cache.load_results(tasks=["Mine"]).model_results[0].task_results
@@ -134,7 +130,7 @@ def test_the_revision_depends_only_on_the_data(folder, tmp_path):
     )
 
 
-def test_a_task_is_registered_until_another_has_its_name(folder):
+def test_a_task_is_registered_until_another_takes_its_name(folder):
     first = create(folder, name="Again")
     assert mteb.get_task("Again").hf_subsets == first.hf_subsets
     second = create(folder / "eng-Latn" / "game", name="Again")
@@ -143,7 +139,7 @@ def test_a_task_is_registered_until_another_has_its_name(folder):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "message"),
     [
         (
             {"name": "PosIR-Mini"},
@@ -155,26 +151,28 @@ def test_a_task_is_registered_until_another_has_its_name(folder):
             {"language": "deu-Latn"},
             "no deu-Latn data; expected",
         ),
-        ({"place": "nowhere"}, "/nowhere: no such folder"),
+        ({"subfolder": "nowhere"}, "/nowhere: no such folder"),
         (
-            {"place": "eng-Latn", "language": "fin-Latn"},
+            {"subfolder": "eng-Latn", "language": "fin-Latn"},
             "/eng-Latn: contains the language eng-Latn, not fin-Latn",
         ),
-        ({"place": "eng-Latn/sports/qrels"}, "It contains no language"),
+        ({"subfolder": "eng-Latn/sports/qrels"}, "It contains no language"),
         ({"licenze": "mit"}, "task 'Mine': field 'licenze': Extra inputs are not permitted"),
         ({"license": "none"}, "field 'license"),
     ],
 )
-def test_a_mistake_is_reported(folder, given, said):
-    place = folder / given.get("place", ".")
+def test_invalid_arguments_are_reported(folder, arguments, message):
+    subfolder = folder / arguments.get("subfolder", ".")
     with pytest.raises(PosirError) as raised:
-        create(place, **{name: value for name, value in given.items() if name != "place"})
-    assert said in str(raised.value)
-    assert "place" not in given or str(place) in str(raised.value)
+        create(
+            subfolder, **{name: value for name, value in arguments.items() if name != "subfolder"}
+        )
+    assert message in str(raised.value)
+    assert "subfolder" not in arguments or str(subfolder) in str(raised.value)
 
 
 @pytest.mark.parametrize("code", ["klingon", "eng", "qqq-Latn", "eng-Qqqq"])
-def test_a_code_that_mteb_does_not_know_is_reported(folder, code):
+def test_an_unknown_language_code_is_reported(folder, code):
     (folder / "eng-Latn").rename(folder / code)
     with pytest.raises(
         PosirError, match=rf"language {code}: .* A code is an individual language of ISO 639-3"
@@ -182,12 +180,12 @@ def test_a_code_that_mteb_does_not_know_is_reported(folder, code):
         create(folder, language=code)
 
 
-def test_a_repository_of_the_hub_needs_an_owner():
+def test_a_hub_repository_needs_an_owner():
     with pytest.raises(PosirError, match="repository 'letters': not allowed; expected owner/name"):
         PositionTask.from_hub("letters", name="Letters", language="eng-Latn")
 
 
-def test_the_folder_of_posir_data_is_read_not_the_repository(folder, tmp_path, monkeypatch):
+def test_posir_data_replaces_the_hub_repository(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     task = PositionTask.from_hub("someone/mine", name="FromHub", language="eng-Latn")
     assert task.hf_subsets == create(folder).hf_subsets

@@ -1,4 +1,4 @@
-"""Tasks and errors pass between processes."""
+"""Tasks and errors can be sent to other processes."""
 
 import multiprocessing
 import pickle
@@ -14,7 +14,7 @@ from tests.support.datasets import posir_tables, write_domain
 
 
 def describe(task):
-    """Return what a process knows of a task: its subsets, and whether mteb finds it by its name."""
+    """Return a task's name, its number of queries, and whether mteb finds it by name."""
     task.load_data()
     loaded_task = mteb.get_task(task.metadata.name)
     return (
@@ -40,7 +40,7 @@ def test_every_task_is_pickled(task):
 
 
 @pytest.mark.slow
-def test_tasks_and_errors_pass_to_and_from_a_new_process(posir_folder, monkeypatch):
+def test_tasks_and_errors_can_be_sent_between_processes(posir_folder, monkeypatch):
     write_domain(posir_folder, posir_tables(), language="pes-Arab")
     monkeypatch.setenv("POSIR_DATA", str(posir_folder.parent))
     tasks = [

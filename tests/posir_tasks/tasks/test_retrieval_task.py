@@ -1,4 +1,4 @@
-"""Prediction files are mteb's: either's tasks rerank what the other's wrote."""
+"""Prediction files can be exchanged with mteb's tasks."""
 
 import json
 
@@ -9,7 +9,7 @@ from posir_tasks.tasks.posir import PosIRMini
 RESULTS = {"q": {"a": 0.5, "b": 1.0}}
 
 
-def test_predictions_are_what_mteb_writes_and_reranking_reads(tmp_path):
+def test_predictions_have_mtebs_format(tmp_path):
     task, model = PosIRMini(), mteb.get_model("mteb/baseline-bm25s")
     for folder in ("ours", "theirs"):
         (tmp_path / folder).mkdir()

@@ -1,4 +1,4 @@
-"""Scores of plugins and of a user's subclass, reported through mteb's `task_specific_scores`."""
+"""Scores from plugins and subclasses, which `task_specific_scores` returns."""
 
 import mteb
 import pytest
@@ -13,7 +13,7 @@ BM25 = "mteb/baseline-bm25s"
 
 class WithOwnScore(PosIRMini):
     def task_specific_scores(self, scores, qrels, results, hf_split, hf_subset):
-        given = super().task_specific_scores(
+        plugin_scores = super().task_specific_scores(
             scores, qrels, results, hf_split=hf_split, hf_subset=hf_subset
         )
         first = [
@@ -22,7 +22,7 @@ class WithOwnScore(PosIRMini):
         ]
         mean = sum(score["ndcg_cut_10"] for score in scores.values()) / len(scores)
         return {
-            **given,
+            **plugin_scores,
             "own_ndcg": mean,
             "own_accuracy": sum(first) / len(first),
             "where": f"{hf_subset}, {hf_split}",
@@ -50,7 +50,7 @@ def scores():
     return evaluate(PosIRMini())
 
 
-def test_a_subclass_adds_scores_to_those_of_posir(scores):
+def test_a_subclass_adds_to_posirs_scores(scores):
     extended = evaluate(WithOwnScore())
     added = {name: extended[name] for name in extended.keys() - scores.keys()}
     assert added == {
@@ -64,7 +64,7 @@ def test_a_subclass_adds_scores_to_those_of_posir(scores):
     assert {name: extended[name] for name in rest} == rest
 
 
-def test_without_the_method_mtebs_scores_and_values_remain(scores):
+def test_without_plugin_scores_mtebs_scores_and_values_remain(scores):
     plain = evaluate(WithoutScores())
     assert "psi_as_published" in scores
     assert {*scores} - {*plain} == {*scores["position_run"]["plugin_score_names"]}
@@ -72,6 +72,6 @@ def test_without_the_method_mtebs_scores_and_values_remain(scores):
     assert plain["position_profile"] == scores["position_profile"]
 
 
-def test_changed_scores_are_refused():
+def test_copied_scores_are_rejected():
     with pytest.raises(PosirError, match="pass them to super"):
         evaluate(WithCopiedScores(), raise_error=True)

@@ -1,6 +1,4 @@
-"""Each text is encoded once, as counted by the model itself, and the ranks are those without a
-cache.
-"""
+"""With a cache, each text is encoded once, and the ranks do not change."""
 
 from pathlib import Path
 
@@ -15,8 +13,8 @@ from torch.utils.data import DataLoader
 
 from posir_tasks.models.embeddings.cached_encoder import (
     CachedEncoder,
+    add_cache,
     find_distinct_texts,
-    with_cache,
 )
 from posir_tasks.models.embeddings.context import build_texts
 from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE
@@ -25,7 +23,7 @@ from tests.support.encode import TASK
 from tests.support.encoders import RecordingEncoder, RecordingTransformer, reset_process_state
 from tests.support.models import write_tiny_model
 
-#: Language codes, and the beginning of a question in each language.
+#: Prefix of the questions by language code.
 LANGUAGES = {"eng-Latn": "", "deu-Latn": "DE ", "fra-Latn": "FR "}
 CROSS_LINGUAL = ("PosIR-English", "PosIR-German-English", "PosIR-French-English")
 
@@ -42,16 +40,16 @@ def transformer(tiny: Path) -> RecordingTransformer:
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One domain in three languages with different questions and the same texts."""
-    for language, mark in LANGUAGES.items():
-        asked = {name: (mark + question, *rest) for name, (question, *rest) in ASKED.items()}
-        write_domain(tmp_path / POSIR_FOLDER, posir_tables(TEXTS, asked), language=language)
+    """One domain in three languages, with different questions and the same texts."""
+    for language, prefix in LANGUAGES.items():
+        questions = {name: (prefix + question, *rest) for name, (question, *rest) in ASKED.items()}
+        write_domain(tmp_path / POSIR_FOLDER, posir_tables(TEXTS, questions), language=language)
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
 
 
 @pytest.fixture(autouse=True)
 def _new_process_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without rotated versions, each text is encoded once."""
+    """Disable rotated versions, so that each text is encoded once."""
     monkeypatch.setenv(ROTATED_VARIABLE, "0")
     reset_process_state()
 
@@ -63,13 +61,13 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def evaluate(model: object, *tasks: str, **options: object) -> dict[str, str]:
-    """Return the scores by task and subset, as text, since NaN differs from itself."""
-    ran = mteb.evaluate(
+    """Return the scores by task and subset, as strings, since NaN differs from itself."""
+    result = mteb.evaluate(
         model, mteb.get_tasks(list(tasks)), cache=None, show_progress_bar=False, **options
     )
     return {
         f"{run.task_name} {row['hf_subset']}": str(row)
-        for run in ran.task_results
+        for run in result.task_results
         for row in run.scores["test"]
     }
 
@@ -117,7 +115,7 @@ class SparseEncoder(RecordingEncoder):
     ],
     ids=["no revision", "sparse"],
 )
-def test_uncachable_embeddings_pass_with_one_warning(
+def test_embeddings_that_cannot_be_cached_are_returned_with_one_warning(
     cache_folder, model, reason, caplog, monkeypatch
 ):
     scores = evaluate(model, "PosIR-English")
@@ -144,7 +142,7 @@ def test_a_repeated_text_is_encoded_once(transformer, tmp_path):
     assert np.array_equal(again[[0, 1, 3]], given[[3, 3, 0]])
 
 
-def test_the_first_embeddings_are_those_of_the_model(transformer, tmp_path):
+def test_the_first_embeddings_equal_the_models(transformer, tmp_path):
     model, texts = (
         SentenceTransformerEncoderWrapper(transformer),
         ["bees", "a longer text about bees", "mill"],
@@ -160,13 +158,13 @@ def test_the_first_embeddings_are_those_of_the_model(transformer, tmp_path):
 
 def test_search_models_and_runs_without_variable_are_not_cached(tmp_path, monkeypatch):
     model, bm25 = RecordingEncoder(), mteb.get_model("mteb/baseline-bm25s")
-    assert with_cache(model) is model
+    assert add_cache(model) is model
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path))
-    assert with_cache(bm25) is bm25
-    assert isinstance(with_cache(model), CachedEncoder)
+    assert add_cache(bm25) is bm25
+    assert isinstance(add_cache(model), CachedEncoder)
 
 
-def test_texts_are_distinguished_by_the_given_columns():
+def test_texts_are_distinguished_by_the_selected_columns():
     rows = Dataset.from_dict(
         {"id": ["1", "2", "3"], "text": ["a", "a", "b"], "body": ["x", "y", "x"]}
     )

@@ -1,4 +1,4 @@
-"""Tests of what models are given: the same batches as mteb's own search gives them."""
+"""Models receive the same batches as in mteb's search."""
 
 import pytest
 from datasets import Dataset
@@ -13,7 +13,7 @@ TITLES = {"title": ["", "\x85title ", " "]}
 
 @pytest.mark.parametrize("kind", [PromptType.document, PromptType.query])
 @pytest.mark.parametrize("texts", [TEXTS, TEXTS | TITLES])
-def test_batches_are_those_of_mteb(texts, kind):
+def test_batches_equal_mtebs(texts, kind):
     dataset = Dataset.from_dict(texts)
     load = CREATE_DATALOADER.resolve()
     expected = load(

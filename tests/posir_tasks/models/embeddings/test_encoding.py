@@ -1,4 +1,4 @@
-"""One pass: each distinct text is encoded once, through the embedding cache."""
+"""Each distinct text is encoded once, through the embedding cache."""
 
 import numpy as np
 import pytest
@@ -10,13 +10,13 @@ from posir_tasks.models.embeddings.encoding import (
     ModelEncoder,
     encode_distinct,
     load_encoder,
-    unit_vectors,
+    normalize_vectors,
 )
 from tests.support.encoders import RecordingEncoder
 
 
-class Recorder:
-    """An encoder that records its calls; a vector is the length of the text and 1."""
+class RecordingCallable:
+    """An encoder that records its calls. Vectors are the length of the text and 1."""
 
     def __init__(self):
         self.calls = []
@@ -27,7 +27,7 @@ class Recorder:
 
 
 def test_each_distinct_text_is_encoded_once():
-    recorder = Recorder()
+    recorder = RecordingCallable()
     embeddings = encode_distinct(recorder, ["aa", "b", "aa"], ["b", "b"])
     assert recorder.calls == [(PromptType.document, ["aa", "b"]), (PromptType.query, ["b"])]
     np.testing.assert_array_equal(embeddings.select(["b", "aa", "b"]), [[1, 1], [2, 1], [1, 1]])
@@ -36,20 +36,20 @@ def test_each_distinct_text_is_encoded_once():
         selected, np.array([[1, 1], [2, 1], [1, 1]]) / np.sqrt([[2], [5], [2]]), atol=1e-7
     )
     assert embeddings.select(["b"], PromptType.query).shape == (1, 2)
-    assert not unit_vectors(np.zeros((2, 3))).any()
+    assert not normalize_vectors(np.zeros((2, 3))).any()
 
 
-def test_a_memory_has_the_texts_that_it_is_to_keep():
-    recorder = Recorder()
+def test_a_memory_caches_only_the_selected_texts():
+    recorder = RecordingCallable()
     everything, some = EmbeddingMemory(), EmbeddingMemory(frozenset({"b"}))
     for _ in range(2):
         for memory in (everything, some):
-            vectors = memory.complete(["aa", "b", "aa"], PromptType.document, recorder)
+            vectors = memory.look_up(["aa", "b", "aa"], PromptType.document, recorder)
             np.testing.assert_array_equal(vectors, [[2, 1], [1, 1], [2, 1]])
     assert [texts for _, texts in recorder.calls] == [["aa", "b"], ["aa", "b"], ["aa"]]
 
 
-def test_a_model_of_mteb_is_cached(tmp_path, monkeypatch):
+def test_an_mteb_model_is_cached(tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path))
     model = RecordingEncoder()
     first = ModelEncoder(model)(["one", "two"], PromptType.document)
@@ -59,7 +59,7 @@ def test_a_model_of_mteb_is_cached(tmp_path, monkeypatch):
     assert model.encoded == ["one", "two", "three"]
 
 
-def test_models_without_one_vector_per_text_are_refused():
+def test_models_without_one_vector_per_text_are_rejected():
     class LateInteraction(RecordingEncoder):
         def vectors(self, counts):
             return np.stack([np.stack(counts)] * 2)

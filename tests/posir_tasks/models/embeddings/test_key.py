@@ -1,4 +1,4 @@
-"""Embeddings have the same key only if the model computes the same from the same text."""
+"""Embeddings have the same key only if the model returns the same embedding for a text."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from torch import nn
 from posir_tasks.models.embeddings.cached_encoder import (
     EmbeddingKey,
     build_embedding_key,
-    describe_value,
     digest_module,
     digest_weights,
+    serialize_value,
 )
 from tests.support.encoders import RecordingEncoder, RecordingTransformer
 from tests.support.models import write_tiny_model
@@ -39,7 +39,7 @@ def transformer(tmp_path: Path) -> RecordingTransformer:
     return RecordingTransformer(write_tiny_model(tmp_path / "tiny"))
 
 
-def wrapped(transformer: RecordingTransformer, **prompts: str) -> SentenceTransformerEncoderWrapper:
+def wrap(transformer: RecordingTransformer, **prompts: str) -> SentenceTransformerEncoderWrapper:
     wrapper = SentenceTransformerEncoderWrapper(transformer)
     wrapper.model_prompts = {
         name.replace("_", "-"): prompt for name, prompt in prompts.items()
@@ -47,7 +47,7 @@ def wrapped(transformer: RecordingTransformer, **prompts: str) -> SentenceTransf
     return wrapper
 
 
-def instructed(
+def wrap_with_instructions(
     transformer: RecordingTransformer, **attributes: object
 ) -> InstructSentenceTransformerModel:
     model = InstructSentenceTransformerModel.__new__(InstructSentenceTransformerModel)
@@ -61,7 +61,7 @@ def instructed(
 
 
 def test_tasks_with_the_same_prompt_share_a_key(transformer):
-    model = wrapped(transformer)
+    model = wrap(transformer)
     assert (
         build_key(model, ENGLISH)
         == build_key(model, GERMAN, subset="game")
@@ -70,20 +70,19 @@ def test_tasks_with_the_same_prompt_share_a_key(transformer):
     assert build_key(model).shared
 
 
-def test_the_key_contains_the_prompt_and_not_its_name(transformer):
-    model = wrapped(transformer, query="query: ", document="text: ")
+def test_the_key_contains_the_prompt_but_not_its_name(transformer):
+    model = wrap(transformer, query="query: ", document="text: ")
     assert build_key(model).task_context == "text: "
     assert build_key(model, prompt_type=QUERY).task_context == "query: "
-    # A prompt for only one of two tasks gives them different keys; the same prompt for both does
-    # not.
-    for_one = wrapped(transformer, **{"PosIR-English-document": "English: "})
+    # Two tasks share a key if both have the same prompt, but not if only one has a prompt.
+    for_one = wrap(transformer, **{"PosIR-English-document": "English: "})
     assert build_key(for_one, ENGLISH) != build_key(for_one, GERMAN)
-    for_both = wrapped(transformer, **{"PosIR-English": "same: ", "PosIR-German-English": "same: "})
+    for_both = wrap(transformer, **{"PosIR-English": "same: ", "PosIR-German-English": "same: "})
     assert build_key(for_both, ENGLISH) == build_key(for_both, GERMAN)
 
 
 def test_the_key_contains_the_instruction(transformer):
-    model = instructed(transformer)
+    model = wrap_with_instructions(transformer)
     prompt = ENGLISH.prompt["query"]
     assert build_key(model, ENGLISH, QUERY).task_context == f"Do: {prompt}\n"
     assert build_key(model, ENGLISH, QUERY) == build_key(model, GERMAN, QUERY)
@@ -91,14 +90,14 @@ def test_the_key_contains_the_instruction(transformer):
     other = ENGLISH.model_copy(update={"prompt": {"query": "Find"}})
     assert build_key(model, other, QUERY) != build_key(model, ENGLISH, QUERY)
     assert build_key(model, other) == build_key(model, ENGLISH)
-    passages_too = instructed(transformer, apply_instruction_to_passages=True)
+    passages_too = wrap_with_instructions(transformer, apply_instruction_to_passages=True)
     assert (
         build_key(passages_too, ENGLISH.model_copy(update={"prompt": "Find"})).task_context
         == "Do: Find\n"
     )
 
 
-def test_the_key_of_an_unknown_encoder_contains_all_of_the_task():
+def test_the_key_of_an_unknown_encoder_contains_the_whole_task():
     model = RecordingEncoder()
     keys = [build_key(model), build_key(model, GERMAN), build_key(model, subset="game")]
     assert (keys[0].shared, keys[0]) == (False, build_key(model))
@@ -109,7 +108,7 @@ def test_a_wrapper_that_overrides_encode_is_unknown(transformer):
     overriding = type(
         "Overriding", (SentenceTransformerEncoderWrapper,), {"encode": lambda *_, **__: None}
     )
-    replaced = wrapped(transformer)
+    replaced = wrap(transformer)
     replaced.encode = lambda *_, **__: None
     assert not build_key(overriding(transformer)).shared
     assert not build_key(replaced).shared
@@ -130,8 +129,8 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_of_the_model_changes_the_key(transformer, change):
-    model = wrapped(transformer)
+def test_changing_the_model_changes_the_key(transformer, change):
+    model = wrap(transformer)
     before = build_key(model)
     assert before == build_key(model)
     change(transformer)
@@ -139,49 +138,53 @@ def test_a_change_of_the_model_changes_the_key(transformer, change):
 
 
 def test_the_key_ignores_batch_size_mode_folder_and_device(transformer, tmp_path: Path):
-    def loaded(**kwargs: object) -> EmbeddingKey:
-        model = wrapped(transformer)
+    def load_and_build_key(**kwargs: object) -> EmbeddingKey:
+        model = wrap(transformer)
         model.mteb_model_meta = model.mteb_model_meta.model_copy(update={"loader_kwargs": kwargs})
         return build_key(model)
 
-    model = wrapped(transformer)
+    model = wrap(transformer)
     before = build_key(model)
     folders = [write_tiny_model(tmp_path / str(seed), seed=seed) for seed in (0, 1)]
-    same, other = (build_key(wrapped(RecordingTransformer(folder))) for folder in folders)
+    same, other = (build_key(wrap(RecordingTransformer(folder))) for folder in folders)
     assert before.digest() == same.digest() != other.digest()
     transformer.train()
     assert build_key(model, batch_size=4, show_progress_bar=False) == before
     assert build_key(model, precision="int8") != before
-    assert loaded(device="cuda") == loaded(device="cpu") == loaded()
-    assert loaded(pooling="cls") != loaded()
+    assert (
+        load_and_build_key(device="cuda")
+        == load_and_build_key(device="cpu")
+        == load_and_build_key()
+    )
+    assert load_and_build_key(pooling="cls") != load_and_build_key()
 
 
 def test_an_unidentified_model_has_no_key(transformer):
-    assert build_key(CompressionWrapper(wrapped(transformer))) is None
+    assert build_key(CompressionWrapper(wrap(transformer))) is None
     assert build_key(RecordingEncoder(revision=None)) is None
     assert build_key(RecordingEncoder(revision="2")) != build_key(RecordingEncoder(revision="1"))
     changed = RecordingEncoder()
     changed.prefix = "other"
     assert build_key(changed) != build_key(RecordingEncoder())
-    # Weights that are not here have no digest.
+    # Weights that are not in memory have no digest.
     with torch.device("meta"):
         assert digest_module(nn.Linear(2, 2)) is None
     assert digest_module(nn.Identity()) is None
     assert digest_module(nn.Linear(2, 2)) != digest_module(nn.Linear(2, 2))
 
 
-def test_any_attribute_of_a_model_becomes_json():
+def test_any_model_attribute_is_serialized():
     value = {
         "a": (1, 2.5, None, True),
         3: {"y", "x"},
         "thing": Path(),
-        "function": wrapped,
+        "function": wrap,
         "type": Path,
     }
     expected = {
         "a": [1, 2.5, None, True],
         "3": ["x", "y"],
-        "function": f"{__name__}.wrapped",
+        "function": f"{__name__}.wrap",
         "type": "pathlib.Path",
     }
-    assert describe_value(value) == expected | {"thing": "pathlib.PosixPath"}
+    assert serialize_value(value) == expected | {"thing": "pathlib.PosixPath"}

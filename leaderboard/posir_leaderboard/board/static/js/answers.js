@@ -1,5 +1,5 @@
 "use strict";
-// The answers above the table, computed from the filtered rows at the chosen length.
+// The answers above the table, from the filtered rows at the selected length.
 
 {
   const { el, isKnown } = board;
@@ -8,17 +8,17 @@
   const small = (row) => isKnown(row.parameters) && row.parameters < 1e9;
   const wide = (row) => board.RANGES.window.contains("8k and more", row.window);
 
-  /** Models with at least median nDCG@10, since a model that finds nothing cannot get worse. */
+  /** Select the models with at least median nDCG@10, since a model that finds nothing cannot get worse. */
   function betterHalf(rows) {
     const scores = rows.map(score).filter(isKnown).sort((a, b) => a - b);
     return rows.filter((row) => row.score >= scores[Math.floor(scores.length / 2)]);
   }
 
-  /** Return the rows with the highest value as it is printed; for nDCG@10 also rows tied with the best. */
+  /** Return the rows with the highest printed value; for nDCG@10, also the rows tied with the best. */
   function best(rows, value, format) {
     const scored = rows.filter((row) => isKnown(value(row)));
     const first = scored.reduce((top, row) => (!top || value(row) > value(top) ? row : top), null);
-    const ties = (row) => (value === score ? board.tied(first, row) : format(value(row)) === format(value(first)));
+    const ties = (row) => (value === score ? board.isTied(first, row) : format(value(row)) === format(value(first)));
     return first && [first, ...scored.filter((row) => row !== first && ties(row)).sort((a, b) => value(b) - value(a))];
   }
 
@@ -56,9 +56,9 @@
     const target = { ...state, page: "1", ...patch };
     const link = el(
       "a",
-      { href: board.hash(target), class: "answer", title: note },
+      { href: board.toFragment(target), class: "answer", title: note },
       el("span", { class: "question" }, title),
-      el("b", {}, ...board.namesOf(found), found.length > 1 ? ": cannot be told apart" : ""),
+      el("b", {}, ...board.listNames(found), found.length > 1 ? ": cannot be told apart" : ""),
       el("span", {}, text(found, rows)),
     );
     link.addEventListener("click", (event) => {
@@ -70,7 +70,7 @@
 
   let shown = { rows: null, key: null };
 
-  /** Show the answers for the filtered rows, except one that repeats the first row of the table. */
+  /** Show the answers for the filtered rows, without those that only repeat the first row of the table. */
   board.showAnswers = (rows, state, { length }, lengths) => {
     const key = JSON.stringify(state);
     if (shown.rows === rows && shown.key === key) return;
@@ -80,8 +80,8 @@
     const answers = questions(lengths.at(-1))
       .map((question) => [question, question.find(passing, length)])
       .filter(([, found]) => found && !(found.length === 1 && found[0] === first));
-    const place = board.byId("answers");
-    place.hidden = !answers.length || passing.length < 2;
-    place.replaceChildren(...answers.map(([question, found]) => answer(question, found, passing, state)));
+    const container = board.byId("answers");
+    container.hidden = !answers.length || passing.length < 2;
+    container.replaceChildren(...answers.map(([question, found]) => answer(question, found, passing, state)));
   };
 }

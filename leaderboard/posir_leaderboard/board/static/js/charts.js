@@ -1,16 +1,16 @@
 "use strict";
-// Charts by Vega, which is loaded with the first chart. Specifications come from the site's data.
+// Vega charts. Vega is loaded with the first chart; the specifications are in the site's data.
 
 {
   const { byId, el, isKnown } = board;
   const MAX_MARKED = 40;
-  // Lines that fit into the height of the chart; both in pixels.
+  // Maximum number of lines in the height of the chart. HEIGHT and LINE are in pixels.
   const MAX_NAMED = 30;
   const HEIGHT = 440;
   const LINE = 14;
   const LETTER = innerWidth < 500 ? 6.2 : 7.2;
-  const requested = new WeakMap();
-  const drawn = new Map();
+  const latestCalls = new WeakMap();
+  const drawnCharts = new Map();
   const themes = new Map();
   let scatter = null;
 
@@ -47,43 +47,43 @@
   }
 
   /** Return a specification with the rows and the values of its signals. */
-  const filled = ({ data, signals, ...others }, rows, values) => ({
+  const fillSpecification = ({ data, signals, ...others }, rows, values) => ({
     ...others,
     data: data.map((dataset) => (dataset.name === "rows" ? { ...dataset, values: rows } : dataset)),
     signals: signals.map((signal) => (signal.name in values ? { ...signal, value: values[signal.name] } : signal)),
   });
 
-  /** Free the charts that are no longer in the page. */
-  function forget() {
-    for (const [place, { finalize }] of drawn) {
-      if (place.isConnected) continue;
+  /** Free the charts that are no longer on the page. */
+  function freeCharts() {
+    for (const [container, { finalize }] of drawnCharts) {
+      if (container.isConnected) continue;
       finalize();
-      drawn.delete(place);
+      drawnCharts.delete(container);
     }
   }
 
   /**
    * Draw a chart in an element, or update the rows of its chart.
    *
-   * @param {Element} place
+   * @param {Element} container
    * @param {{name: string, rows: object[], low?: number, high?: number, entries?: object}} chart `entries` are the values of additional signals.
    * @param {?function(string)} onclick Called with the id of the model of a clicked mark.
    */
-  board.draw = async (place, { name, rows, low = 0, high = 1, entries = {} }, onclick = null) => {
+  board.draw = async (container, { name, rows, low = 0, high = 1, entries = {} }, onclick = null) => {
     const call = Symbol(name);
-    requested.set(place, call);
+    latestCalls.set(container, call);
     const [specifications] = await Promise.all([board.data("charts"), board.library("vega")]);
-    if (requested.get(place) !== call || !place.isConnected) return;
-    forget();
+    if (latestCalls.get(container) !== call || !container.isConnected) return;
+    freeCharts();
     const look = theme();
-    const earlier = drawn.get(place);
+    const earlier = drawnCharts.get(container);
     if (earlier?.name === name && earlier.look === look) {
       for (const [signal, value] of Object.entries({ low, high, ...entries })) earlier.view.signal(signal, value);
       await earlier.view.data("rows", rows).runAsync();
       return;
     }
     earlier?.finalize();
-    const { view, finalize } = await vegaEmbed(place, filled(specifications[name], rows, { ...look.colors, low, high, ...entries }), {
+    const { view, finalize } = await vegaEmbed(container, fillSpecification(specifications[name], rows, { ...look.colors, low, high, ...entries }), {
       mode: "vega",
       config: look.config,
       ast: true,
@@ -95,14 +95,14 @@
       tooltip: { disableDefaultStyle: true, theme: "board", formatTooltip: board.tooltip },
     });
     // The element has a label, and a table has the numbers.
-    place.querySelector("svg").setAttribute("aria-hidden", "true");
-    drawn.set(place, { name, look, view, finalize });
+    container.querySelector("svg").setAttribute("aria-hidden", "true");
+    drawnCharts.set(container, { name, look, view, finalize });
     if (onclick) view.addEventListener("click", (_, item) => item?.datum?.id && onclick(item.datum.id));
   };
 
   /** Download a chart as a picture with the page's background. */
-  async function savePicture(place, caption, type) {
-    const view = drawn.get(place)?.view;
+  async function savePicture(container, caption, type) {
+    const view = drawnCharts.get(container)?.view;
     if (!view) return;
     const name = board.fileName(caption, "", `.${type}`);
     view.background(color("paper"));
@@ -111,13 +111,13 @@
     view.background(null);
   }
 
-  /** Return a figure with a caption and an element for a chart, by default the element `place` of an earlier chart. */
-  board.figure = (caption, { place = el("div", { class: "chart", role: "img" }), below = null } = {}) => {
-    place.setAttribute("aria-label", caption);
+  /** Return a figure with a caption and an element for a chart, by default the element `container` of an earlier chart. */
+  board.figure = (caption, { container = el("div", { class: "chart", role: "img" }), below = null } = {}) => {
+    container.setAttribute("aria-label", caption);
     const save = (type) =>
-      el("button", { type: "button", class: "quiet", "aria-label": `${type.toUpperCase()} of ${caption}`, onclick: () => savePicture(place, caption, type) }, type.toUpperCase());
+      el("button", { type: "button", class: "quiet", "aria-label": `${type.toUpperCase()} of ${caption}`, onclick: () => savePicture(container, caption, type) }, type.toUpperCase());
     const pictures = el("span", { class: "pictures" }, save("png"), save("svg"));
-    return { place, element: el("figure", {}, el("figcaption", {}, caption, pictures), place, below) };
+    return { container, element: el("figure", {}, el("figcaption", {}, caption, pictures), container, below) };
   };
 
   /** Show the position effect, or start minus end of published rows, against nDCG@10 of the filtered rows. */
@@ -128,7 +128,7 @@
     const tested = scored.filter((row) => isKnown(row.effect));
     const passing = tested.length ? tested : scored.filter((row) => isKnown(row.difference));
     const name = tested.length ? "position_effect" : "start_minus_end";
-    board.sayCount(passing.length, comparable.length);
+    board.showCount(passing.length, comparable.length);
     const panel = byId("panel-chart");
     if (!passing.length) {
       panel.replaceChildren(el("p", { class: "empty" }, "No model with an nDCG@10 and a position effect passes these filters."));
@@ -163,7 +163,7 @@
     );
   };
 
-  /** Label the selected points and the points with the highest scores, as near as there is room. */
+  /** Label the selected points and those with the highest scores, as near to the point as possible. */
   function namePoints(points, { low, high, bottom, top, width }, selected) {
     const first = (point) => Number(selected.includes(point.id));
     const named = [...points].sort((a, b) => first(b) - first(a) || b.score - a.score).slice(0, MAX_NAMED);
@@ -181,18 +181,18 @@
     const free = ([left, right, upper, lower]) =>
       left >= 0 && right <= width && upper >= -LINE / 2 && lower <= HEIGHT + LINE / 2 && !taken.some((box) => left < box[1] && box[0] < right && upper < box[3] && box[2] < lower);
     // First right or left of the point, then on increasingly distant lines.
-    const places = Array.from({ length: 2 * MAX_NAMED }, (_, step) => Math.ceil(step / 2) * (step % 2 ? -1 : 1) * LINE).flatMap((dy) => [[1, dy], [-1, dy]]);
+    const offsets = Array.from({ length: 2 * MAX_NAMED }, (_, step) => Math.ceil(step / 2) * (step % 2 ? -1 : 1) * LINE).flatMap((dy) => [[1, dy], [-1, dy]]);
     for (const point of named) {
       const [x, y] = locate(point);
       const name = shorten(board.shortName(point.label), width < 500 ? 22 : Infinity);
-      const boxes = places.map(([side, dy]) => {
+      const boxes = offsets.map(([side, dy]) => {
         const [near, far] = [x + side * 9, x + side * (9 + name.length * LETTER)];
         return { side, dy, near, box: [Math.min(near, far), Math.max(near, far), y + dy - LINE / 2, y + dy + LINE / 2] };
       });
-      const { side, dy, near, box } = boxes.find((place) => free(place.box)) ?? boxes[0];
+      const { side, dy, near, box } = boxes.find((candidate) => free(candidate.box)) ?? boxes[0];
       taken.push(box);
-      const place = { name_score: low + (near / width) * (high - low), name_effect: point.effect - (dy / HEIGHT) * (top - bottom) };
-      Object.assign(point, { name, ...place, name_align: side > 0 ? "left" : "right", led: Math.abs(dy) > LINE });
+      const label = { name_score: low + (near / width) * (high - low), name_effect: point.effect - (dy / HEIGHT) * (top - bottom) };
+      Object.assign(point, { name, ...label, name_align: side > 0 ? "left" : "right", led: Math.abs(dy) > LINE });
     }
   }
 
@@ -203,10 +203,10 @@
 
   /** Describe the largest start-minus-end difference in each direction whose interval excludes 0 or is unknown. */
   board.describeEnds = (rows) => {
-    const clear = rows.filter((row) => isKnown(row.difference) && (!isKnown(row.start_minus_end_low) || row.start_minus_end_low > 0 || row.start_minus_end_high < 0));
-    const largest = (sign) => clear.reduce((top, row) => (sign * row.difference > sign * (top?.difference ?? 0) ? row : top), null);
-    const say = (template, row) => (row ? board.fill(template, { points: board.percent(Math.abs(row.difference)), model: board.name(board.shortName(row.name)) }) : []);
-    return [...say("start_higher", largest(1)), ...say("start_lower", largest(-1))];
+    const significant = rows.filter((row) => isKnown(row.difference) && (!isKnown(row.start_minus_end_low) || row.start_minus_end_low > 0 || row.start_minus_end_high < 0));
+    const largest = (sign) => significant.reduce((top, row) => (sign * row.difference > sign * (top?.difference ?? 0) ? row : top), null);
+    const write = (template, row) => (row ? board.fill(template, { points: board.percent(Math.abs(row.difference)), model: board.name(board.shortName(row.name)) }) : []);
+    return [...write("start_higher", largest(1)), ...write("start_lower", largest(-1))];
   };
 
   const NAMES = { position_effect: "position effect", start_minus_end: "start minus end" };

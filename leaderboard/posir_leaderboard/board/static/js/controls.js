@@ -177,12 +177,12 @@
     syncChoice("length", length);
   };
 
-  board.say = (text) => {
+  board.showStatus = (text) => {
     byId("status").textContent = text;
   };
 
   /** Report the parts of a link that do not exist on this board. */
-  board.notice = (problems) => {
+  board.showProblems = (problems) => {
     byId("notice").hidden = !problems.length;
     byId("notice").textContent = problems.join(" ");
   };
@@ -196,8 +196,8 @@
     byId("provenance").textContent = [data.trim(), latest, published].filter(Boolean).join(" ");
   };
 
-  board.sayCount = (passing, all) => {
+  board.showCount = (passing, all) => {
     const models = (number) => `${board.count(number)} ${number === 1 ? "model" : "models"}`;
-    board.say(passing === all ? models(all) : `${board.count(passing)} of ${models(all)}`);
+    board.showStatus(passing === all ? models(all) : `${board.count(passing)} of ${models(all)}`);
   };
 }

@@ -1,5 +1,5 @@
 "use strict";
-// `board` is the page's only global. Each script extends it in a block of its own.
+// `board` is the only global of the page. Each script extends it in a separate block.
 const board = {};
 
 {
@@ -65,10 +65,10 @@ const board = {};
   board.name = (text, attributes = {}) => board.el("bdi", { ...attributes, title: text }, text);
 
   /** Replace spaces within intervals by no-break spaces. */
-  board.unbroken = (text) => text.replaceAll(/(?<=,) (?=[^\][]*\])/g, "\u00a0");
+  board.keepIntervals = (text) => text.replaceAll(/(?<=,) (?=[^\][]*\])/g, "\u00a0");
 
   /** Return a text as nodes, with code between backticks. */
-  board.withCode = (text) => board.unbroken(text).split("`").map((part, i) => (i % 2 ? board.el("code", {}, part) : part));
+  board.renderCode = (text) => board.keepIntervals(text).split("`").map((part, i) => (i % 2 ? board.el("code", {}, part) : part));
 
   board.byId = (id) => document.getElementById(id);
 }
@@ -88,9 +88,9 @@ const board = {};
     if (Number(text) === 0) return "0.0";
     return (value > 0 ? "+" : "") + text;
   };
-  board.plain = (value) => (isKnown(value) ? value.toFixed(3) : DASH);
+  board.decimals = (value) => (isKnown(value) ? value.toFixed(3) : DASH);
   board.count = (value) => (isKnown(value) ? counts.format(value) : DASH);
-  board.short = (value) => {
+  board.shortenNumber = (value) => {
     if (!isKnown(value)) return DASH;
     for (const [unit, size] of [
       ["B", 1e9],
@@ -105,7 +105,7 @@ const board = {};
   const FORMATS = {
     percent: board.percent,
     points: board.points,
-    index: board.plain,
+    index: board.decimals,
     p_value: pValue,
     count: board.count,
     number: (value) => (isKnown(value) ? value.toFixed(2) : DASH),
@@ -119,14 +119,14 @@ const board = {};
     declared = new Map(columns.map((column) => [column.key, column]));
   };
 
-  board.declared = () => [...declared.values()];
+  board.declaredScores = () => [...declared.values()];
 
   const declarationOf = (key) => declared.get(key) ?? { key, title: key, description: "", unit: "number", better: "neither", citation: "" };
 
-  board.title = (key) => declarationOf(key).title;
+  board.scoreTitle = (key) => declarationOf(key).title;
 
   /** Describe a score: its meaning, the better direction, and its source. */
-  board.describe = (key) => {
+  board.describeScore = (key) => {
     const { description, better, citation } = declarationOf(key);
     return [description, BETTER[better], citation && `${citation}.`].filter(Boolean).join(" ");
   };

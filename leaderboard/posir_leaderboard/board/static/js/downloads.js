@@ -28,12 +28,12 @@
 
   /** Return the names of all columns; a score with an interval has three columns. */
   function columns() {
-    const scores = board.declared().flatMap(({ key, interval }) => (interval ? [key, `${key}_low`, `${key}_high`] : [key]));
+    const scores = board.declaredScores().flatMap(({ key, interval }) => (interval ? [key, `${key}_low`, `${key}_high`] : [key]));
     return [...new Set([...RUN, ...scores, ...VERDICT, ...MODEL])];
   }
 
   /** Return the filtered rows as plain objects. */
-  board.exported = (rows, data, length) => {
+  board.exportRows = (rows, data, length) => {
     const names = columns();
     return rows.map((row) => {
       const [first, last] = row.rank ?? [null, null];
@@ -51,7 +51,7 @@
   };
 
   /** Move the scores from other packages into a field `scores`, as in posir's JSON. */
-  board.nested = (row) => {
+  board.nestScores = (row) => {
     const cells = Object.entries(row);
     const isAdded = ([name]) => name.startsWith("scores.");
     const scores = cells.filter(isAdded).map(([name, value]) => [name.slice("scores.".length), value]);
@@ -59,11 +59,11 @@
     return Object.fromEntries(scores.length ? [...fields, ["scores", Object.fromEntries(scores)]] : fields);
   };
 
-  // Spreadsheets run a text that starts like this as a formula; posir_tasks/display/tables.py has the same rule.
-  const formula = /^(?![-+]\d*\.?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]/;
-  const escapeFormula = (text) => (formula.test(text) ? `'${text}` : text);
+  // Spreadsheets would run a text that matches this as a formula; posir_tasks/display/tables.py has the same rule.
+  const FORMULA = /^(?![-+]\d*\.?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]/;
+  const escapeFormula = (text) => (FORMULA.test(text) ? `'${text}` : text);
 
-  function cell(value) {
+  function formatCell(value) {
     if (!board.isKnown(value)) return "";
     const text = typeof value === "string" ? escapeFormula(value) : String(value);
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
@@ -71,7 +71,7 @@
 
   /** Return rows as CSV with the given columns. */
   board.toCsv = (columns, rows) =>
-    [columns.join(","), ...rows.map((row) => columns.map((name) => cell(row[name])).join(","))].join("\r\n") + "\r\n";
+    [columns.join(","), ...rows.map((row) => columns.map((name) => formatCell(row[name])).join(","))].join("\r\n") + "\r\n";
 
   board.asCsv = (rows) => board.toCsv(columns(), rows);
 

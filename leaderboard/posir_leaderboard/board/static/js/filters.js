@@ -45,11 +45,11 @@
   board.isComparable = (row) => !row.partial && !row.other_data;
 
   /** Return true if a text contains every word of a search. */
-  board.matches = (text, search) => search.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+  board.hasWords = (text, search) => search.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 
   /** Return true if a row passes the filters. */
   board.passes = (row, state) =>
-    board.matches(row.text, state.search) &&
+    board.hasWords(row.text, state.search) &&
     (!state.kind || row.kind === state.kind) &&
     (!state.weights || String(row.open_weights) === state.weights) &&
     (!state.license || (row.license ?? "unknown") === state.license) &&

@@ -1,5 +1,5 @@
 "use strict";
-// The tab of one model, or of up to four compared models.
+// The tab with one model, or with up to four compared models.
 
 {
   const { el, byId, section } = board;
@@ -7,19 +7,19 @@
   let drawn = null;
 
   /** Return the existing models with these ids, each with its index among them and among all models. */
-  function modelsOf(index, ids) {
+  function findModels(index, ids) {
     const existingIds = ids.filter((id) => index.models.id.includes(id)).slice(0, board.MAX_COMPARED);
-    return existingIds.map((id, place) => {
+    return existingIds.map((id, series) => {
       const i = index.models.id.indexOf(id);
       const model = Object.fromEntries(Object.entries(index.models).map(([name, values]) => [name, values[i]]));
-      return { ...model, index: i, place, label: model.published ? `${model.label} (published)` : model.label };
+      return { ...model, index: i, series, label: model.published ? `${model.label} (published)` : model.label };
     });
   }
 
-  const selectedOf = (index, state) => modelsOf(index, board.models(state));
+  const findSelected = (index, state) => findModels(index, board.models(state));
 
-  /** Return the ids of models to open the tab with: the best model, preferably with known positions, and the models that differ most from it. */
-  function firstOf(rows, state) {
+  /** Choose the models that the tab shows at first: the best model, preferably with known positions, and those with the largest differences between start and end. */
+  function chooseFirst(rows, state) {
     const ranked = rows.filter((row) => board.isComparable(row) && board.passes(row, state) && board.isKnown(row.score));
     const order = (a, b) => Boolean(b.strip) - Boolean(a.strip) || Boolean(a.published) - Boolean(b.published) || b.score - a.score;
     ranked.sort(order);
@@ -36,7 +36,7 @@
 
   /** Show the selected models on every tab. */
   board.showTray = (index, state) => {
-    const models = selectedOf(index, state);
+    const models = findSelected(index, state);
     const tray = byId("tray");
     tray.hidden = !models.length || state.tab === "models";
     if (tray.dataset.models === state.models) return;
@@ -52,10 +52,10 @@
 
   /** Show the selected models. If only the length changes, redraw only the sections that depend on it. */
   board.showModels = async (index, state, { group, choice, length }, rows) => {
-    const selected = selectedOf(index, state);
-    const models = selected.length ? selected : modelsOf(index, firstOf(rows, state));
+    const selected = findSelected(index, state);
+    const models = selected.length ? selected : findModels(index, chooseFirst(rows, state));
     const key = JSON.stringify([models.map((model) => model.id), state.task, state.theme, choice?.name]);
-    board.say(selected.length || !models.length ? "" : "The best model, and the models with the largest difference between start and end. Add others here.");
+    board.showStatus(selected.length || !models.length ? "" : "The best model, and the models with the largest difference between start and end. Add others here.");
     if (key === drawn?.key && length === drawn.length) return drawLater();
     const [paired, ...files] = await Promise.all([
       choice && models.length > 1 ? board.data(`differences/${choice.file}`) : null,
@@ -70,24 +70,24 @@
     const context = { state, group, choice, length, paired };
     if (key === drawn?.key) showLength(shown, context);
     else showAll(index, shown, context, key);
-    if (drawn.first) await board.draw(drawn.first.place, drawn.first);
+    if (drawn.first) await board.draw(drawn.first.container, drawn.first);
     drawLater();
   };
 
   function showAll(index, models, context, key) {
     const figures = [];
-    const lengthwise = models.length ? byLengthSections(models, context, figures, drawn?.first?.place) : [];
+    const lengthSections = models.length ? byLengthSections(models, context, figures, drawn?.first?.container) : [];
     const [first] = figures.splice(0);
-    const others = models.length ? sections(models, context, lengthwise, figures) : [];
-    drawn = { key, length: context.length, lengthwise, first, waiting: figures };
+    const others = models.length ? sections(models, context, lengthSections, figures) : [];
+    drawn = { key, length: context.length, lengthSections, first, waiting: figures };
     byId("panel-models").replaceChildren(adder(index, models), ...others);
   }
 
   function showLength(models, context) {
     const figures = [];
-    const fresh = byLengthSections(models, context, figures, drawn.first?.place);
-    drawn.lengthwise.forEach((section, i) => section?.replaceWith(fresh[i]));
-    drawn = { ...drawn, length: context.length, lengthwise: fresh, first: figures[0] };
+    const newSections = byLengthSections(models, context, figures, drawn.first?.container);
+    drawn.lengthSections.forEach((section, i) => section?.replaceWith(newSections[i]));
+    drawn = { ...drawn, length: context.length, lengthSections: newSections, first: figures[0] };
   }
 
   // Some browsers have no idle callbacks, and busy ones delay them.
@@ -103,10 +103,10 @@
         await idle();
         if (board.state().tab !== "models") break;
         const figure = drawn.waiting.shift();
-        if (figure) await board.draw(figure.place, figure);
+        if (figure) await board.draw(figure.container, figure);
       }
     } catch (error) {
-      board.say(`Error: ${error.message}.`);
+      board.showStatus(`Error: ${error.message}.`);
     } finally {
       drawing = false;
     }
@@ -142,9 +142,9 @@
   const tasksOf = (models, group) => group.views.filter((view) => !view.average && models.some((model) => model.tasks.has(view.name)));
 
   /** Return the sections that depend on the length: the curves, and the scores of all tasks. */
-  function byLengthSections(models, { group, choice, length }, figures, place) {
+  function byLengthSections(models, { group, choice, length }, figures, container) {
     const tasks = tasksOf(models, group);
-    return [board.positions(models, choice, length, figures, place), tasks.length > 1 ? board.byChoice(models, tasks, group, length) : null];
+    return [board.positions(models, choice, length, figures, container), tasks.length > 1 ? board.byChoice(models, tasks, group, length) : null];
   }
 
   function sections(models, { state, group, choice, paired }, [positions, byChoice], figures) {
@@ -170,7 +170,7 @@
       .map(([label, { data_revision: revision, date }]) => `${label}: data revision ${revision}${date ? `, result of ${date}` : ""}`);
     return section(
       "Notes",
-      el("ul", { class: "notes" }, ...[...new Set([...texts, ...revisions])].map((text) => el("li", {}, el("bdi", {}, board.unbroken(text))))),
+      el("ul", { class: "notes" }, ...[...new Set([...texts, ...revisions])].map((text) => el("li", {}, el("bdi", {}, board.keepIntervals(text))))),
     );
   }
 }

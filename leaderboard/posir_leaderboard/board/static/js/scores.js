@@ -4,7 +4,7 @@
 {
   const { el } = board;
 
-  board.swatch = (model) => el("span", { class: `swatch series-${model.place + 1}`, "aria-hidden": "true" });
+  board.swatch = (model) => el("span", { class: `swatch series-${model.series + 1}`, "aria-hidden": "true" });
 
   board.section = (title, ...children) => el("section", {}, el("h2", {}, title), ...children);
 
@@ -12,20 +12,20 @@
   board.wide = (table) =>
     el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": table.caption.textContent }, table);
 
-  const nameOf = (model) => [board.swatch(model), board.name(model.label)];
+  const nameElements = (model) => [board.swatch(model), board.name(model.label)];
 
   /** Return a table for each model, side by side if there is room, without empty columns. */
   function tablesOf(models, what, corner, columns, rowsOf) {
     const rows = models.map(rowsOf);
     const filled = rows.map((of) => columns.filter(([, text]) => of.some(([, row]) => row && (text(row) ?? board.DASH) !== board.DASH)));
-    const kind = (title) => title.toLowerCase().replaceAll(/\W+/g, "-");
-    const cell = (row, title, text, ends) => el("td", { class: kind(title) }, (row && text(row)) || board.DASH, " ", row && ends?.(row) ? el("span", { class: "ends" }, ends(row)) : "");
-    const head = (i) => [corner, ...filled[i].map(([title]) => title)].map((title) => el("th", { scope: "col", class: kind(title) }, title));
+    const cssClass = (title) => title.toLowerCase().replaceAll(/\W+/g, "-");
+    const cell = (row, title, text, ends) => el("td", { class: cssClass(title) }, (row && text(row)) || board.DASH, " ", row && ends?.(row) ? el("span", { class: "ends" }, ends(row)) : "");
+    const head = (i) => [corner, ...filled[i].map(([title]) => title)].map((title) => el("th", { scope: "col", class: cssClass(title) }, title));
     const table = (model, i) =>
       el(
         "table",
         { class: "per-model" },
-        el("caption", {}, ...nameOf(model), el("span", { class: "unseen" }, `: ${what}`)),
+        el("caption", {}, ...nameElements(model), el("span", { class: "unseen" }, `: ${what}`)),
         el("thead", {}, el("tr", {}, ...head(i))),
         el("tbody", {}, ...rows[i].map(([title, row]) => el("tr", {}, el("th", { scope: "row" }, title), ...filled[i].map(([name, text, ends]) => cell(row, name, text, ends))))),
       );
@@ -37,17 +37,17 @@
     [false, "closed"],
   ]);
 
-  function resultOf(model) {
+  function describeOrigin(model) {
     if (model.published) return "published in the papers";
     return model.origin ? `${model.origin}, not submitted` : "evaluated with posir";
   }
 
   board.facts = (models) => {
     const rows = [
-      ["Result", (model) => resultOf(model)],
+      ["Result", (model) => describeOrigin(model)],
       ["Revision", (model) => board.name(model.revision || board.DASH)],
       ["Kind", (model) => model.kind],
-      ["Parameters", (model) => board.short(model.parameters)],
+      ["Parameters", (model) => board.shortenNumber(model.parameters)],
       ["Window", (model) => (model.window ? `${board.count(model.window)} tokens` : board.DASH)],
       ["Dimensions", (model) => board.count(model.dimensions)],
       ["Weights", (model) => OPEN.get(model.open_weights) ?? board.DASH],
@@ -63,7 +63,7 @@
       el(
         "div",
         {},
-        models.length > 1 ? el("h3", {}, ...nameOf(model)) : null,
+        models.length > 1 ? el("h3", {}, ...nameElements(model)) : null,
         el("dl", { class: "facts" }, ...listed(model).map(([name, content]) => el("div", {}, el("dt", {}, name), el("dd", {}, content)))),
       );
     return board.section(models.length > 1 ? "About the models" : models[0].label, el("div", { class: "figures" }, ...models.map(facts)));
@@ -90,7 +90,7 @@
 
   /** Columns of the tables of models: title, value, and interval if known. */
   const COLUMNS = [
-    ["nDCG@10", (row) => board.percent(row.score), board.scoreInterval],
+    ["nDCG@10", (row) => board.percent(row.score), board.formatScoreInterval],
     ["Position effect", (row) => board.points(row.position_effect), (row) => board.intervalText(row, "position_effect")],
     ["Truncated", (row) => (board.isKnown(row.unread_share) ? `${board.percent(row.unread_share)}%` : board.DASH)],
     ["Bias within the window", (row) => (row.published ? board.DASH : row.state_label)],

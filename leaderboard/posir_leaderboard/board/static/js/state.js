@@ -40,7 +40,7 @@
   board.onState = (listener) => listeners.push(listener);
 
   /** Return the fragment of a state, without default values. */
-  board.hash = (state) => {
+  board.toFragment = (state) => {
     const parameters = new URLSearchParams();
     for (const [name, value] of Object.entries(state)) if (value !== DEFAULTS[name]) parameters.set(name, value);
     return `#${parameters}`;
@@ -49,15 +49,15 @@
   /** Change the state; with `step`, add an entry to the browser's history. */
   board.change = (patch, { step = false } = {}) => {
     const next = { ...current, ...patch };
-    if (board.hash(next) === board.hash(current)) return;
+    if (board.toFragment(next) === board.toFragment(current)) return;
     writeAddress(next, step);
     setState(next);
   };
 
   /** Record a change that the page already shows, such as another page of the table. */
-  board.note = (patch) => {
+  board.recordChange = (patch) => {
     const next = { ...current, ...patch };
-    if (board.hash(next) !== board.hash(current)) {
+    if (board.toFragment(next) !== board.toFragment(current)) {
       current = next;
       writeAddress(next);
     }
@@ -83,9 +83,9 @@
   }
 
   function writeAddress(state, step = false) {
-    history[step ? "pushState" : "replaceState"](null, "", board.hash(state));
+    history[step ? "pushState" : "replaceState"](null, "", board.toFragment(state));
     // A Space shows the page in a frame. This message updates the address of the outer page.
-    if (window.parent !== window) window.parent.postMessage({ hash: board.hash(state).slice(1) }, "https://huggingface.co");
+    if (window.parent !== window) window.parent.postMessage({ hash: board.toFragment(state).slice(1) }, "https://huggingface.co");
   }
 
   /** Read the state from the address, now and whenever it changes. */

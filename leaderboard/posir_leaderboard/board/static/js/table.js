@@ -9,18 +9,18 @@
   let shown = null;
   const pageButtons = el("nav", { class: "pages", "aria-label": "Pages of the table" });
 
-  // Unranked results come last in both sort orders; missing values come last among the ranked and among the unranked.
-  const last = (direction) => ([later, a], [other, b]) => {
+  // Unranked results come last in both sort orders. Among ranked and unranked results, missing values come last.
+  const compareMissingLast = (direction) => ([later, a], [other, b]) => {
     if (later !== other) return later - other;
     if (a === b) return 0;
     if (a === null) return 1;
     if (b === null) return -1;
     return (a < b ? -1 : 1) * direction;
   };
-  DataTable.type("missing-last", { order: { asc: last(1), desc: last(-1) }, className: "" });
+  DataTable.type("missing-last", { order: { asc: compareMissingLast(1), desc: compareMissingLast(-1) }, className: "" });
   DataTable.ext.errMode = "throw";
 
-  /** Labels of cells on a narrow page, where each row is a card without a head. */
+  /** Labels of cells on a narrow page, where each row is a card without column heads. */
   const CARDS = { score: "nDCG@10", effect: "Position effect", verdict: "Bias within the window", difference: "Start minus end", psi: "PSI as published" };
 
   /** Score keys of the columns whose names differ from the key. */
@@ -31,7 +31,7 @@
     return {
       name,
       title,
-      ariaTitle: title || board.title(KEYS[name] ?? name),
+      ariaTitle: title || board.scoreTitle(KEYS[name] ?? name),
       className,
       type: "missing-last",
       // The search ignores the text of cells.
@@ -46,43 +46,43 @@
   // DataTables would interpret strings as markup.
   const asElement = (content) => (typeof content === "string" ? el("span", {}, content) : content);
 
-  const fixed = (name, title, cell, fills = null) => ({ ...column(name, title, () => null, cell), orderable: false, fills });
+  const unsortedColumn = (name, title, cell, fills = null) => ({ ...column(name, title, () => null, cell), orderable: false, fills });
 
   const QUARTERS = ["q1", "q2", "q3", "q4"];
 
   /** Scores in a column of the table or in the details of a row. */
-  const PLACED = ["queries", "ndcg_at_10", "position_effect", "unread_share", "psi_as_published"];
+  const SHOWN_SCORES = ["queries", "ndcg_at_10", "position_effect", "unread_share", "psi_as_published"];
 
   /** Return a column for each other score, such as those from other packages; empty columns are hidden. */
   const otherColumns = () =>
     board
-      .declared()
-      .filter(({ key, column: shownInTables }) => shownInTables && !PLACED.includes(key))
+      .declaredScores()
+      .filter(({ key, column: shownInTables }) => shownInTables && !SHOWN_SCORES.includes(key))
       .map(({ key, better }) => ({
-        ...column(key, "", (row) => row[key], (row) => scored(board.valueText(row, key), board.intervalText(row, key)), {
+        ...column(key, "", (row) => row[key], (row) => scoreElement(board.valueText(row, key), board.intervalText(row, key)), {
           first: better === "lower" ? "asc" : "desc",
           className: `declared ${key.replace(".", "-")}`,
         }),
-        ariaTitle: board.title(key),
+        ariaTitle: board.scoreTitle(key),
         declared: key,
       }));
 
   const buildColumns = () => [
-    fixed("select", "Compare", selector),
-    fixed("rank", "Rank", () => ""),
+    unsortedColumn("select", "Compare", selector),
+    unsortedColumn("rank", "Rank", () => ""),
     column("label", "Model", (row) => row.label.toLowerCase(), modelCell, { first: "asc" }),
     column("score", "", (row) => row.score, scoreCell),
-    fixed("behind", "Behind", behindCell, (row) => (shown.best ? row.behind : null)),
-    fixed("curve", "Over position", curveCell, (row) => row.strip),
+    unsortedColumn("behind", "Behind", behindCell, (row) => (shown.best ? row.behind : null)),
+    unsortedColumn("curve", "Over position", curveCell, (row) => row.strip),
     { ...column("effect", "", (row) => distance(row.effect), effectCell, { first: "asc" }), fills: (row) => row.effect },
-    fixed("verdict", "Bias within the window", verdictCell),
+    unsortedColumn("verdict", "Bias within the window", verdictCell),
     { ...column("difference", "Start minus end", (row) => distance(row.difference), differenceCell, { first: "asc" }), fills: (row) => (row.published ? row.difference : null) },
     { ...column("psi", "", (row) => row.psi_as_published, psiCell, { first: "asc" }), declared: "psi_as_published" },
     ...otherColumns(),
     ...QUARTERS.map((name) => ({ ...column(name, name.toUpperCase(), (row) => row[name], (row) => lengthCell(row, name)), fills: (row) => (shown.length === name.toUpperCase() ? null : row[name]) })),
     column("change", "Q1 to Q4", (row) => row.change, (row) => board.points(row.change)),
     { ...column("kind", "Kind", (row) => row.kind, (row) => row.kind, { first: "asc" }), fills: (row) => row.kind },
-    { ...column("parameters", "Size", (row) => row.parameters, (row) => board.short(row.parameters)), fills: (row) => row.parameters },
+    { ...column("parameters", "Size", (row) => row.parameters, (row) => board.shortenNumber(row.parameters)), fills: (row) => row.parameters },
     { ...column("window", "Window", (row) => row.window, (row) => board.count(row.window)), fills: (row) => row.window },
   ];
   /** Columns that are visible only while the table is sorted by them. */
@@ -97,7 +97,7 @@
   const distance = (value) => (board.isKnown(value) ? Math.abs(value) : null);
 
   function selector(row) {
-    const box = el("input", { type: "checkbox", "aria-label": `Compare ${row.label}`, onchange: () => board.toggle(row.id) });
+    const box = el("input", { type: "checkbox", "aria-label": `Compare ${row.label}`, onchange: () => board.toggleModel(row.id) });
     box.checked = board.models(board.state()).includes(row.id);
     return el("label", { class: "box" }, box);
   }
@@ -131,11 +131,11 @@
     const row = table.row(button.closest("tr"));
     const open = !row.child.isShown();
     button.setAttribute("aria-expanded", open);
-    if (open) row.child(detailsOf({ ...row.data(), length: shown.length }, lengthsOf(row.data(), await board.everyLength())), "details").show();
+    if (open) row.child(detailsOf({ ...row.data(), length: shown.length }, lengthsOf(row.data(), await board.loadAllLengths())), "details").show();
     else row.child.hide();
   }
 
-  const withEnds = (row) => [board.percent(row.score), board.scoreInterval(row)].filter(Boolean).join(" ");
+  const withEnds = (row) => [board.percent(row.score), board.formatScoreInterval(row)].filter(Boolean).join(" ");
   const ends = (interval) => (interval ? el("span", { class: "ends" }, interval) : "");
 
   /** Describe the change of published scores from the shortest to the longest documents. */
@@ -152,40 +152,40 @@
   function detailsOf(row, lengths) {
     const answer = row.parts ?? [];
     const facts = [
-      answer.length ? null : [board.title("state"), row.published ? board.UNTESTED : row.state_label],
+      answer.length ? null : [board.scoreTitle("state"), row.published ? board.UNTESTED : row.state_label],
       row.published ? null : ["Start minus end (different questions)", [board.points(row.difference), board.intervalText(row, "start_minus_end")].filter(Boolean).join(" ")],
-      row.published ? null : [board.title("psi_as_published"), board.valueText(row, "psi_as_published")],
-      [board.title("psi_by_chance"), board.chanceRange(row)],
-      row.length === "all" || !lengths.all ? null : [`${board.title("ndcg_at_10")}, all lengths`, withEnds(lengths.all)],
-      [board.title("queries"), (row.approximate ? "≈ " : "") + board.count(row.queries)],
+      row.published ? null : [board.scoreTitle("psi_as_published"), board.valueText(row, "psi_as_published")],
+      [board.scoreTitle("psi_by_chance"), board.formatChanceRange(row)],
+      row.length === "all" || !lengths.all ? null : [`${board.scoreTitle("ndcg_at_10")}, all lengths`, withEnds(lengths.all)],
+      [board.scoreTitle("queries"), (row.approximate ? "≈ " : "") + board.count(row.queries)],
       row.published && board.isKnown(row.score_low) ? ["Intervals", "widest possible for independent queries"] : null,
     ].filter((fact) => fact?.[1] && fact[1] !== board.DASH);
-    const means = `All: ${board.describe("ndcg_at_10")} Lengths: ${board.describe("ndcg_at_10_as_published")}`;
+    const means = `All: ${board.describeScore("ndcg_at_10")} Lengths: ${board.describeScore("ndcg_at_10_as_published")}`;
     const others = Object.entries(lengths).filter(([name]) => name !== "all" && name !== row.length);
     const every = others.map(([, lengthRow]) => lengthRow);
-    const parted = [
+    const lengthColumns = [
       ["Length", () => true, (lengthRow, name) => name],
-      [board.title("ndcg_at_10"), (lengthRow) => lengthRow.score, (lengthRow) => [board.percent(lengthRow.score), " ", ends(board.scoreInterval(lengthRow))], row.published ? means : null],
+      [board.scoreTitle("ndcg_at_10"), (lengthRow) => lengthRow.score, (lengthRow) => [board.percent(lengthRow.score), " ", ends(board.formatScoreInterval(lengthRow))], row.published ? means : null],
       ["Rank", (lengthRow) => lengthRow.rank, (lengthRow) => board.range(lengthRow.rank)],
       row.published
         ? ["Start minus end", board.differenceOf, (lengthRow) => [board.points(board.differenceOf(lengthRow)), " ", ends(board.intervalText(lengthRow, "start_minus_end"))]]
-        : [board.title("position_effect"), (lengthRow) => lengthRow.position_effect, (lengthRow) => [board.points(lengthRow.position_effect), " ", ends(board.intervalText(lengthRow, "position_effect"))]],
-      [board.title("queries"), (lengthRow) => lengthRow.queries, (lengthRow) => board.count(lengthRow.queries)],
+        : [board.scoreTitle("position_effect"), (lengthRow) => lengthRow.position_effect, (lengthRow) => [board.points(lengthRow.position_effect), " ", ends(board.intervalText(lengthRow, "position_effect"))]],
+      [board.scoreTitle("queries"), (lengthRow) => lengthRow.queries, (lengthRow) => board.count(lengthRow.queries)],
     ].filter(([, value]) => every.filter((lengthRow) => board.isKnown(value(lengthRow))).length >= Math.min(2, every.length));
-    // A wide row has these in columns.
-    const repeats = ([title]) => title === board.title("ndcg_at_10") && !every.some(board.scoreInterval);
+    // On a wide page, these are columns of the table.
+    const repeats = ([title]) => title === board.scoreTitle("ndcg_at_10") && !every.some(board.formatScoreInterval);
     const kind = (column) => `${column[0].toLowerCase().replaceAll(/\W+/g, "-")}${repeats(column) ? " repeated" : ""}`;
-    const head = parted.map((column) => el("th", { scope: "col", title: column[3], class: kind(column) }, column[0]));
+    const head = lengthColumns.map((column) => el("th", { scope: "col", title: column[3], class: kind(column) }, column[0]));
     const body = others.map(([name, lengthRow]) =>
-      el("tr", {}, ...parted.map((column, i) => el(i ? "td" : "th", { scope: i ? null : "row", class: kind(column) }, ...[column[2](lengthRow, name)].flat().filter((part) => part !== board.DASH)))),
+      el("tr", {}, ...lengthColumns.map((column, i) => el(i ? "td" : "th", { scope: i ? null : "row", class: kind(column) }, ...[column[2](lengthRow, name)].flat().filter((part) => part !== board.DASH)))),
     );
-    const byLength = el("table", { class: parted.slice(1).every(repeats) ? "repeated" : null }, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
-    const curve = row.published && row.strip ? el("div", { class: "curve" }, board.strip(row), el("p", { class: "tokens" }, el("span", {}, "start of documents"), el("span", {}, "nDCG@10, 0 to 100"), el("span", {}, "end"))) : null;
-    const listed = (of, kind) => el("dl", { class: kind }, ...of.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...board.withCode(text)))));
-    const statistics = answer.length ? el("details", {}, el("summary", {}, "Statistics"), listed(facts, "facts")) : listed(facts, "facts");
-    const told = answer.length ? listed(answer, "parts") : el("p", { class: "told" }, describeLengths(lengths));
+    const byLength = el("table", { class: lengthColumns.slice(1).every(repeats) ? "repeated" : null }, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
+    const curve = row.published && row.strip ? el("div", { class: "curve" }, board.positionChart(row), el("p", { class: "tokens" }, el("span", {}, "start of documents"), el("span", {}, "nDCG@10, 0 to 100"), el("span", {}, "end"))) : null;
+    const definitionList = (of, kind) => el("dl", { class: kind }, ...of.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...board.renderCode(text)))));
+    const statistics = answer.length ? el("details", {}, el("summary", {}, "Statistics"), definitionList(facts, "facts")) : definitionList(facts, "facts");
+    const summary = answer.length ? definitionList(answer, "parts") : el("p", { class: "told" }, describeLengths(lengths));
     const table = every.length ? byLength : null;
-    const [left, right] = row.published ? [[told, curve ? table : null], [curve, statistics, curve ? null : table]] : [[told, row.code ? commands(row.code) : null], [table, statistics]];
+    const [left, right] = row.published ? [[summary, curve ? table : null], [curve, statistics, curve ? null : table]] : [[summary, row.code ? commands(row.code) : null], [table, statistics]];
     return el("div", { class: "detail" }, el("div", {}, ...left), el("div", {}, ...right));
   }
 
@@ -196,50 +196,50 @@
   }
 
   function linkTo(id) {
-    return board.hash({ ...board.state(), models: id, tab: "models", task: "" });
+    return board.toFragment({ ...board.state(), models: id, tab: "models", task: "" });
   }
 
-  function scored(value, interval, ...parts) {
+  function scoreElement(value, interval, ...parts) {
     const text = interval ? el("span", { class: "ends" }, el("span", { class: "unseen" }, " interval "), interval) : null;
     return el("div", { class: "scored" }, el("span", { class: "value" }, value), text, ...parts);
   }
 
   function scoreCell(row) {
     const mark = shown.mixed && row.score_key !== "ndcg_at_10" && board.isKnown(row.score) ? el("span", { class: "ends" }, "as published") : null;
-    return scored(board.percent(row.score), board.scoreInterval(row), mark);
+    return scoreElement(board.percent(row.score), board.formatScoreInterval(row), mark);
   }
 
-  /** Return the distance of a row to the best in points, and whether it is significant. */
+  /** Return how many points a row is behind the best, and whether the difference is significant. */
   function behindCell(row) {
     if (row === shown.best) return el("span", { class: "standing" }, "best");
     if (!shown.best || !board.isKnown(row.behind)) return board.DASH;
-    const tie = board.tied(shown.best, row) ? el("span", { class: "standing tie", title: "Whether it is worse than the best" }, board.changeOf(shown.best, row) ?? "inconclusive") : null;
+    const tie = board.isTied(shown.best, row) ? el("span", { class: "standing tie", title: "Whether it is worse than the best" }, board.describeChange(shown.best, row) ?? "inconclusive") : null;
     return el("div", { class: "behind" }, el("span", { class: "value" }, board.points(row.behind)), tie);
   }
 
   function curveCell(row) {
-    const truncated = board.isTruncated(row) ? el("span", { class: "unread" }, board.truncated(row.unread_share)) : null;
-    return el("div", { class: "picture" }, truncated, board.strip(row));
+    const truncated = board.isTruncated(row) ? el("span", { class: "unread" }, board.describeTruncation(row.unread_share)) : null;
+    return el("div", { class: "picture" }, truncated, board.positionChart(row));
   }
 
   function lengthCell(row, name) {
     const cell = el("span", { class: "heat" }, board.percent(row[name]));
-    board.shade(cell, row[name]);
+    board.shadeCell(cell, row[name]);
     return cell;
   }
 
-  const effectCell = (row) => (board.isKnown(row.effect) ? scored(board.points(row.effect), board.intervalText(row, "position_effect")) : board.DASH);
+  const effectCell = (row) => (board.isKnown(row.effect) ? scoreElement(board.points(row.effect), board.intervalText(row, "position_effect")) : board.DASH);
 
   function verdictCell(row) {
     const interval = board.intervalText(row, "position_effect_in_window");
     const effect = interval ? el("span", { class: "ends" }, `${board.points(row.position_effect_in_window)} ${interval}`) : null;
-    return el("div", { class: "verdict-cell" }, board.chip(row), effect);
+    return el("div", { class: "verdict-cell" }, board.stateChip(row), effect);
   }
 
   const differenceCell = (row) =>
-    board.isKnown(row.difference) ? scored(board.points(row.difference), board.intervalText(row, "start_minus_end")) : board.DASH;
+    board.isKnown(row.difference) ? scoreElement(board.points(row.difference), board.intervalText(row, "start_minus_end")) : board.DASH;
 
-  const psiCell = (row) => scored(board.plain(row.psi_as_published), "");
+  const psiCell = (row) => scoreElement(board.decimals(row.psi_as_published), "");
 
   const LENGTH_FIELDS = [
     ...["score", "score_low", "score_high", "rank", "queries", "start_to_end_unweighted"],
@@ -269,20 +269,20 @@
       });
     });
     const best = board.best(rows.filter(board.isComparable));
-    for (const row of rows) row.behind = best && board.isComparable(row) && board.isKnown(row.score) ? board.behind(row, best) : null;
+    for (const row of rows) row.behind = best && board.isComparable(row) && board.isKnown(row.score) ? board.pointsBehind(row, best) : null;
     return rows;
   };
 
-  board.behind = (row, best) => row.score - best.score;
+  board.pointsBehind = (row, best) => row.score - best.score;
 
   /** Return the row with the highest nDCG@10, or null. */
   board.best = (rows) => rows.filter((row) => board.isKnown(row.score)).reduce((best, row) => (!best || row.score > best.score ? row : best), null);
 
   /** Return the change from one row to another in words, or null if they have different queries. */
-  board.changeOf = (from, row) => board.changes[row.changes?.[from.index]] ?? null;
+  board.describeChange = (from, row) => board.changes[row.changes?.[from.index]] ?? null;
 
   /** Return true if a row is not worse than a row with a higher score, judged by their change, their intervals, or the printed scores. */
-  board.tied = (better, row) => {
+  board.isTied = (better, row) => {
     const change = row.changes?.[better.index] ?? "-";
     if (change !== "-") return change !== "w";
     const hasIntervals = board.isKnown(better.score_low) && board.isKnown(row.score_high);
@@ -292,7 +292,7 @@
   /** Show rows with the filters, order and page of a state. */
   board.showTable = (rows, state, { length }) => {
     const key = drawKey(state);
-    // Redraw only if needed: a redrawn row loses the keyboard focus.
+    // Redraw only if needed, since a redrawn row loses the keyboard focus.
     if (shown?.rows === rows && shown.key === key) {
       updateRows();
       return;
@@ -314,7 +314,7 @@
         columns.forEach((column, i) => table.column(i).visible(isFilled(column), false));
       }
       byId("table").classList.toggle("no-effect", !rows.some((row) => board.isKnown(row.effect) || board.isKnown(row.difference)));
-      // Only with additional columns: a table that scrolls by itself has no sticky head.
+      // Only with additional columns, since a scrolling table has no sticky head.
       byId("table").classList.toggle("others", otherColumns().some(isFilled));
       board.showKey(rows);
     }
@@ -325,13 +325,13 @@
     return openFirst();
   };
 
-  /** With more models, no row is expanded at first. */
-  const FEW = 5;
+  /** Maximum number of models for which a row is expanded at first. */
+  const MAX_EXPANDED = 5;
 
   /** Expand the first row that truncates evidence, if there is room. */
   async function openFirst() {
     const first = board.tableRows().find(board.isTruncated);
-    if (!first || shown.rows.length > FEW || shown.opened === first) return;
+    if (!first || shown.rows.length > MAX_EXPANDED || shown.opened === first) return;
     shown.opened = first;
     const node = table.row((_, row) => row === first).node();
     if (!table.row(node).child.isShown()) await toggle(node.querySelector(".expand"));
@@ -371,7 +371,7 @@
       },
     });
     table.search.fixed("filters", (_, row) => passes(row, board.state()));
-    table.on("draw", drawn);
+    table.on("draw", updateAfterDraw);
     labelScores();
     labelLengths();
     table.draw();
@@ -388,17 +388,17 @@
 
   const passes = (row, state) => (state.unranked !== "hidden" || board.isComparable(row)) && board.passes(row, state);
 
-  /** Offer to hide the unranked results at the end. */
+  /** Show a button that hides the unranked results at the end. */
   function offerUnranked() {
     const state = board.state();
     const unranked = shown.rows.filter((row) => !board.isComparable(row) && board.passes(row, state)).length;
-    const place = byId("unranked");
-    if (!place) return;
-    place.hidden = !unranked;
+    const container = byId("unranked");
+    if (!container) return;
+    container.hidden = !unranked;
     const hidden = state.unranked === "hidden";
     const what = `${unranked} ${unranked === 1 ? "result is" : "results are"} not comparable (partial, on data that are not pinned, or with another mean), and so not ranked and last. `;
     const change = () => board.change({ unranked: hidden ? "" : "hidden", page: "1" });
-    place.replaceChildren(what, el("button", { type: "button", class: "quiet", "aria-expanded": !hidden, onclick: change }, hidden ? "Show" : "Hide"));
+    container.replaceChildren(what, el("button", { type: "button", class: "quiet", "aria-expanded": !hidden, onclick: change }, hidden ? "Show" : "Hide"));
   }
 
   /** Tooltips of heads without a score. */
@@ -411,8 +411,8 @@
 
   // DataTables interprets titles as markup.
   function labelHeader(header, key) {
-    header.querySelector(".dt-column-title").textContent = board.title(key);
-    header.title = board.describe(key);
+    header.querySelector(".dt-column-title").textContent = board.scoreTitle(key);
+    header.title = board.describeScore(key);
   }
 
   /** Set the heads of scores from their declarations. */
@@ -421,15 +421,15 @@
     for (const [name, text] of Object.entries(HEADS)) table.column(columnIndex(name)).header().title = text;
     table.column(columnIndex("curve")).header().append(el("span", { class: "tokens" }, ...["start", "\u2195 0 to 100", "end"].map((text) => el("span", {}, text))));
     labelHeader(table.column(columnIndex("effect")).header(), "position_effect");
-    table.column(columnIndex("verdict")).header().title = `${board.describe("state")} ${board.UNTESTED}`;
+    table.column(columnIndex("verdict")).header().title = `${board.describeScore("state")} ${board.UNTESTED}`;
   }
 
   /** Set the head of the ranked score; qualifiers go below the title. */
-  function labelLength() {
+  function labelScore() {
     const { length } = shown;
     const key = board.scoreKey(length, shown.rows.every((row) => row.published));
     labelHeader(table.column(columnIndex("score")).header(), key);
-    table.column(columnIndex("score")).header().querySelector(".dt-column-title").textContent = board.title("ndcg_at_10");
+    table.column(columnIndex("score")).header().querySelector(".dt-column-title").textContent = board.scoreTitle("ndcg_at_10");
     qualify("score", [key === "ndcg_at_10" ? "" : "as published", length === "all" ? "" : `in ${length}`].filter(Boolean).join(", "));
     table.column(columnIndex("psi")).header().querySelector(".dt-column-title").textContent = "PSI";
     qualify("psi", "as published");
@@ -456,13 +456,13 @@
     return { name: columns[i].name, sort: (direction === "desc" ? "-" : "") + columns[i].name };
   }
 
-  function drawn() {
+  function updateAfterDraw() {
     const { page, pages } = table.page.info();
-    shown.key = drawKey(board.note({ sort: sortedBy(table).sort, page: String(page + 1) }));
+    shown.key = drawKey(board.recordChange({ sort: sortedBy(table).sort, page: String(page + 1) }));
     table.column(columnIndex("rank")).header().querySelector(".dt-column-title").textContent = shown.hasRanges ? "Rank" : "#";
     for (const name of ON_DEMAND) table.table().node().classList.toggle(`by-${name}`, sortedBy(table).name === name);
     board.offerPages(pageButtons, { page, pages }, (number) => table.page(number).draw("page"));
-    labelLength();
+    labelScore();
     updateRows();
   }
 
@@ -470,7 +470,7 @@
   function updateRows() {
     const { recordsDisplay, recordsTotal } = table.page.info();
     const offered = board.state().unranked === "hidden" ? shown.rows.filter(board.isComparable).length : recordsTotal;
-    board.sayCount(recordsDisplay, offered);
+    board.showCount(recordsDisplay, offered);
     offerUnranked();
     const none = byId("table").querySelector("td.dt-empty");
     if (none && recordsTotal) none.replaceChildren(el("button", { type: "button", class: "quiet", onclick: board.resetFilters }, "Reset filters"));

@@ -2,7 +2,7 @@
 // Tooltips of the marks of charts.
 
 {
-  const { isKnown, percent, points, plain } = board;
+  const { isKnown, percent, points, decimals } = board;
   const text = (name) => (row) => row[name];
   const number = (name, format) => (row) => (isKnown(row[name]) ? format(row[name]) : null);
 
@@ -15,14 +15,14 @@
     ["Position", text("position")],
     ["Queries", number("queries", board.count)],
     // A model has a ranked score, a position has a mean.
-    [(row) => board.title(row.score_key ?? "ndcg_at_10"), (row) => (isKnown(row.score) ? percent(row.score) : number("ndcg_at_10", percent)(row))],
-    ["95% interval", (row) => (isKnown(row.score) ? board.scoreInterval(row) : board.intervalText(row, "ndcg_at_10"))],
+    [(row) => board.scoreTitle(row.score_key ?? "ndcg_at_10"), (row) => (isKnown(row.score) ? percent(row.score) : number("ndcg_at_10", percent)(row))],
+    ["95% interval", (row) => (isKnown(row.score) ? board.formatScoreInterval(row) : board.intervalText(row, "ndcg_at_10"))],
     ["Position effect", number("position_effect", points)],
     ["Interval", (row) => board.intervalText(row, "position_effect")],
     ["Bias within the window", text("state_label")],
     ["Start minus end", number("difference", points)],
-    ["PSI as published", number("psi_as_published", plain)],
-    ["PSI by chance", board.chanceRange],
+    ["PSI as published", number("psi_as_published", decimals)],
+    ["PSI by chance", board.formatChanceRange],
     ["", (row) => (row.missing ? "no result" : null)],
   ];
 

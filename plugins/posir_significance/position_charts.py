@@ -1,4 +1,4 @@
-"""Position charts of results: nDCG@10 by position, truncation, and the finding as text."""
+"""Build position charts: nDCG@10 by position, truncation, and the findings as text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def build_position_chart(findings: GroupFindings, group: GroupAnalysis, name: str) -> PositionChart:
     """Build the chart of a group of questions from its findings and analysis."""
     read = findings.read
-    unread = findings.value(Quantity.UNREAD_SHARE) or 0.0
+    unread = findings.get_value(Quantity.UNREAD_SHARE) or 0.0
     parts = tuple(estimate_parts(group.observations))
     start_share = (read.tokens_at_start or 0) / (read.tokens or 1)
     start_shares = {Part.LAST: 0.0, Part.ENDS: start_share}
@@ -53,10 +53,10 @@ def build_position_chart(findings: GroupFindings, group: GroupAnalysis, name: st
     )
 
 
-def build_overlay(task: str, results: Mapping[str, ResultValues]) -> Iterator[DisplaySection]:
-    """Yield a folded section with the curves of all models on a task, given results by name. Yield
-    nothing if fewer than two models have queries.
-    """
+def build_overlay_section(
+    task: str, results: Mapping[str, ResultValues]
+) -> Iterator[DisplaySection]:
+    """Yield a folded section with the curves of the models on a task, if there are several."""
     curves = {name: values for name, values in results.items() if values.profile.queries}
     if len(curves) > 1:
         draw = partial(_draw_models, task, curves)
