@@ -249,7 +249,7 @@ def collect_plugin_tasks() -> dict[str, type[PositionTask]]:
 @cache
 def check_plugin_tasks() -> tuple[PluginTasks, list[str]]:
     """Return the valid tasks of the installed plugins, and the problems with other tasks."""
-    if not list(get_plugins().callers("posir_task_classes")):
+    if not list(get_plugins().iterate_callers("posir_task_classes")):
         return {}, []
     from mteb import AbsTask
     from mteb import tasks as mteb_tasks
