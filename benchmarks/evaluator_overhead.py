@@ -28,7 +28,7 @@ def build_retrieval_evaluator() -> InformationRetrievalEvaluator:
     queries, corpus = (
         dict(zip(texts["id"], texts["text"], strict=True)) for texts in (data.queries, data.corpus)
     )
-    relevant = {query: {document} for query, document in data.evidence.positives().items()}
+    relevant = {query: {document} for query, document in data.evidence.map_positives().items()}
     return InformationRetrievalEvaluator(queries, corpus, relevant, write_csv=False)
 
 

@@ -29,11 +29,11 @@ from posir_tasks.tasks.catalog import find_task
 from posir_tasks.text.languages import DOMAINS
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
-from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import Part, ReadKind, ReadPart, WindowSource
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ResultValues
 
-ALL = ReadPart.all(KnownBy.CLASS)
+ALL = ReadPart.all(WindowSource.CLASS)
 ALL_TOKENS = slice(None)
 #: Tokens that MiniLM reads.
 WINDOW = 256
@@ -122,9 +122,9 @@ def evaluate(
     ranks = np.concatenate(
         [find_ranks(search(kept, asked[part]), relevant[part]) for part in parts]
     )
-    placed = ReadEvidence.estimate(read, evidence, ["eng-Latn"])
+    read_evidence = ReadEvidence.estimate(read, evidence, ["eng-Latn"])
     return ResultValues(
-        DocumentRanks.from_ranks(RelativePositions(), evidence, ranks, placed, name), read
+        DocumentRanks.from_ranks(RelativePositions(), evidence, ranks, read_evidence, name), read
     )
 
 
@@ -263,7 +263,7 @@ def run_real(
         questions, owners = embedded["questions"], np.array([row for row, _ in chunks])
         systems["MiniLM"] = (
             build_dense(embedded["documents"], questions),
-            ReadPart.first(WINDOW, KnownBy.GIVEN),
+            ReadPart.first(WINDOW, WindowSource.GIVEN),
         )
         systems["MiniLM, chunks"] = (build_dense(embedded["chunks"], questions, owners), ALL)
     else:
@@ -372,11 +372,14 @@ def run_synthetic(work: Path, draws: int, domains: int) -> None:
     settings = {
         "BM25": ({}, ALL),
         "BM25, k1 0.1, b 0": ({"k1": 0.1, "b": 0.0}, ALL),
-        "BM25, first 24 words": ({"part": slice(24)}, ReadPart.first(24 * WORD, KnownBy.GIVEN)),
-        "BM25, first 12 words": ({"part": first_12}, ReadPart.first(12 * WORD, KnownBy.GIVEN)),
+        "BM25, first 24 words": (
+            {"part": slice(24)},
+            ReadPart.first(24 * WORD, WindowSource.GIVEN),
+        ),
+        "BM25, first 12 words": ({"part": first_12}, ReadPart.first(12 * WORD, WindowSource.GIVEN)),
         "BM25, last 24 words": (
             {"part": last_24},
-            ReadPart(ReadKind.PART, Part.LAST, 24 * WORD, known_by=KnownBy.GIVEN),
+            ReadPart(ReadKind.PART, Part.LAST, 24 * WORD, known_by=WindowSource.GIVEN),
         ),
         "BM25, first 12 words, taken to read all": ({"part": first_12}, ALL),
     }

@@ -27,7 +27,7 @@ from posir_tasks.results import SubsetResult
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.profile import pool
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ResultValues
 
@@ -69,15 +69,16 @@ def main() -> None:
     for domain in range(DOMAINS + 1):
         evidence = draw_evidence(rng, domain)
         a, b = (np.minimum(rng.geometric(0.5, QUESTIONS), 100) for _ in range(2))
-        placed = ReadEvidence.estimate(
-            ReadPart.first(WINDOW, KnownBy.GIVEN), evidence, ["eng-Latn"]
+        read_evidence = ReadEvidence.estimate(
+            ReadPart.first(WINDOW, WindowSource.GIVEN), evidence, ["eng-Latn"]
         )
         results.append(
             ResultValues(
-                DocumentRanks.from_ranks(scheme, evidence, a, placed, str(domain)), placed.read
+                DocumentRanks.from_ranks(scheme, evidence, a, read_evidence, str(domain)),
+                read_evidence.read,
             )
         )
-        others.append(DocumentRanks.from_ranks(scheme, evidence, b, placed, str(domain)))
+        others.append(DocumentRanks.from_ranks(scheme, evidence, b, read_evidence, str(domain)))
     tasks = [
         SubsetResult("lab/model", "1", f"Task{number}", "web", values, {}, Path())
         for number, values in enumerate(results)

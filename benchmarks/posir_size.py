@@ -130,7 +130,7 @@ def time_posir(folder: Path, size: Size) -> float:
     from posir_tasks.values.document_ranks import DocumentRanks
     from posir_tasks.values.evidence import ReadEvidence
     from posir_tasks.values.ranks import compute_retrieval_scores, rank_hits
-    from posir_tasks.values.read_part import KnownBy, ReadPart
+    from posir_tasks.values.read_part import ReadPart, WindowSource
     from posir_tasks.values.result_schema import round_floats
     from posir_tasks.values.schemes import RelativePositions
     from posir_tasks.values.scores import ResultValues
@@ -144,14 +144,18 @@ def time_posir(folder: Path, size: Size) -> float:
         stored_queries = torch.from_numpy(np.load(folder / f"queries-{domain}.npy"))
         encoder = StoredEncoder(iter([stored_queries]), iter(documents.split(50_000)))
         hits = search_dense(encoder, corpus, queries, context, top_k=TOP_K, timer=TimingStack())  # type: ignore[arg-type]
-        ranked = rank_hits(hits, evidence.positives())
-        placed = ReadEvidence.estimate(ReadPart.first(512, KnownBy.GIVEN), evidence, ["eng-Latn"])
+        ranked = rank_hits(hits, evidence.map_positives())
+        read_evidence = ReadEvidence.estimate(
+            ReadPart.first(512, WindowSource.GIVEN), evidence, ["eng-Latn"]
+        )
         texts = {
             name: f"{name} of domain {domain} and {'its words ' * OPENING_WORDS}"
             for name in evidence.document_ids
         }
-        ranks = DocumentRanks.from_ranks(scheme, evidence, ranked.ranks, placed, str(domain), texts)
-        values = ResultValues(ranks, placed.read)
+        ranks = DocumentRanks.from_ranks(
+            scheme, evidence, ranked.ranks, read_evidence, str(domain), texts
+        )
+        values = ResultValues(ranks, read_evidence.read)
         positions = score_result(values).to_json(ranks.profile.positions)
         scores = compute_retrieval_scores(ranked, (1, 3, 5, 10, 20, 100)) | round_floats(positions)
         entries.append(scores | values.to_json() | {"hf_subset": str(domain)})

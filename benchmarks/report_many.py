@@ -26,7 +26,7 @@ from posir_tasks.plugin_api import score_result
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import ReadEvidence
 from posir_tasks.values.profile import map_ranks_to_columns
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from posir_tasks.values.result_schema import SCHEMA, round_floats
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ResultValues
@@ -39,9 +39,11 @@ def write_results(folder: Path, results: int, questions: int) -> None:
     the ranks.
     """
     rng, evidence = np.random.default_rng(0), draw_evidence(np.random.default_rng(0), 0, questions)
-    placed = ReadEvidence.estimate(ReadPart.first(WINDOW, KnownBy.GIVEN), evidence, ["eng-Latn"])
+    read_evidence = ReadEvidence.estimate(
+        ReadPart.first(WINDOW, WindowSource.GIVEN), evidence, ["eng-Latn"]
+    )
     ranks = DocumentRanks.from_ranks(
-        RelativePositions(), evidence, np.ones(questions, np.int64), placed, "web"
+        RelativePositions(), evidence, np.ones(questions, np.int64), read_evidence, "web"
     )
     (part,) = ranks.sets
     scores = None
@@ -50,7 +52,8 @@ def write_results(folder: Path, results: int, questions: int) -> None:
         quality, loss = rng.uniform(0.2, 0.7), rng.uniform(0, 0.3)
         drawn = rng.geometric(quality - loss * quality * part.thirds / 2)
         values = ResultValues(
-            replace(ranks, sets=(replace(part, ranks=map_ranks_to_columns(drawn)),)), placed.read
+            replace(ranks, sets=(replace(part, ranks=map_ranks_to_columns(drawn)),)),
+            read_evidence.read,
         )
         scores = scores or round_floats(score_result(values).to_json(values.profile.positions))
         run = {

@@ -27,10 +27,10 @@ from posir_significance.decision import decide_verdict
 from posir_significance.findings import ChangeState, Metric, State
 from posir_significance.observations import Observations
 from posir_tasks.values.profile import NDCG_AT_10, map_ranks_to_columns
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 
 Floats = NDArray[np.float64]
-READS_ALL = ReadPart.all(KnownBy.CLASS)
+READS_ALL = ReadPart.all(WindowSource.CLASS)
 VERSIONS, PARAGRAPHS, MARGIN = 3, 4, 0.05
 
 

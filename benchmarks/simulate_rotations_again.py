@@ -32,7 +32,7 @@ from posir_significance.findings import ChangeState, Metric, State
 from posir_significance.observations import Floats, Integers
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.values.profile import NDCG_AT_10, map_ranks_to_columns
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from posir_tasks.values.rotation_ranks import RotationRanks, RotationSet, Window
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ResultValues
@@ -182,7 +182,9 @@ def build_values(
         window_digest="v",
     )
     ranks = DocumentRanks(RelativePositions().axes, keys, (part,))
-    return ResultValues(ranks, ReadPart.all(KnownBy.CLASS), rotations=RotationRanks((rotation,)))
+    return ResultValues(
+        ranks, ReadPart.all(WindowSource.CLASS), rotations=RotationRanks((rotation,))
+    )
 
 
 def draw_groups(setting: Scenario, strength: float, seed: int) -> list[GroupAnalysis]:

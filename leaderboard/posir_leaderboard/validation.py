@@ -70,7 +70,7 @@ from posir_tasks.values.result_schema import (
     SCORE_NAMES_KEY,
     TOLERATED_KEY,
 )
-from posir_tasks.values.rotation_ranks import RotationSet, Untested
+from posir_tasks.values.rotation_ranks import RotationSet, UntestedReason
 from posir_tasks.values.schemes import PositionScheme
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _rank_problems(task: type[PositionTask], facts: SubsetFacts, result: SubsetR
     estimate = ReadEvidence.estimate(result.values.read, evidence, languages)
     no_ranks = np.zeros(len(evidence), np.int64)
     expected = DocumentRanks.from_ranks(task.scheme, evidence, no_ranks, estimate, result.subset)
-    if not result.ranks.same_queries(expected):
+    if not result.ranks.has_same_queries(expected):
         yield (
             RANKS_KEY,
             f"do not match the dataset's queries and documents: {result.profile.queries:,} "
@@ -226,7 +226,7 @@ def _rotation_problems(
                 f"{ROTATIONS_KEY}.subsets",
                 f"is {rotations.subsets}; {task.metadata.name} has {subsets}",
             )
-        elif rotations.untested is Untested.ORDER_BLIND:
+        elif rotations.untested is UntestedReason.ORDER_BLIND:
             # Only mteb's registry decides whether scores depend on word order.
             loader = getattr(MODEL_REGISTRY.resolve().get(model), "loader", None)
             if loader is not bm25_loader and getattr(loader, "order_blind", False) is not True:
@@ -246,7 +246,7 @@ def _sample_problems(
     documents = facts.documents
     groups = order_queries(scheme, evidence)
     lengths = scheme.length_buckets(evidence)
-    quota = rotations.quota(rotations.sample_size)
+    quota = rotations.compute_quota(rotations.sample_size)
     field = f"{ROTATIONS_KEY}.sample"
     if documents is None:
         # Without texts, only the size of each length's sample and its numbering can be checked.

@@ -26,7 +26,7 @@ from posir_tasks.base.records import Record
 from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import LEVEL
-from posir_tasks.values.place_ranks import PLACES
+from posir_tasks.values.place_ranks import SEVERAL_PLACES
 from posir_tasks.values.profile import pool
 from posir_tasks.values.scores import ALL
 
@@ -159,7 +159,7 @@ def _compare_judged_pair(
         subset
         for subset in sorted(first.keys() & second.keys())
         if first[subset].values.digests == second[subset].values.digests
-        and not first[subset].data.differing_parts(second[subset].data)
+        and not first[subset].data.find_differences(second[subset].data)
     ]
     if skipped_subsets := sorted((first.keys() | second.keys()).difference(common_subsets)):
         note = (
@@ -238,9 +238,9 @@ def compare_pair(
     a_places = analyze_places(common.a)
     b_places = analyze_places(common.b)
     if a_places and b_places and common.a.places and common.b.places:
-        are_paired = common.a.places.same_queries(common.b.places)
+        are_paired = common.a.places.has_same_queries(common.b.places)
         method = "paired by query" if are_paired else "unpaired"
-        task = f"{pair.task}{PLACES}"
+        task = f"{pair.task}{SEVERAL_PLACES}"
         places_subject = replace(subject, task=task, length_title=ALL, method=method)
         changes = _compare_group(
             places_subject, a_places, b_places, are_paired, margins, total_levels

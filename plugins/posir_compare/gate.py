@@ -157,8 +157,10 @@ def list_judged_scores(
 def _build_mean_row(metric: Metric, subject: ChangeSubject, mean: MeanEstimate | None) -> ChangeRow:
     if mean is None:
         return _build_row(metric, subject, None)
-    interval_at = mean.interval_at if mean.interval else None
-    return _build_row(metric, subject, Difference(mean.value, mean.interval, None, interval_at))
+    compute_interval = mean.compute_interval if mean.interval else None
+    return _build_row(
+        metric, subject, Difference(mean.value, mean.interval, None, compute_interval)
+    )
 
 
 def _build_row(metric: Metric, subject: ChangeSubject, score: Difference | None) -> ChangeRow:
@@ -197,7 +199,9 @@ class Limit:
     def test(self, row: ChangeRow, level: float, *, strict: bool) -> TestedLimit:
         """Test the limit on a row with its interval at a level."""
         estimate = row.estimate
-        interval = estimate.interval_at(level) if estimate and estimate.interval_at else None
+        interval = (
+            estimate.compute_interval(level) if estimate and estimate.compute_interval else None
+        )
         verdict, reason = self.judge(row, interval, strict=strict)
         score = Estimate(estimate.value, interval) if estimate else None
         subject = row.subject
@@ -378,7 +382,7 @@ def _count_sides(rows: Sequence[ChangeRow], limits: Iterable[Limit]) -> int:
     }
     sides = set()
     for limit, row in product(limits, rows):
-        if row.metric is limit.metric and row.estimate and row.estimate.interval_at:
+        if row.metric is limit.metric and row.estimate and row.estimate.compute_interval:
             subject = row.subject
             # A bucket with all queries is the same test as `all`.
             is_all = subject.queries == totals.get((subject.model, subject.task))

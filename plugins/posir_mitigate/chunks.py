@@ -45,7 +45,7 @@ from posir_tasks.search.chunked import Chunker, DocumentVectors, MaximumSearch
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import find_tokenizer
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -288,7 +288,7 @@ class LateChunks(DividingMethod):
                 f"the overlap is at most {vectorizer.window - 1}, below the model's window.",
             )
         search = MaximumSearch(encoder, vectorizer)
-        search.read_part = None if overlap is None else ReadPart.all(KnownBy.CHUNKS)
+        search.read_part = None if overlap is None else ReadPart.all(WindowSource.CHUNKS)
         return search
 
 

@@ -31,7 +31,7 @@ from posir_tasks.base.files import find_files
 from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.profile import reading_json
+from posir_tasks.values.profile import validate_json
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -265,7 +265,7 @@ class ProbeSums:
             ProfileError: The JSON is damaged.
             NewerSchemaError: A newer version of posir wrote it.
         """
-        with reading_json(data, SCHEMA, "result of a probe"):
+        with validate_json(data, SCHEMA, "result of a probe"):
             positions = tuple(data["positions"])
             shape = (len(positions), SIZES[data["statistic"]])
             size = np.empty((REPLICATES, *shape), np.float32).nbytes
@@ -382,7 +382,7 @@ class ProbeResult:
     @classmethod
     def from_json(cls, data: Fields) -> ProbeResult:
         """Convert from JSON; errors as in `ProbeSums.from_json`."""
-        with reading_json(data, SCHEMA, "result of a probe"):
+        with validate_json(data, SCHEMA, "result of a probe"):
             subsets = {}
             for name, values in data["subsets"].items():
                 sums = ProbeSums.from_json(values["sums"])

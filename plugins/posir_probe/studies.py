@@ -54,7 +54,7 @@ from posir_tasks.display.numbers import (
 from posir_tasks.display.tables import Role, Table, build_columns
 from posir_tasks.models.embeddings.encoding import Encoder, unit_vectors
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.profile import NDCG_AT_10, average_gains, reading_json
+from posir_tasks.values.profile import NDCG_AT_10, average_gains, validate_json
 
 SUFFIX = "-Tiny"
 DRAWS, SEED = 2_000, 20250519
@@ -289,7 +289,7 @@ def load_sums(file: Path) -> dict[str, DomainSum]:
     """Read domain sums; raise PosirError if the file is damaged or has a newer schema."""
     try:
         data = read_json(file)
-        with reading_json(data, SCHEMA, "similarity of domains"):
+        with validate_json(data, SCHEMA, "similarity of domains"):
             return {
                 name: DomainSum(**fields | {"vector": np.array(fields["vector"], float)})
                 for name, fields in data["domains"].items()

@@ -66,7 +66,7 @@ from posir_tasks.display.strip import Picture, draw_position_charts, explain_ske
 from posir_tasks.display.tables import DisplaySection, Medium, Table
 from posir_tasks.models.protocols import list_differences
 from posir_tasks.results import StoredResult, SubsetResult, read_training_data
-from posir_tasks.values.place_ranks import PLACES
+from posir_tasks.values.place_ranks import SEVERAL_PLACES
 from posir_tasks.values.scores import ALL, ScoreInfo
 
 
@@ -276,7 +276,7 @@ class Results(Result, Sequence[SubsetResult]):
             if overall.queries or not summary.span_findings:
                 rows += list_scores(overall, model, summary.task)
             if places := analyze_places(summary.values):
-                rows += list_scores(places, model, f"{summary.task}{PLACES}")
+                rows += list_scores(places, model, f"{summary.task}{SEVERAL_PLACES}")
             if summary.missing:
                 missing = ", ".join(summary.missing)
                 gaps[model, summary.task] = f"it has no results of {missing}"

@@ -78,7 +78,7 @@ from posir_tasks.values.result_schema import (
 )
 from posir_tasks.values.rotation_ranks import (
     RotationRanks,
-    Untested,
+    UntestedReason,
     build_untested,
     read_sample_size,
 )
@@ -174,7 +174,7 @@ class RunSearch:
         documents: Rows,
     ) -> ReadEvidence:
         """Locate the evidence in the part of documents or chunks that the system reads."""
-        complete = evidence.complete(select_texts(documents))
+        complete = evidence.add_lengths(select_texts(documents))
         if self.read_chunks is not None:
             return self.read_chunks.locate(complete, subset, languages)
         read_evidence = None
@@ -347,7 +347,7 @@ def _score_subset(
         for name in split["queries"]["id"]:
             results[name] = dict(islice(rankings.get(name, {}).items(), data.scorer.top_k))
         find_read = partial(model.find_read, subset.name, languages)
-        ranked = rank_results(results, evidence.positives())
+        ranked = rank_results(results, evidence.map_positives())
         rotate = partial(_rotate, model, languages[-1], split, results, ranked, len(data.subsets))
         subset_search = SearchedSubset(
             subset.name, split, results, ranked, find_read, count_tokens, rotate=rotate
@@ -381,7 +381,7 @@ def _rotate(
     if not sample_size:
         return None
     if model.embedder is None:
-        return build_untested(ranks, Untested.NO_TEXTS, sample_size, subsets)
+        return build_untested(ranks, UntestedReason.NO_TEXTS, sample_size, subsets)
     # These modules import mteb and PyTorch.
     from mteb.timing import TimingStack
 
@@ -389,7 +389,7 @@ def _rotate(
     from posir_tasks.models.request import SearchRequest
     from posir_tasks.search.rotations import RotationTest
 
-    positives = split["evidence"].positives()
+    positives = split["evidence"].map_positives()
     context = DEFAULT_CONTEXT
     request = SearchRequest(
         split["corpus"], split["single"], positives, None, DEPTH, context, TimingStack()
@@ -454,7 +454,7 @@ def _back_up_other_data(file: Path, task: str, entries: Mapping[str, Entry]) -> 
         name = str(entry.get("hf_subset"))
         old = DataVersion.from_run(entry.get(RUN_KEY, {}))
         new = DataVersion.from_run(entries[name][RUN_KEY]) if name in entries else None
-        if new is None or new.differing_parts(old):
+        if new is None or new.find_differences(old):
             changed_subsets.append(name)
     if changed_subsets:
         back_up_result(file, task, changed_subsets)

@@ -43,7 +43,7 @@ def choose_questions(evidence: Evidence, count: int) -> list[int]:
     """
     columns = {
         "order": [digest(SEED, name).hex() for name in evidence.query_ids],
-        "third": evidence.twelfths() // (TWELFTHS // 3),
+        "third": evidence.compute_twelfths() // (TWELFTHS // 3),
         "tokens": evidence.tokens,
         "id": evidence.query_ids,
     }
@@ -87,7 +87,7 @@ class DomainSample(BaseModel):
             share: Requested number of questions.
         """
         documents = {*evidence.document_ids}
-        for question, document in evidence.positives().items():
+        for question, document in evidence.map_positives().items():
             distractors = [name for name in candidates[question] if name != document]
             documents.update(distractors[:DISTRACTORS])
         digests = digest_data(data)

@@ -36,7 +36,7 @@ from posir_tasks.display.labels import Tone, change_text, find_tone
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.strip import PositionCharts, explain_sketches, sketch_charts
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.scores import Unit, estimate_to_json, flatten
+from posir_tasks.values.scores import Unit, flatten, serialize_estimate
 
 if TYPE_CHECKING:
     import polars as pl
@@ -340,7 +340,7 @@ def _plain(value: Any) -> Any:
         plain: Record = {}
         for key, field in _fields(value).items():
             if isinstance(field, Estimate):
-                plain |= estimate_to_json(key, field)
+                plain |= serialize_estimate(key, field)
             else:
                 plain[key] = _plain(field)
         return plain

@@ -37,7 +37,7 @@ from posir_tasks.models.reading_probe import (
     divide,
     search_cut,
 )
-from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import Part, ReadKind, ReadPart, WindowSource
 
 #: Pieces (usually words) of the first text if the model claims no window, and the growth factor of
 #: later texts.
@@ -121,13 +121,13 @@ class ReadingLength:
         and special tokens.
         """
         if self.part is None:
-            return ReadPart.all(KnownBy.MEASURED)
+            return ReadPart.all(WindowSource.MEASURED)
         tokens = self.max_tokens + added_tokens
         at_start = None
         if self.part is Part.ENDS:
             head = self.at_start.max_tokens + added_tokens if self.at_start else 0
             at_start = max(1, min(head, tokens - 1))
-        return ReadPart(ReadKind.PART, self.part, tokens, at_start, KnownBy.MEASURED)
+        return ReadPart(ReadKind.PART, self.part, tokens, at_start, WindowSource.MEASURED)
 
     def stored_part(self, added_tokens: int) -> ReadPart:
         """Return the part to store, which applies to any text. If the longest text was read

@@ -305,10 +305,10 @@ def score_result(values: ResultValues) -> ResultScores:
     from posir_tasks.values.scores import ComputedScores, ResultScores
 
     declared = list(declared_scores().values())
-    groups = list(values.groups())
+    groups = list(values.iterate_groups())
     by_group = ComputedScores.compute_all(declared, groups)
     bin_scores = [(name, score) for name, score in declared if score.by_position]
-    by_bin = ComputedScores.compute_all(bin_scores, values.bins())
+    by_bin = ComputedScores.compute_all(bin_scores, values.iterate_bins())
     names = (group.name for group in groups)
     return ResultScores(
         tuple(score for _, score in declared),

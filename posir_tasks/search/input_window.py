@@ -68,7 +68,7 @@ def find_read_evidence(
     )
     languages = context.task_metadata.hf_subsets_to_langscripts[context.hf_subset]
     return read_evidence or ReadEvidence.estimate(
-        read, evidence.complete(select_texts(documents)), languages
+        read, evidence.add_lengths(select_texts(documents)), languages
     )
 
 
@@ -184,7 +184,7 @@ def _count_twelfths(
     if features["input_ids"][0].tolist() != reader.tokenize([longest])[0].ids:
         return None
     offsets = reader.truncate(distinct)
-    twelfths = evidence.complete(select_texts(documents)).twelfths()
+    twelfths = evidence.add_lengths(select_texts(documents)).compute_twelfths()
     for query, (model_input, text) in enumerate(zip(inputs, texts, strict=True)):
         if model_input in offsets:
             # The input ends with the text, except for white space.

@@ -37,7 +37,7 @@ from posir_tasks.values.ranks import (
 from posir_tasks.values.read_part import ReadPart
 from posir_tasks.values.result_schema import (
     DIGEST_KEY,
-    NO_SCORES,
+    NON_SCORE_KEYS,
     REVISION_KEY,
     RUN_KEY,
     SCHEMA,
@@ -133,7 +133,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
     def compute_declared(self) -> dict[str, Any]:
         """Compute the scores that plugins declare, in the result format."""
         scores = score_result(self.additive)
-        reserved = {*self.mteb_scores, *NO_SCORES}
+        reserved = {*self.mteb_scores, *NON_SCORE_KEYS}
         return scores.to_json(self.additive.profile.positions, reserved_keys=reserved)
 
 
@@ -203,7 +203,7 @@ class SubsetScorer:
                 self.scheme, evidence, documents, ranks, searched.find_read, read_evidence.read
             )
         with timer("Scoring positions", **phase):
-            by_query = dict(zip(evidence.positives(), ranked.ranks.tolist(), strict=True))
+            by_query = dict(zip(evidence.map_positives(), ranked.ranks.tolist(), strict=True))
             places = None if is_single else self._rank_places(searched)
             values = ResultValues(ranks, read_evidence.read, tokens_read, places, rotations)
             by_query_scores = QueryScores(by_query, self.k_values, scores, values)
@@ -228,7 +228,7 @@ class SubsetScorer:
         results = [searched.results.get(query, {}) for query in queries]
         by_span = dict(zip(evidence.query_ids, results, strict=True))
         documents = select_documents(searched.data["corpus"], evidence.document_ids)
-        ranks = rank_results(by_span, evidence.positives()).ranks
+        ranks = rank_results(by_span, evidence.map_positives()).ranks
         read_evidence = searched.find_read(places.queries, evidence, documents)
         texts = select_texts(documents)
         return rank_places(

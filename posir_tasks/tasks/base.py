@@ -334,7 +334,7 @@ class PositionTask(RetrievalTask):
         request = SearchRequest(
             corpus=data["corpus"],
             queries=data["queries"],
-            positives=data["evidence"].positives(),
+            positives=data["evidence"].map_positives(),
             top_ranked=data["top_ranked"],
             top_k=self.top_k,
             context=context,

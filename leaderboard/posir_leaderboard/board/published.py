@@ -39,7 +39,7 @@ from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.schemes import (
     ALL_LENGTHS,
     RelativePositions,
-    contrast_thirds,
+    compute_thirds_contrast,
 )
 from posir_tasks.values.scores import ALL
 
@@ -109,7 +109,7 @@ def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRo
         return row
     scores = np.array([bin_.ndcg_at_10 for bin_ in bins])
     queries = np.array(counts, float)
-    contrast = contrast_thirds(queries)
+    contrast = compute_thirds_contrast(queries)
     if contrast is None:
         return row
     difference = float(contrast @ scores)

@@ -60,7 +60,7 @@ def with_interval(comparison, metric, low, high):
     """Return the comparison of all lengths with a change whose interval is given, whatever its
     level.
     """
-    change = Difference((low + high) / 2, (low, high), interval_at=lambda _: (low, high))
+    change = Difference((low + high) / 2, (low, high), compute_interval=lambda _: (low, high))
     rows = [
         replace(row, estimate=change)
         for row in comparison.rows
@@ -108,7 +108,9 @@ def test_the_level_follows_from_the_number_of_limited_sides(comparison):
     )
     alone = check(comparison, ["ndcg_at_10 < -1", "ndcg_at_10 > 1"])
     assert alone.level == pytest.approx(0.95)
-    assert {limit.change.interval for limit in alone.limits} == {row.estimate.interval_at(0.95)}
+    assert {limit.change.interval for limit in alone.limits} == {
+        row.estimate.compute_interval(0.95)
+    }
     lengths = ["all", "Q1", "Q2", "Q3", "Q4"]
     gate = check(comparison, ["ndcg_at_10 < -1", "position_effect > 10"], lengths)
     assert gate.level == pytest.approx(1 - 2 * 0.05 / 10)
@@ -123,7 +125,7 @@ def test_the_level_follows_from_the_number_of_limited_sides(comparison):
     degrees = 1 / sum((size / 500) ** 2 for size in [5] * 100) - 1
     ratio = stdtrit(degrees, 1 - 0.005) / stdtrit(degrees, 0.975)
     assert wide.high - wide.low == pytest.approx(
-        ratio * float(np.diff(row.estimate.interval_at(0.95))[0])
+        ratio * float(np.diff(row.estimate.compute_interval(0.95))[0])
     )
     narrow, wider = (
         tested.limits[-1].change
@@ -176,7 +178,7 @@ def test_scores_are_limited_without_a_baseline(folder, tmp_path):
     ratio = stdtrit(group.ndcg.degrees, 1 - 0.0125) / np.sqrt(group.ndcg.trials)
     for end in ndcg.interval:
         assert abs(ndcg.value - end) == pytest.approx(ratio * np.sqrt(end * (1 - end)), abs=1e-7)
-    assert thirds.interval == group.whole.effect.interval_at(0.975)
+    assert thirds.interval == group.whole.effect.compute_interval(0.975)
     assert within.low < effect.low <= effect.high < within.high
     strict = call_posir(
         ["report", str(folder / "base"), "--fail-if", "position_effect > -3", "--strict"],

@@ -34,7 +34,7 @@ from posir_score.hits import Hit
 from posir_significance.findings import ChangeState
 from posir_significance.messages.texts import advise_index, describe_recall_change
 from posir_tasks.base.errors import PosirError
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from tests.plugins.posir_inspect.test_questions import collect
 from tests.support.cli import invoke
 from tests.support.probed_encoders import invent_texts
@@ -73,7 +73,7 @@ def read_index(
     wordings: tuple[Wording, ...] = (Wording.RAREST_WORDS,), read: ReadPart | None = None
 ) -> IndexedTexts:
     questions = ask_questions(collect(*DOCUMENTS.values()), [100] * len(DOCUMENTS))
-    known = read or ReadPart.all(KnownBy.GIVEN)
+    known = read or ReadPart.all(WindowSource.GIVEN)
     return IndexedTexts("texts", "en", set(questions.documents), questions, wordings, known, "")
 
 
@@ -182,7 +182,7 @@ def test_a_chunk_counts_if_it_has_the_whole_sentence():
 
 def test_what_is_read_is_compared_with_what_is_not():
     # Of 100 tokens a document, the first 50; the sentence across the middle is not read whole.
-    texts = read_index(read=ReadPart.first(50, KnownBy.GIVEN))
+    texts = read_index(read=ReadPart.first(50, WindowSource.GIVEN))
     twelfths = texts.locate_in_read()
     half = {
         item.id: item.sentence.end <= len(DOCUMENTS[f"t{item.document[1:]}"]) / 2

@@ -11,7 +11,7 @@ from posir_inspect.questions import (
     keep_rarest_words,
     measure_unread_baseline,
 )
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from posir_tasks.values.schemes import RelativePositions
 from tests.support.probed_encoders import invent_texts
 
@@ -61,7 +61,7 @@ TOPICS = (
     "alpha beta gamma delta epsilon zeta eta theta",
     "iron zinc copper lead nickel cobalt silver gold",
 )
-FIRST_30 = ReadPart.first(30, KnownBy.MEASURED)
+FIRST_30 = ReadPart.first(30, WindowSource.MEASURED)
 
 
 def build_task(*texts: str):
@@ -81,7 +81,7 @@ def write_text(topic: str) -> str:
 
 def test_what_is_read_of_a_text_leads_to_its_unread_sentences():
     task = build_task(*map(write_text, TOPICS))
-    assert measure_unread_baseline(task, ReadPart.first(10_000, KnownBy.MEASURED)) is None, (
+    assert measure_unread_baseline(task, ReadPart.first(10_000, WindowSource.MEASURED)) is None, (
         "everything is read"
     )
     baseline = measure_unread_baseline(task, FIRST_30)

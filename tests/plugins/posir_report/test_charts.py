@@ -36,7 +36,7 @@ from posir_tasks.display.strip import FigureStyle
 from posir_tasks.results import read_results
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.profile import RANKS, PositionProfile
-from posir_tasks.values.read_part import CountedWith, KnownBy, ReadPart
+from posir_tasks.values.read_part import CountedWith, ReadPart, WindowSource
 from posir_tasks.values.schemes import (
     AbsolutePositions,
     Axes,
@@ -451,7 +451,9 @@ def windowed(summary, counted_with):
         )
         for part in summary.ranks.sets
     )
-    values = ResultValues(replace(summary.ranks, sets=sets), ReadPart.first(256, KnownBy.CLASS))
+    values = ResultValues(
+        replace(summary.ranks, sets=sets), ReadPart.first(256, WindowSource.CLASS)
+    )
     return replace(summary, values=values)
 
 

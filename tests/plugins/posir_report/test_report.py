@@ -52,7 +52,7 @@ from posir_tasks.text.languages import LANGUAGES
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.profile import PositionProfile
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from posir_tasks.values.result_schema import DataVersion
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ResultScores, ResultValues, ScoreInfo
@@ -148,7 +148,7 @@ def raw():
 def folder(raw, tmp_path_factory):
     output = tmp_path_factory.mktemp("output")
     profiles = {name: profile_of(part) for name, part in raw.groupby("domain")}
-    write_result(output, profiles, read=ReadPart.all(KnownBy.CLASS), hit_rates=(0.8, 0.6, 0.5))
+    write_result(output, profiles, read=ReadPart.all(WindowSource.CLASS), hit_rates=(0.8, 0.6, 0.5))
     return output
 
 

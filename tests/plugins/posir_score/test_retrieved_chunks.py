@@ -26,7 +26,7 @@ from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_tasks.values.evidence import Evidence
-from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadPart
+from posir_tasks.values.read_part import UNKNOWN, Part, ReadPart, WindowSource
 from tests.posir_tasks.data.formats.test_folders import TEXTS, write_chunking_folder
 from tests.support.probed_encoders import FirstWords
 
@@ -121,7 +121,9 @@ def test_a_chunk_that_is_not_in_its_document_is_named():
         scores.chunks,
         "preview" in scores.suspects[0],
     ) == (0, 0, True)
-    assert ReadChunks.measure(chunks, ReadPart.first(100, KnownBy.GIVEN)).may_have_selection_bias
+    assert ReadChunks.measure(
+        chunks, ReadPart.first(100, WindowSource.GIVEN)
+    ).may_have_selection_bias
     assert {loss: share.value for loss, share in scores.lost.items() if share.value} == {
         Loss.NOT_LOCATED: 1
     }
@@ -185,7 +187,7 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     }
     hits["absent"] = [Hit("b", 1.0, None, TEXT["b"][60:])]
     chunks = locate(hits, data)
-    read = ReadChunks.measure(chunks, ReadPart.first(14, KnownBy.GIVEN))
+    read = ReadChunks.measure(chunks, ReadPart.first(14, WindowSource.GIVEN))
     assert (read.read.part, read.read.tokens, read.truncated_chunks) == (Part.CHUNKS, 14, 1)
     limit = int(EstimatedTokenizer().find_tokens([TEXT["a"]])[0][13, 1])
     assert [
@@ -209,7 +211,7 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     # Only 80 to 85 of the evidence is in a returned chunk: which evidence is known depends on what
     # is returned.
     part = locate(hits | {"absent": [Hit("b", 1.0, None, TEXT["b"][60:85])]}, data)
-    read = ReadChunks.measure(part, ReadPart.first(14, KnownBy.GIVEN))
+    read = ReadChunks.measure(part, ReadPart.first(14, WindowSource.GIVEN))
     assert (
         read.uncovered_spans,
         read.read.part,
@@ -225,7 +227,7 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
         for words in ("1 of 5 evidence spans", "unknown", "estimated; 1 is read in part")
     )
     # That all returned chunks are read whole says nothing of the others.
-    read = ReadChunks.measure(part, ReadPart.first(100, KnownBy.GIVEN))
+    read = ReadChunks.measure(part, ReadPart.first(100, WindowSource.GIVEN))
     assert (read.read.part, read.locate(evidence, "s", ["eng-Latn"]).twelfths.tolist()) == (
         Part.CHUNKS,
         [],
@@ -234,13 +236,13 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
         "extra": hits["extra"]
     }
     chunks = locate(none, data)
-    scores = score_chunks("run", ReadChunks.measure(chunks, ReadPart.first(14, KnownBy.GIVEN)))
+    scores = score_chunks("run", ReadChunks.measure(chunks, ReadPart.first(14, WindowSource.GIVEN)))
     lost = {loss: share.value for loss, share in scores.lost.items() if share.value}
     assert lost == {Loss.NOT_READ: 2 / 5, Loss.NOT_RETRIEVED: 1 / 5}
     # All chunks fit.
-    read = ReadChunks.measure(chunks, ReadPart.first(100, KnownBy.MEASURED))
+    read = ReadChunks.measure(chunks, ReadPart.first(100, WindowSource.MEASURED))
     assert (read.read, read.truncated_chunks, read.tokens) == (
-        ReadPart.all(KnownBy.MEASURED),
+        ReadPart.all(WindowSource.MEASURED),
         0,
         [10, 25],
     )

@@ -9,7 +9,7 @@ from posir_significance.changes import compare_groups
 from posir_significance.findings import EFFECTS, POSITION_METRICS, ChangeState, Metric, Reason
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
-from posir_tasks.values.read_part import UNKNOWN, CountedWith, KnownBy, ReadPart
+from posir_tasks.values.read_part import UNKNOWN, CountedWith, ReadPart, WindowSource
 from posir_tasks.values.schemes import RelativePositions, assign_thirds
 from posir_tasks.values.scores import ResultValues
 from posir_train.measurement import Measurement
@@ -50,7 +50,7 @@ def measurement(result, cosine=0.1, seed=0, beyond=None):
     """
     rng = np.random.default_rng(seed)
     ranks = np.array([1 if rng.random() < result[third] else 10 for third in THIRDS], np.int64)
-    read = UNKNOWN if beyond is None else ReadPart.first(40, KnownBy.CLASS)
+    read = UNKNOWN if beyond is None else ReadPart.first(40, WindowSource.CLASS)
     placed = (
         None
         if beyond is None

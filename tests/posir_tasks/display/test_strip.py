@@ -26,7 +26,7 @@ from posir_tasks.display.strip import (
 )
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import TWELFTHS, Unread
-from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import UNKNOWN, Part, ReadKind, ReadPart, WindowSource
 
 FOUND = tuple(Estimate(value, (value - 0.1, value + 0.1)) for value in (0.8, 0.6, 0.4))
 STRIP = PositionChart(
@@ -147,7 +147,7 @@ def test_the_value_is_the_mean_of_each_part(part):
         rng.random(size) < 0.3, rng.choice([*Unread], size), rng.integers(0, TWELFTHS, size)
     )
     gains, bins, documents = rng.random(size), rng.integers(0, 20, size), rng.integers(0, 60, size)
-    read = ReadPart(ReadKind.PART, part, 256, known_by=KnownBy.CLASS) if part else UNKNOWN
+    read = ReadPart(ReadKind.PART, part, 256, known_by=WindowSource.CLASS) if part else UNKNOWN
     known = {"thirds": bins * 3 // 20, "twelfths": twelfths} if part else {}
     zeros = np.zeros(size, np.int64)
     observations = Observations(

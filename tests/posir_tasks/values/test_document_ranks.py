@@ -18,7 +18,7 @@ from posir_tasks.values.document_keys import KEY_NAMES, pack_keys, unpack_keys
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.profile import PositionProfile, pool
-from posir_tasks.values.read_part import CountedWith, KnownBy, ReadPart
+from posir_tasks.values.read_part import CountedWith, ReadPart, WindowSource
 from posir_tasks.values.result_schema import KEYS_KEY, RANKS_KEY, READ_RANKS_KEY
 from posir_tasks.values.schemes import AbsolutePositions, RelativePositions
 from posir_tasks.values.scores import ResultValues
@@ -42,13 +42,13 @@ def evidence_of(rows, prefix="q", article=None):
     )
 
 
-READ = ReadPart.first(512, KnownBy.GIVEN)
+READ = ReadPart.first(512, WindowSource.GIVEN)
 
 
 def placed(given_rows, window):
     """The estimated places of evidence in the first tokens of a window."""
     return ReadEvidence.estimate(
-        ReadPart.first(window, KnownBy.GIVEN), evidence_of(given_rows), ["eng-Latn"]
+        ReadPart.first(window, WindowSource.GIVEN), evidence_of(given_rows), ["eng-Latn"]
     )
 
 
@@ -99,11 +99,11 @@ def test_values_add_in_any_order(first, second, third):
 def test_json_round_trip(given_rows, window):
     texts = {f"d{document}": f"text {document} " * 150 for document in range(9)}
     value = built(
-        given_rows, placed=placed(given_rows, window), texts=texts if window % 2 else None
+        given_rows, read_evidence=placed(given_rows, window), texts=texts if window % 2 else None
     )
     data = json.loads(json.dumps(value.to_json()))
     assert DocumentRanks.from_json(data, value.axes) == value
-    read = ReadPart.first(window, KnownBy.MEASURED)
+    read = ReadPart.first(window, WindowSource.MEASURED)
     values = ResultValues(
         value, read, TokensRead(np.array([50, 40]), np.array([0, 1060]), CountedWith.TOKENIZER, 7)
     )
@@ -117,7 +117,7 @@ def test_json_round_trip(given_rows, window):
 @given(rows, rows, st.integers(1, 300))
 def test_columns_of_a_sum_are_those_of_its_parts(first, second, window):
     parts = [
-        built(given_rows, prefix, placed=placed(given_rows, window))
+        built(given_rows, prefix, read_evidence=placed(given_rows, window))
         for given_rows, prefix in ((first, "a"), (second, "b"))
     ]
     columns, whole = [part.columns for part in parts], (parts[0] + parts[1]).columns
@@ -140,11 +140,11 @@ def test_queries_within_the_window_are_counted_by_a_loop(given_rows, window):
         (start * 10 + 5) / 100 * length > window
         for (_, start, _), length in zip(given_rows, tokens, strict=True)
     ]
-    value = built(given_rows, placed=placed(given_rows, window))
-    read = ResultValues(value, ReadPart.first(window, KnownBy.GIVEN)).read_profile
-    assert value.within_window().profile.queries == len(given_rows) - sum(ends)
+    value = built(given_rows, read_evidence=placed(given_rows, window))
+    read = ResultValues(value, ReadPart.first(window, WindowSource.GIVEN)).read_profile
+    assert value.select_within_window().profile.queries == len(given_rows) - sum(ends)
     if given_rows:
-        assert read == value.within_window().profile
+        assert read == value.select_within_window().profile
     assert ResultValues(value).read_profile is None
 
 
@@ -158,14 +158,14 @@ def test_fields_of_a_newer_version_are_said(caplog):
 
 def test_an_unknown_place_makes_those_of_a_sum_unknown():
     known, unknown = (
-        built([(0, 1, 1)], "a", placed=placed([(0, 1, 1)], 50)),
+        built([(0, 1, 1)], "a", read_evidence=placed([(0, 1, 1)], 50)),
         built([(1, 1, 1)], "b"),
     )
     # The evidence is tokens 20 to 30 of the 50 that are read of 200.
     assert known.columns.twelfths.tolist() == [6]
     assert (known + unknown).columns.twelfths.tolist() == []
     with pytest.raises(ProfileError, match="unknown"):
-        (known + unknown).within_window()
+        (known + unknown).select_within_window()
 
 
 def test_articles_are_found_again_by_text_title_or_opening():

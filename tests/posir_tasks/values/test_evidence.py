@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from posir_tasks.values.evidence import Evidence, Unread, locate_in_window
-from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import Part, ReadKind, ReadPart, WindowSource
 
 TOKENS = 600
 #: Start and end of the evidence, in tokens of a document of 600.
@@ -19,9 +19,9 @@ SPANS = [
     (500, 510),
     (590, 600),
 ]
-FIRST = ReadPart.first(100, KnownBy.GIVEN)
-LAST = ReadPart(ReadKind.PART, Part.LAST, 100, known_by=KnownBy.GIVEN)
-ENDS = ReadPart(ReadKind.PART, Part.ENDS, 200, 100, KnownBy.GIVEN)
+FIRST = ReadPart.first(100, WindowSource.GIVEN)
+LAST = ReadPart(ReadKind.PART, Part.LAST, 100, known_by=WindowSource.GIVEN)
+ENDS = ReadPart(ReadKind.PART, Part.ENDS, 200, 100, WindowSource.GIVEN)
 
 
 def place_by_hand(read: ReadPart, start: int, end: int) -> int:

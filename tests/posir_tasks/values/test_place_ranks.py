@@ -23,20 +23,20 @@ from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.place_ranks import (
     average_places,
+    compute_third_shares,
     count_queries,
-    places_from_json,
-    places_to_json,
+    parse_places,
     rank_places,
-    share_thirds,
+    serialize_places,
 )
 from posir_tasks.values.profile import NDCG_AT_10
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ResultValues
 from tests.support.datasets import write_beir_folder
 
 SCHEME = RelativePositions(bins=4, token_bounds=(100,))
-READ = ReadPart.first(60, KnownBy.GIVEN)
+READ = ReadPart.first(60, WindowSource.GIVEN)
 #: Of each query its places: document and tenth of it; and the rank of each document.
 queries = st.lists(
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), min_size=2, max_size=14, unique=True),
@@ -80,7 +80,7 @@ def test_each_place_has_its_documents_rank_and_weight_one_nth(asked):
             rank = rank_of(query, document)
             gains[-1] += (1 / math.log2(1 + rank) if 1 <= rank <= 10 else 0.0) / len(row)
     if kept:
-        assert share_thirds(places) == pytest.approx([shares[third] for third in range(3)])
+        assert compute_third_shares(places) == pytest.approx([shares[third] for third in range(3)])
         assert average_places(places) == pytest.approx(np.mean(gains))
         # The profile counts the same weights in its cells, in parts of 27,720.
         assert places.profile.counts.sum() == 27_720 * len(kept)
@@ -148,14 +148,14 @@ def test_the_first_span_alone_makes_an_early_bias():
     share = (
         np.bincount([int(3 * (10 * tenth + 2.5) / 100) for tenth in range(10)], minlength=3) / 10
     )
-    assert share_thirds(places) == pytest.approx(share, abs=0.03)
+    assert compute_third_shares(places) == pytest.approx(share, abs=0.03)
 
 
 def damage(change):
     stored = build([[(0, 1), (1, 2)], [(1, 5), (2, 7)]])[0]
-    stored = places_to_json(stored)
+    stored = serialize_places(stored)
     change(stored)
-    return places_from_json(stored, SCHEME.axes)
+    return parse_places(stored, SCHEME.axes)
 
 
 @pytest.mark.parametrize("number", ["4", "zc-jqeK"])

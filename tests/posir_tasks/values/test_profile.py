@@ -96,7 +96,7 @@ def test_scores_by_bin_are_means_of_pytrec_eval_over_its_queries(queries):
         average_gains(profile.counts, NDCG_AT_10), cells.to_numpy().reshape(4, 20), atol=1e-12
     )
     for bucket, ndcg in frame.groupby("bucket").ndcg.mean().items():
-        assert profile.of_length(bucket).score() == pytest.approx(ndcg, abs=1e-12)
+        assert profile.select_length(bucket).score() == pytest.approx(ndcg, abs=1e-12)
 
 
 @given(
@@ -135,7 +135,7 @@ def test_a_query_in_two_buckets_or_in_none_is_one_query(queries):
     evidence = Evidence(
         [""] * len(queries), ["d"] * len(queries), np.array([start for start, _ in queries])
     )
-    assert PositionProfile.from_ranks(AbsolutePositions(), evidence).same_queries(profile)
+    assert PositionProfile.from_ranks(AbsolutePositions(), evidence).has_same_queries(profile)
     assert profile.score() == pytest.approx(
         trec([rank for _, rank in queries])["ndcg_cut_10"].mean(), abs=1e-12
     )
@@ -159,7 +159,7 @@ def test_profiles_of_different_schemes_or_lengths_do_not_add():
     with pytest.raises(ProfileError, match=r"label-beginning-middle-end.*absolute-"):
         labeled + squad_profile([(5, 1)])
     whole = relative_profile([(0, 100, 200, 100, 1), (0, 100, 200, 700, 1)])
-    short, long = whole.of_length(0), whole.of_length(1)
+    short, long = whole.select_length(0), whole.select_length(1)
     for item, other in ((whole, short), (short, whole), (short, long)):
         with pytest.raises(ProfileError):
             item + other

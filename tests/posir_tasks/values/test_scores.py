@@ -21,7 +21,7 @@ from posir_tasks.values.scores import (
     ScoreInfo,
     Unit,
     flatten,
-    scores_to_json,
+    serialize_scores,
 )
 from tests.support.simulation import build_profile, draw_counts, separate_documents
 
@@ -36,15 +36,15 @@ def values():
 
 
 def test_groups_are_all_queries_then_lengths_and_bins_span_all(values):
-    groups, bins = list(values.groups()), list(values.bins())
+    groups, bins = list(values.iterate_groups()), list(values.iterate_bins())
     assert [group.name for group in groups] == ["all", "q1", "q2"]
     assert [group.queries for group in groups] == [180, 90, 90]
     assert sum(group.counts for group in groups[1:]).tolist() == groups[0].counts.tolist()
     assert np.concatenate([bin_.counts for bin_ in bins]).tolist() == groups[0].counts.tolist()
     assert sum(bin_.queries for bin_ in bins) == 180
-    assert groups[2].profile == values.profile.of_length(1)
+    assert groups[2].profile == values.profile.select_length(1)
     one_length = ResultValues(separate_documents(build_profile(draw_counts(np.full(3, 0.5), 9, 1))))
-    assert [group.name for group in one_length.groups()] == ["all"]
+    assert [group.name for group in one_length.iterate_groups()] == ["all"]
 
 
 def test_an_estimate_has_its_interval_in_json_and_columns():
@@ -53,7 +53,7 @@ def test_an_estimate_has_its_interval_in_json_and_columns():
         for key in ("psi", "mean", "start", "queries")
     ]
     scores = {"psi": Estimate(0.2, (0.1, 0.4)), "mean": Estimate(0.5), "start": None, "queries": 3}
-    assert scores_to_json(scores, declared) == {
+    assert serialize_scores(scores, declared) == {
         "psi": 0.2,
         "psi_interval": [0.1, 0.4],
         "mean": 0.5,
@@ -79,8 +79,8 @@ def test_the_result_file_has_scores_by_group_and_bin():
     assert json.loads(json.dumps(result)) == result
     assert result == {
         "position_scores": {
-            "all": scores_to_json(group, declared),
-            "q1": scores_to_json(group, declared),
+            "all": serialize_scores(group, declared),
+            "q1": serialize_scores(group, declared),
         },
         "position_bins": [{"position": "first", "ndcg_at_10": 0.4}],
         "psi": 0.2,

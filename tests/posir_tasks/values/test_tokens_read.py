@@ -16,7 +16,7 @@ import posir
 from posir_tasks.models.window import find_read_part
 from posir_tasks.search import input_window
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from posir_tasks.values.read_part import UNKNOWN, CountedWith, KnownBy, ReadPart
+from posir_tasks.values.read_part import UNKNOWN, CountedWith, ReadPart, WindowSource
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.tokens_read import SAMPLE, count_tokens_read, resolve_window
 from tests.support.models import write_tiny_model
@@ -35,7 +35,7 @@ def test_a_sample_tells_what_all_documents_have():
     corpus = Dataset.from_dict(
         {"id": list(map(str, range(len(words)))), "text": ["mill" * int(count) for count in words]}
     )
-    read = ReadPart.first(256, KnownBy.CLASS)
+    read = ReadPart.first(256, WindowSource.CLASS)
     counted = count_tokens_read(SCHEME, ENGLISH, EstimatedTokenizer(), 6, corpus, read)
     estimated = count_tokens_read(SCHEME, ENGLISH, None, 0, corpus, read)
     share, margin = counted.share
@@ -47,7 +47,7 @@ def test_a_sample_tells_what_all_documents_have():
         CountedWith.ESTIMATE,
     )
     lexical = count_tokens_read(
-        SCHEME, ENGLISH, EstimatedTokenizer(), 6, corpus, ReadPart.all(KnownBy.CLASS)
+        SCHEME, ENGLISH, EstimatedTokenizer(), 6, corpus, ReadPart.all(WindowSource.CLASS)
     )
     assert (int(lexical.read.sum()), lexical.share) == (words.sum(), (0, 0))
     assert lexical.read.tolist() == [
@@ -64,7 +64,7 @@ def test_all_is_read_of_documents_shorter_than_the_lower_bound(text):
         count(f"Mills {text}".strip())
         for count in (lambda words: len(words.encode()), EstimatedTokenizer().count)
     )
-    whole = ReadPart.all(KnownBy.MEASURED)
+    whole = ReadPart.all(WindowSource.MEASURED)
     for longest, languages, tokenizer in (
         (-(-size // 4), ENGLISH, None),
         (size, ["eng-Latn", "jpn-Jpan"], None),
@@ -73,7 +73,7 @@ def test_all_is_read_of_documents_shorter_than_the_lower_bound(text):
         assert resolve_window(ReadPart.at_least(longest), corpus, languages, tokenizer) == whole
         shorter = ReadPart.at_least(longest - 1)
         assert resolve_window(shorter, corpus, languages, tokenizer) == shorter
-    for read in (UNKNOWN, whole, ReadPart.first(size, KnownBy.CLASS)):
+    for read in (UNKNOWN, whole, ReadPart.first(size, WindowSource.CLASS)):
         assert resolve_window(read, corpus, ENGLISH) is read
 
 
