@@ -23,7 +23,7 @@ from mteb.results import TaskResult
 from posir_leaderboard.entries import DIGEST, Entry, EntryProblem, check_revision, origin_problems
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.private_names import MODEL_REGISTRY
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.wording import sanitize
 from posir_tasks.data.checks import CheckedTable, count_tolerated, read_columns
 from posir_tasks.data.data import digest_data, digest_queries
@@ -111,7 +111,7 @@ def validate_entry(entry: Entry) -> list[EntryProblem]:
         return [entry.problem("is not a task of posir; `posir tasks` lists them", "task_name")]
     problems = [*origin_problems(entry), *_file_problems(entry, task)]
     subsets = list(zip(entry.subsets, chain(*entry.data["scores"].values()), strict=True))
-    for result, scores in progress(subsets, f"Checking {entry.model}, {entry.task}"):
+    for result, scores in track_items(subsets, f"Checking {entry.model}, {entry.task}"):
         if result.subset in task.metadata.hf_subsets:
             faults = islice(_subset_problems(entry, task, result, scores), MAX_PROBLEMS)
             problems += [entry.problem(text, field, result.subset) for field, text in faults]

@@ -127,7 +127,7 @@ def _present(comparison: ModelComparison, *, full: bool, hint: str = "") -> Comp
     charts=True,
     card=True,
     flags=("markdown", "csv", "latex"),
-    undecided_by=("fail_if", "strict", "junit"),
+    check_options=("fail_if", "strict", "junit"),
 )
 def compare(
     given: Annotated[Sources, Option(metavar="A B")] = None,

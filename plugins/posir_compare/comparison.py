@@ -21,7 +21,7 @@ from posir_significance.findings import (
 from posir_significance.intervals import estimate_judged
 from posir_significance.messages.comparisons import describe_change
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.records import Record
 from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.values.estimates import Estimate
@@ -98,7 +98,7 @@ def compare_pairs(
     common = []
     notes: list[str] = []
     gaps = Gaps()
-    for pair in progress(pairs, "Comparing"):
+    for pair in track_items(pairs, "Comparing"):
         key = (pair.b.label, pair.task)
         try:
             if pair.a.judged(pair.task) or pair.b.judged(pair.task):

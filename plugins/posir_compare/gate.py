@@ -38,7 +38,7 @@ from posir_significance.findings import (
 from posir_significance.messages.comparisons import describe_change, describe_limit, format_change
 from posir_significance.messages.verdicts import format_level
 from posir_tasks.base.errors import PosirError, summarize_error
-from posir_tasks.base.files import atomic_write
+from posir_tasks.base.files import write_atomically
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import escape_controls
 from posir_tasks.command.exit_status import UNDECIDED
@@ -449,5 +449,5 @@ def write_junit(gate: Gate, file: Path) -> None:
             value = f"change {format_estimate(limit.change, format_points)}"
         parts = [f"{value}: {limit.reason}", limit.answer]
         explanation.text = escape_controls(". ".join(filter(None, parts)))
-    with atomic_write(file) as temporary:
+    with write_atomically(file) as temporary:
         ElementTree.ElementTree(suite).write(temporary, encoding="utf-8", xml_declaration=True)

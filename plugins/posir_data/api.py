@@ -7,7 +7,7 @@ from pathlib import Path
 from reprlib import repr as short_repr
 
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.public import public, to_list
 from posir_tasks.base.wording import pluralize, sanitize, suggest_name
 from posir_tasks.data.checks import MAX_EXAMPLES, DataProblem
@@ -404,7 +404,7 @@ def validate(data: str | Path, *, strict: bool = False) -> Result:
     warnings = [*find_warnings(subsets)]
     reported = set()
     rows = []
-    for subset in progress(subsets, "Checking"):
+    for subset in track_items(subsets, "Checking"):
         subset_problems, doubts = inspect_domain(LocalRepository(root), subset)
         warnings += doubts
         # Report a problem that several subsets share only once, with the first subset.

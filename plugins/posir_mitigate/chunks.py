@@ -35,7 +35,7 @@ from pydantic import Field
 
 from posir_mitigate.method import Mitigation
 from posir_tasks.base.batches import split_batches
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.models.embeddings.cached_encoder import WrappedEncoder, with_cache
 from posir_tasks.models.embeddings.context import TASK_ARGUMENTS, EncodingContext
 from posir_tasks.models.embeddings.encoding import ModelEncoder, Vectors, encode_distinct
@@ -330,7 +330,7 @@ class LateVectorizer:
         longest_first = sorted(range(len(texts)), key=lambda row: -len(tokenized_texts[row][0]))
         batch_size = int(context.encode_kwargs.get("batch_size", 32))
         vectors: dict[int, Vectors] = {}
-        for rows in progress(split_batches(longest_first, batch_size), "Encoding documents"):
+        for rows in track_items(split_batches(longest_first, batch_size), "Encoding documents"):
             chunk_vectors = self._pool([tokenized_texts[row] for row in rows], batch_size)
             vectors |= zip(rows, chunk_vectors, strict=True)
         vectors_by_text = [vectors[row] for row in range(len(texts))]

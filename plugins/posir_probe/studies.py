@@ -37,7 +37,7 @@ from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import write_text
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.records import Record
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import pluralize
@@ -272,7 +272,7 @@ def measure_domains(encoder: Encoder, source: ProbeSource, file: Path) -> dict[s
             "several domains."
         )
     sums = load_sums(file) if file.exists() else {}
-    for subset, read in progress(list(source.subsets.items()), "Domains"):
+    for subset, read in track_items(list(source.subsets.items()), "Domains"):
         data = read()
         if subset not in sums or sums[subset].data_revision != data.revision:
             texts = list(data.documents.values())

@@ -57,7 +57,7 @@ from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_significance.findings import ChangeRow
 from posir_significance.messages.reports import describe_training_overlap
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.repository import combine_revisions
 from posir_tasks.data.sources import list_sources, measure_overlap
@@ -125,13 +125,13 @@ class Results(Result, Sequence[SubsetResult]):
     @cached_property
     def length_rows(self) -> list[ReportRow]:
         """A row for each model, task and length, `all` first."""
-        summaries = progress(self.summaries, "Analyzing results")
+        summaries = track_items(self.summaries, "Analyzing results")
         return mark_notable_bias(row for summary in summaries for row in build_rows(summary))
 
     @cached_property
     def total_rows(self) -> list[ReportRow]:
         """A row for each model and task over all lengths."""
-        summaries = progress(self.summaries, "Analyzing results")
+        summaries = track_items(self.summaries, "Analyzing results")
         return mark_notable_bias(build_length_row(summary, 0) for summary in summaries)
 
     @cached_property
@@ -152,7 +152,7 @@ class Results(Result, Sequence[SubsetResult]):
 
     def records(self) -> list[dict[str, object]]:
         """List every row with all scores, or with the chosen ones."""
-        rows = progress([*self.length_rows, *self.place_rows], "Scoring results")
+        rows = track_items([*self.length_rows, *self.place_rows], "Scoring results")
         records = [
             select_columns(row, self.columns) if self.keys else row.columns() for row in rows
         ]
@@ -164,7 +164,7 @@ class Results(Result, Sequence[SubsetResult]):
         pooled = [
             collect_pooled_scores(summary, [next(rows) for _ in summary.scores.groups])
             | {"training_overlap": self._find_overlap(summary)}
-            for summary in progress(self.summaries, "Scoring results")
+            for summary in track_items(self.summaries, "Scoring results")
         ]
         return pooled + [summary.columns() for summary in self.judged_summaries]
 

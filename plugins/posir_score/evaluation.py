@@ -33,8 +33,8 @@ from posir_score.retrieved_chunks import EvidenceScores, ReadChunks, RetrievedCh
 from posir_score.run_files import Run
 from posir_score.scored_data import ScoredData, ScoredSubset
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import check_writable, explain_disk_full, folder_lock, write_text
-from posir_tasks.base.private_names import NEWEST_TESTED, installed_mteb
+from posir_tasks.base.files import check_writable, explain_disk_full, lock_folder, write_text
+from posir_tasks.base.private_names import NEWEST_TESTED, get_mteb_version
 from posir_tasks.base.progress import track
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import sanitize
@@ -415,7 +415,7 @@ def _save_result(
     query by subset.
     """
     start_time = time.time()
-    version = installed_mteb(NEWEST_TESTED)
+    version = get_mteb_version(NEWEST_TESTED)
     entries = {}
     with track(f"Scoring {model.name} (queries)", model.run.total.queries) as advance:
         for subset in data.subsets:
@@ -440,7 +440,7 @@ def _save_result(
         "evaluation_phases": None,
     }
     meta = {**MODEL_META, "name": model.name, "revision": model.revision}
-    with folder_lock(file.parent), explain_disk_full(file):
+    with lock_folder(file.parent), explain_disk_full(file):
         if file.exists():
             _back_up_other_data(file, data.name, entries)
         write_text(file.parent / META_FILE, json.dumps(meta, indent=4))

@@ -39,7 +39,7 @@ from posir_significance.observations import Observations, subtract_observations
 from posir_significance.strips import build_position_chart
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import pluralize
 from posir_tasks.datasets.dataset import Dataset
@@ -373,7 +373,7 @@ def build_report(
     forgetting_notes = []
     if forgetting_checks:
         models = load_base(settings), trained_model.model
-        for data in progress(forgetting_checks, "Forgetting checks"):
+        for data in track_items(forgetting_checks, "Forgetting checks"):
             rows, notes = check_forgetting(data, models, labels, trained_model.data.articles)
             changes += rows
             forgetting_notes += notes

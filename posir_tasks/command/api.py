@@ -23,7 +23,7 @@ from posir_tasks.base.private_names import (
     failures,
     warn_untested_mteb,
 )
-from posir_tasks.base.progress import progress, track
+from posir_tasks.base.progress import track, track_items
 from posir_tasks.base.public import public
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize, suggest_name
@@ -132,7 +132,7 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Re
     python = f"Python {platform.python_version()} ({sys.executable})"
     findings = [CheckResult(None, f"posir {version('posir')}, mteb {version('mteb')}, {python}")]
     checks = (check_autoload, check_mteb, check_tasks, check_plugins, check_data)
-    for check in progress(checks, "Checking"):
+    for check in track_items(checks, "Checking"):
         try:
             findings += check()
         except Exception as error:
@@ -432,7 +432,7 @@ def rescore(results: str | Path) -> Result:
         [1, 1]
     """
     counts: dict[Path, int] = {}
-    for file in progress(find_result_files(Path(results)), "Rescoring"):
+    for file in track_items(find_result_files(Path(results)), "Rescoring"):
         try:
             counts[file] = rescore_file(file)
         except ForeignFileError as error:

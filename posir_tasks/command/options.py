@@ -182,7 +182,7 @@ def run_function(function: Function, declaration: Declaration, options: Fields) 
 
     if declaration.streams and format_ is OutputFormat.TEXT:
         arguments["show"] = show
-    is_check = any(arguments.get(name) for name in declaration.undecided_by)
+    is_check = any(arguments.get(name) for name in declaration.check_options)
     guard = exit_inconclusive_on_error() if is_check else nullcontext()
     with report_progress(quiet=options["quiet"]), guard:
         result: Result = function(**arguments)

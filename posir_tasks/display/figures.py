@@ -20,8 +20,8 @@ from markupsafe import Markup
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import atomic_write
-from posir_tasks.base.progress import progress
+from posir_tasks.base.files import write_atomically
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.wording import COMMAND, PAPER, keep_together
@@ -116,8 +116,8 @@ def render_image(figure: Figure) -> str:
 
 def export(files: Renderers) -> list[Path]:
     """Render and write files, and return their paths. Raise PosirError on failure."""
-    for file, render in progress(list(files.items()), "Writing files"):
-        with atomic_write(file) as temporary:
+    for file, render in track_items(list(files.items()), "Writing files"):
+        with write_atomically(file) as temporary:
             temporary.write_bytes(render())
     return list(files)
 

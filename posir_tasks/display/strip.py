@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import atomic_write
+from posir_tasks.base.files import write_atomically
 from posir_tasks.base.wording import shorten_names
 from posir_tasks.display.numbers import draw_sparkline, format_percent
 from posir_tasks.values.estimates import Estimate
@@ -318,7 +318,7 @@ class Picture:
         if suffix not in (".svg", ".png"):
             raise PosirError(f"Cannot write {file}: the suffix must be .svg or .png.")
         content = self.svg.encode() if suffix == ".svg" else render_png(self.svg, SCALE)
-        with atomic_write(Path(file)) as temporary:
+        with write_atomically(Path(file)) as temporary:
             temporary.write_bytes(content)
 
 

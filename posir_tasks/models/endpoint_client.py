@@ -23,7 +23,7 @@ from posir_tasks.base.errors import NoResponseError, PosirError
 from posir_tasks.base.overrides import override
 from posir_tasks.base.records import Fields
 from posir_tasks.base.settings_file import read_overrides
-from posir_tasks.base.untrusted import GateError, parse_json
+from posir_tasks.base.untrusted import InputError, parse_json
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.models.connection import (
     Connection,
@@ -112,7 +112,7 @@ class EndpointModel:
         text = submit(request).result()
         try:
             return parse_json(text, self._endpoint)
-        except GateError as error:
+        except InputError as error:
             kind = NotFiniteError if error.is_not_finite else PosirError
             raise self._invalid(f"cannot be read: {error.problem}", kind) from None
 

@@ -25,7 +25,7 @@ from mteb.types import PromptType
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.wording import sanitize
 from posir_tasks.models.connection import RequestError, quote_message, shorten
 from posir_tasks.models.endpoint_client import (
@@ -461,7 +461,7 @@ def send_in_flight(
     """Send requests concurrently. After an error, no more requests are sent."""
     with ThreadPoolExecutor(MAX_IN_FLIGHT) as pool:
         futures = [pool.submit(send, item) for item in items]
-        pending_futures = progress(futures, description) if description else futures
+        pending_futures = track_items(futures, description) if description else futures
         try:
             return [future.result() for future in pending_futures]
         finally:

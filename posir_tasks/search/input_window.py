@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import summarize_error
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.models.prompts import find_document_prompt, preprocess
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.models.window import find_read_part
@@ -254,7 +254,7 @@ class _InputReader:
         room = self.window - special_tokens - len(inputs[0])
         long_inputs = [texts for texts in inputs if sum(map(_count_bytes, texts)) > room]
         offsets = dict[ModelInput, Offsets]()
-        for batch in progress(split_batches(long_inputs, BATCH_SIZE), "Counting tokens"):
+        for batch in track_items(split_batches(long_inputs, BATCH_SIZE), "Counting tokens"):
             for model_input, encoding in zip(batch, self.tokenize(batch), strict=True):
                 if len(encoding) >= self.window:
                     offsets[model_input] = _find_offsets(encoding, len(model_input) - 1)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from datasets import Dataset
 
-from posir_tasks.base.arrays import Integers, empty_integers
+from posir_tasks.base.arrays import Integers, make_empty_column
 from posir_tasks.base.digests import digest
 from posir_tasks.models.dispatch import HybridSearch, is_reranker
 from posir_tasks.models.embeddings.cached_encoder import CachedEncoder
@@ -548,7 +548,7 @@ class SubsetRotation:
     def _find_unread(self, rows: Sequence[VersionRow]) -> Integers:
         """Return the codes of unread evidence, shape (rows,); shape (0,) if unknown."""
         if self.read.kind is ReadKind.ALL or self.thirds or not rows:
-            return empty_integers()
+            return make_empty_column()
         spans = self._move_spans(rows)
         questions = [row.question for row in rows]
         # Rotation does not change the number of tokens.
@@ -568,7 +568,7 @@ class SubsetRotation:
         query_texts = [texts[name] for name in names]
         queries = Dataset.from_dict({"id": moved.query_ids, "text": query_texts})
         twelfths = self.find_read(queries, moved, documents).twelfths
-        return encode_unread(twelfths) if len(twelfths) else empty_integers()
+        return encode_unread(twelfths) if len(twelfths) else make_empty_column()
 
 
 def digest_versions(texts: Iterable[str]) -> str:

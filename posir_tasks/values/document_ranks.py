@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from posir_tasks.base.arrays import Booleans, Floats, Integers, empty_integers
+from posir_tasks.base.arrays import Booleans, Floats, Integers, make_empty_column
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import ProfileError
 from posir_tasks.base.wording import sanitize
@@ -88,9 +88,9 @@ class DocumentSet:
     """Digests of each document in the order of `KEY_NAMES`, 0 if unknown; shape (D, 3)."""
     counted_with: CountedWith | None
     """How tokens before the evidence were counted, or None if they were not needed."""
-    questions: Integers = field(default_factory=empty_integers)
+    questions: Integers = field(default_factory=make_empty_column)
     """Query number of each row if rows are places of evidence, shape (n,); else shape (0,)."""
-    weights: Integers = field(default_factory=empty_integers)
+    weights: Integers = field(default_factory=make_empty_column)
     """Weight of each place in units of 1 / `PLACE_WEIGHT`, shape (n,); shape (0,) if rows are
     queries, which have equal weights.
     """
@@ -200,7 +200,7 @@ class DocumentRanks:
         first_rows = [rows[0] for rows in documents]
         complete = evidence.add_lengths(texts) if texts else evidence
         thirds = complete.compute_twelfths() // (TWELFTHS // 3)
-        twelfths = read_evidence.twelfths if read_evidence else empty_integers()
+        twelfths = read_evidence.twelfths if read_evidence else make_empty_column()
         numbers = np.array([*(queries or ())], np.str_)
         _, questions, counts = np.unique(numbers, return_inverse=True, return_counts=True)
         place_rows = order if len(numbers) else []
@@ -261,9 +261,9 @@ class DocumentRanks:
     def columns(self) -> QueryColumns:
         """The queries of all sets."""
         names = sorted({document_set.subset for document_set in self.sets})
-        subsets = [empty_integers()]
-        owners = [empty_integers()]
-        questions = [empty_integers()]
+        subsets = [make_empty_column()]
+        owners = [make_empty_column()]
+        questions = [make_empty_column()]
         keys = [np.zeros((0, len(KEY_NAMES)), np.int64)]
         firsts = dict[str, int]()
         document_count = 1
@@ -305,7 +305,9 @@ class DocumentRanks:
         is_complete = all(
             len(column) > 0 or not len(document_set.ranks) for document_set, column in pairs
         )
-        return np.concatenate([empty_integers(), *columns] if is_complete else [empty_integers()])
+        return np.concatenate(
+            [make_empty_column(), *columns] if is_complete else [make_empty_column()]
+        )
 
     @cached_property
     def cell_lengths(self) -> Integers:

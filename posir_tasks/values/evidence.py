@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from posir_tasks.base.arrays import Floats, Integers, empty_integers
+from posir_tasks.base.arrays import Floats, Integers, make_empty_column
 from posir_tasks.text.words import estimate_tokens
 from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart
 
@@ -56,14 +56,14 @@ class Evidence:
     """Unique query ids, length n."""
     document_ids: list[str]
     """Ids of the relevant documents, length n."""
-    starts: Integers = field(default_factory=empty_integers)
+    starts: Integers = field(default_factory=make_empty_column)
     """First character of the evidence in its document, in Unicode code points from 0; shape (n,).
     """
-    ends: Integers = field(default_factory=empty_integers)
+    ends: Integers = field(default_factory=make_empty_column)
     """One past the last character of the evidence, shape (n,)."""
-    characters: Integers = field(default_factory=empty_integers)
+    characters: Integers = field(default_factory=make_empty_column)
     """Length of the relevant document in characters, shape (n,)."""
-    tokens: Integers = field(default_factory=empty_integers)
+    tokens: Integers = field(default_factory=make_empty_column)
     """Length of the relevant document in the data's tokens, shape (n,)."""
     labels: tuple[str, ...] = ()
     """Position labels such as "beginning", which may name several positions; length n."""
@@ -107,7 +107,7 @@ class Evidence:
             thirds = [parse_third(label) for label in self.labels]
             return 4 * np.array([1 if third is None else third for third in thirds], np.int64) + 1
         if not (len(self.starts) and len(self.characters)):
-            return empty_integers()
+            return make_empty_column()
         ends = self.ends if len(self.ends) else self.starts
         middles = TWELFTHS // 2 * (self.starts + ends)
         twelfths: Integers = middles // np.maximum(self.characters, 1)
@@ -125,7 +125,7 @@ class Evidence:
         if read.kind is ReadKind.ALL:
             return whole
         if read.kind is ReadKind.UNKNOWN or not (len(self.tokens) and len(whole)):
-            return empty_integers()
+            return make_empty_column()
         lengths = self.tokens
         limit = read.tokens or 0
         is_whole = lengths <= limit
@@ -133,7 +133,7 @@ class Evidence:
             return whole
         has_spans = len(self.characters) and len(self.starts)
         if not has_spans or read.part in (Part.SAMPLES, Part.CHUNKS):
-            return empty_integers()
+            return make_empty_column()
         characters = np.maximum(self.characters, 1)
         starts = self.starts / characters * lengths
         ends = self.ends / characters * lengths if len(self.ends) else starts

@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from posir_tasks.base.arrays import Booleans, Integers, empty_integers
+from posir_tasks.base.arrays import Booleans, Integers, make_empty_column
 from posir_tasks.base.errors import PosirError
 from posir_tasks.text.rotations import VERSIONS
 from posir_tasks.values.columns import pack_column, unpack_column
@@ -97,28 +97,28 @@ class RotationSet:
     """Number of subsets that share the sample."""
     untested: UntestedReason | None = None
     """None if there are rows."""
-    sample: Integers = field(default_factory=empty_integers)
+    sample: Integers = field(default_factory=make_empty_column)
     """Rank of each document, from 1, in the sample of its length, or 0 if it is not sampled; shape
     (D,).
     """
-    versions: Integers = field(default_factory=empty_integers)
+    versions: Integers = field(default_factory=make_empty_column)
     """Bits of the versions in W, then in R, for each of the S sampled documents; shape (S,)."""
-    tested: Integers = field(default_factory=empty_integers)
+    tested: Integers = field(default_factory=make_empty_column)
     """`IN_WHOLE` and `IN_WINDOW` bits of each of the Q questions about sampled documents, shape
     (Q,).
     """
-    twelfths: Integers = field(default_factory=empty_integers)
+    twelfths: Integers = field(default_factory=make_empty_column)
     """Twelfth of the version with the middle of the evidence, by characters, for rows of W."""
-    ranks: Integers = field(default_factory=empty_integers)
+    ranks: Integers = field(default_factory=make_empty_column)
     """Column of `profile.RANKS` for rows of W."""
-    unread: Integers = field(default_factory=empty_integers)
+    unread: Integers = field(default_factory=make_empty_column)
     """0 for evidence within the window, 1 for `Unread.CUT`, 2 for `Unread.BEYOND`, for rows of W;
     shape (0,) if unknown.
     """
-    window_twelfths: Integers = field(default_factory=empty_integers)
+    window_twelfths: Integers = field(default_factory=make_empty_column)
     """Twelfth of the version by tokens for rows of R; shape (0,) if both tests have the same rows.
     """
-    window_ranks: Integers = field(default_factory=empty_integers)
+    window_ranks: Integers = field(default_factory=make_empty_column)
     """Column of `profile.RANKS` for rows of R; shape (0,) like `window_twelfths`."""
     window: Window = Window.UNKNOWN
     room: int = 0
@@ -264,7 +264,7 @@ class RotationRanks:
             firsts.setdefault(document_set.identity, (first, document_set))
             first += len(document_set.ranks)
         size = sample_size or self.sample_size
-        rows_by_set = [RotationRows(*[empty_integers()] * 5)]
+        rows_by_set = [RotationRows(*[make_empty_column()] * 5)]
         for rotation_set in self._tested:
             if rotation_set.identity not in firsts:
                 continue

@@ -17,13 +17,13 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import (
     LOCK_FILE,
     PART_SUFFIX,
-    atomic_update,
-    atomic_write,
     check_writable,
     find_files,
-    folder_lock,
+    lock_folder,
     remove_stale_parts,
     split_suffix,
+    update_atomically,
+    write_atomically,
     write_text,
 )
 from tests.support.processes import exit_codes
@@ -34,7 +34,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def test_a_file_is_there_only_at_the_end(tmp_path: Path):
-    with atomic_write(tmp_path / "new" / "file") as part:
+    with write_atomically(tmp_path / "new" / "file") as part:
         part.write_text("half")
         assert not (tmp_path / "new" / "file").exists()
         part.write_text("whole")
@@ -45,7 +45,7 @@ def test_a_file_is_there_only_at_the_end(tmp_path: Path):
 def test_after_an_error_the_old_file_is_there_and_nothing_else(tmp_path: Path):
     (tmp_path / "file").write_text("old")
 
-    with pytest.raises(TypeError), atomic_write(tmp_path / "file") as part:
+    with pytest.raises(TypeError), write_atomically(tmp_path / "file") as part:
         part.write_text(None)
     assert (tmp_path / "file").read_text() == "old"
     assert names_in(tmp_path) == ["file"]
@@ -63,7 +63,7 @@ def test_a_full_disk_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def write(file: Path, content: bytes) -> None:
-    with atomic_write(file) as part:
+    with write_atomically(file) as part:
         part.write_bytes(content)
 
 
@@ -84,7 +84,7 @@ def test_only_old_unfinished_files_of_posir_are_removed(tmp_path: Path):
 
 def test_an_update_in_place_is_atomic(tmp_path: Path):
     (tmp_path / "file").write_text("old")
-    with atomic_update(tmp_path / "file") as folder:
+    with update_atomically(tmp_path / "file") as folder:
         assert (folder / "file").read_text() == "old"
         (folder / "file").write_text("new")
         assert (tmp_path / "file").read_text() == "old"
@@ -94,7 +94,7 @@ def test_an_update_in_place_is_atomic(tmp_path: Path):
 
 def count(folder: Path, times: int) -> None:
     for _ in range(times):
-        with folder_lock(folder):
+        with lock_folder(folder):
             number = int((folder / "number").read_text())
             time.sleep(0.001)
             (folder / "number").write_text(str(number + 1))
@@ -107,13 +107,13 @@ def test_one_process_at_a_time_holds_the_lock(tmp_path: Path):
 
 
 def die_with_the_lock(folder: Path) -> None:
-    with folder_lock(folder):
+    with lock_folder(folder):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     assert exit_codes(die_with_the_lock, [(tmp_path,)]) == [-signal.SIGKILL]
-    with folder_lock(tmp_path):
+    with lock_folder(tmp_path):
         pass
     assert not caplog.records
 
@@ -122,7 +122,7 @@ def test_without_a_lock_the_write_continues_with_a_warning(
     tmp_path: Path, monkeypatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr("posir_tasks.base.files.LOCK_TIMEOUT", 0.01)
-    with folder_lock(tmp_path), folder_lock(tmp_path):
+    with lock_folder(tmp_path), lock_folder(tmp_path):
         (tmp_path / "file").write_text("result")
     assert "Cannot lock" in caplog.text
 
@@ -240,7 +240,7 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path):
     (tmp_path / "folder").symlink_to("later")
     for name in ("near", "new", "folder/file"):
         write_text(tmp_path / name, name)
-    with atomic_update(tmp_path / "near") as folder:
+    with update_atomically(tmp_path / "near") as folder:
         (folder / "near").write_text((folder / "near").read_text() + " and more")
     assert [(tmp_path / name).is_symlink() for name in ("near", "far", "new", "folder")] == [
         True
@@ -268,9 +268,9 @@ def test_loops_folders_and_protected_files_are_errors(tmp_path: Path):
     for name, problem in (cases | {"protected": "write-protected"}).items():
         with pytest.raises(PosirError, match=problem):
             write_text(tmp_path / name, "new")
-        with pytest.raises(PosirError, match=problem), atomic_update(tmp_path / name):
+        with pytest.raises(PosirError, match=problem), update_atomically(tmp_path / name):
             pytest.fail("nothing is to be written")
-    with pytest.raises(PosirError, match="FIFO"), atomic_update(tmp_path / "fifo"):
+    with pytest.raises(PosirError, match="FIFO"), update_atomically(tmp_path / "fifo"):
         pytest.fail("nothing is to be written")
     assert (tmp_path / "protected").read_text() == "old"
     assert names_in(tmp_path) == before
@@ -284,7 +284,7 @@ def test_a_replaced_file_keeps_its_mode_and_owner(tmp_path: Path):
         if os.getuid() == 0:
             os.chown(file, 1234, 4321)
         write_text(file, "new")
-        with atomic_update(file):
+        with update_atomically(file):
             pass
         state = file.stat()
         assert (file.read_text(), stat.S_IMODE(state.st_mode)) == ("new", mode)

@@ -28,7 +28,7 @@ from posir_tasks.base.limits import MAX_BYTES, MAX_EXPANSION, LimitError, limit_
 from posir_tasks.base.parquet import iterate_batches
 from posir_tasks.base.table_files import read_delimited, read_json_rows
 from posir_tasks.base.untrusted import (
-    GateError,
+    InputError,
     find_repeated,
     parse_json,
     parse_table,
@@ -88,7 +88,7 @@ def test_the_first_repeated_value_is_found(values: list[int]):
     ],
 )
 def test_a_repeated_name_is_found_in_little_time(read: Callable[[], object]):
-    with pytest.raises(GateError):
+    with pytest.raises(InputError):
         read()
 
 
@@ -222,7 +222,7 @@ def test_a_pipe_between_processes_is_read_within_a_time(monkeypatch: pytest.Monk
     os.close(end)
     end, start = os.pipe()
     monkeypatch.setenv("POSIR_MAX_SECONDS", "1")
-    with pytest.raises(GateError, match="POSIR_MAX_SECONDS"):
+    with pytest.raises(InputError, match="POSIR_MAX_SECONDS"):
         read_bytes(Path(f"/dev/fd/{end}"))
     os.close(start)
     os.close(end)
@@ -297,7 +297,7 @@ def test_a_column_of_a_result_is_limited(column: str, monkeypatch: pytest.Monkey
 def test_values_of_json_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("POSIR_MAX_ROWS", "1000")
     for document in ("[" + "{}," * 2_000 + "{}]", b"[" + b"[]," * 2_000 + b"[]]"):
-        with pytest.raises(GateError, match="POSIR_MAX_ROWS"):
+        with pytest.raises(InputError, match="POSIR_MAX_ROWS"):
             parse_json(document, "x")
     text = '["' + "The bell rang. " * 2_000 + '"]'
     assert parse_json(text, "x")[0].startswith("The bell")

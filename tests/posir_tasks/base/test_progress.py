@@ -17,10 +17,10 @@ from posir_tasks.base.progress import (
     LINE_SECONDS,
     LineReporter,
     format_seconds,
-    note_progress,
-    progress,
+    log_progress,
     report_progress,
     track,
+    track_items,
 )
 
 
@@ -113,8 +113,8 @@ def test_a_log_is_written_while_a_step_blocks(capsys, monkeypatch):
 )
 def test_a_library_call_and_quiet_print_nothing(context, capsys):
     with context, track("Stage", 3):
-        assert list(progress([1, 2], "Loop")) == [1, 2]
-        note_progress("a job is done")
+        assert list(track_items([1, 2], "Loop")) == [1, 2]
+        log_progress("a job is done")
     assert capsys.readouterr() == ("", "")
 
 
@@ -122,7 +122,7 @@ def test_a_log_keeps_the_stream_of_the_command(capsys, monkeypatch):
     with report_progress(quiet=False):
         monkeypatch.setattr("sys.stderr", io.StringIO())
         with track("Training"):
-            note_progress("1/2 done")
+            log_progress("1/2 done")
         monkeypatch.undo()
     assert capsys.readouterr().err == "Training\n1/2 done\n"
 
@@ -154,7 +154,7 @@ def test_bars_of_nested_stages_end_in_any_order(monkeypatch):
     monkeypatch.setattr(module, "FLASH_SECONDS", 0.0)
     screen = io.StringIO()
     monkeypatch.setattr("sys.stderr", screen)
-    outer, inner = progress([1, 2, 3], "Outer [stage]"), progress([1], "Inner")
+    outer, inner = track_items([1, 2, 3], "Outer [stage]"), track_items([1], "Inner")
     assert (next(iter(outer)), next(iter(inner))) == (1, 1)
     outer.close()
     inner.close()

@@ -18,7 +18,7 @@ from posir_score.hits import read_rows
 from posir_score.run_files import read_run_file
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.table_files import read_delimited
-from posir_tasks.base.untrusted import GateError, parse_table
+from posir_tasks.base.untrusted import InputError, parse_table
 from posir_tasks.data.checks import iterate_rows, read_columns
 from posir_tasks.data.formats.passages import Passage
 from posir_tasks.datasets.opening import open_data
@@ -121,7 +121,7 @@ def test_enclosed_cells_are_told_from_texts_in_quotation_marks(table, rows):
 )
 def test_an_ambiguous_table_is_an_error_with_its_line(tmp_path: Path, name, table, line):
     (tmp_path / name).write_text(table)
-    with pytest.raises(GateError, match=rf"{name}: line {line}: "):
+    with pytest.raises(InputError, match=rf"{name}: line {line}: "):
         read_delimited(tmp_path / name)
     with pytest.raises(DataError, match=rf"{name}: line {line}: "):
         list(open_data(tmp_path / name).read_texts())
@@ -163,7 +163,7 @@ def test_a_first_line_that_is_no_heading_is_a_row(tmp_path: Path, table, columns
 
 def test_more_columns_without_headings_are_refused(tmp_path: Path):
     (tmp_path / "docs.tsv").write_text("0\thttps://a\tA title\tA body\n")
-    with pytest.raises(GateError, match=r"docs\.tsv: line 1: is a row"):
+    with pytest.raises(InputError, match=r"docs\.tsv: line 1: is a row"):
         read_delimited(tmp_path / "docs.tsv")
 
 

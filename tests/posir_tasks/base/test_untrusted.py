@@ -1,5 +1,5 @@
 """The gate: what comes from outside is read in one way or refused with its name, and nothing but
-`GateError` escapes.
+`InputError` escapes.
 """
 
 import csv
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from posir_tasks.base.untrusted import (
     MAX_CELL,
     MAX_DEPTH,
-    GateError,
+    InputError,
     parse_json,
     parse_table,
     parse_yaml,
@@ -65,7 +65,7 @@ def test_json_is_read_as_it_was_written(value):
     ],
 )
 def test_json_that_could_mean_something_else_is_refused(data, why):
-    with pytest.raises(GateError, match=why) as caught:
+    with pytest.raises(InputError, match=why) as caught:
         parse_json(data, "run.json")
     assert str(caught.value).startswith("run.json: ")
 
@@ -77,19 +77,19 @@ def test_nan_is_allowed_for_the_keys_that_the_caller_names():
         ]
     )
     for data in ('{"psi": NaN}', '{"nauc_mrr": [NaN]}', '{"nauc_mrr": Infinity}', "NaN"):
-        with pytest.raises(GateError):
+        with pytest.raises(InputError):
             parse_json(data, "x", nan_prefix="nauc_")
 
 
 def test_no_more_is_decompressed_than_is_read(tmp_path):
     bomb = tmp_path / "a.json.gz"
     bomb.write_bytes(gzip.compress(b"[" + b" " * 10_000_000 + b"]"))
-    with pytest.raises(GateError, match="larger than 1,000 bytes"):
+    with pytest.raises(InputError, match="larger than 1,000 bytes"):
         read_json(bomb, max_bytes=1000)
     assert read_json(bomb) == []
     bomb.write_bytes(bomb.read_bytes()[:-20])
     for file in (bomb, tmp_path / "missing.json", tmp_path):
-        with pytest.raises(GateError, match=file.name):
+        with pytest.raises(InputError, match=file.name):
             read_bytes(file)
 
 
@@ -126,7 +126,7 @@ def test_a_table_is_read_as_it_was_written(rows):
     ],
 )
 def test_a_table_that_could_mean_something_else_is_refused(data, why):
-    with pytest.raises(GateError, match=why):
+    with pytest.raises(InputError, match=why):
         parse_table(data, "sheet.csv")
 
 
@@ -141,7 +141,7 @@ def test_a_table_may_have_long_cells_and_blank_lines(tmp_path):
         {"text": "y", "id": "2"},
     ]
     assert csv.field_size_limit() == before
-    with pytest.raises(GateError, match="no column score"):
+    with pytest.raises(InputError, match="no column score"):
         read_csv_rows(file, ("id", "score"), "a list")
 
 
@@ -180,7 +180,7 @@ def bomb(levels: int) -> str:
     ],
 )
 def test_yaml_that_could_mean_something_else_is_refused(text, why):
-    with pytest.raises(GateError, match=why):
+    with pytest.raises(InputError, match=why):
         parse_yaml(text, "settings.yaml")
 
 

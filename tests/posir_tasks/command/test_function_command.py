@@ -69,7 +69,7 @@ def test_a_parameter_of_one_name_is_explained_alike_everywhere():
     } == {}
 
 
-@public(undecided_by=("limit",))
+@public(check_options=("limit",))
 def example(
     name: str | Path,
     *,
