@@ -52,7 +52,7 @@ class ReadLimit:
         return int(text)
 
     def make_error(self, name: object, problem: str) -> LimitError:
-        """Build the error for a source that exceeds the limit. It explains how to raise the limit."""
+        """Build the error for a source that exceeds the limit, with advice to raise it."""
         return LimitError(name, f"{problem}. Set {self.variable} to a larger number to read it")
 
 

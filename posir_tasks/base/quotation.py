@@ -38,7 +38,7 @@ def split_literally(text: str, delimiter: str) -> list[Row]:
 
 
 def is_regular(rows: Rows) -> bool:
-    """Return True if all rows have as many cells as the first, not counting empty cells at the end."""
+    """Return True if all rows have as many cells as the first, except empty cells at the end."""
     width = len(rows[0][1]) if rows else 0
     return all(len(cells) >= width and not any(map(str.strip, cells[width:])) for _, cells in rows)
 

@@ -1,4 +1,4 @@
-"""Load the settings of a command from a YAML file, overrides and options, and validate each field."""
+"""Load and validate the settings of a command from a YAML file, overrides and options."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def _is_row(headings: Sequence[str]) -> bool:
 
 
 def read_json_rows(file: Path, limit: int | None = None) -> pl.DataFrame:
-    """Read a list of JSON objects, or at most `limit` lines of JSON objects, possibly compressed."""
+    """Read JSON objects from a list, or from up to `limit` lines, of a possibly compressed file."""
     with open_decompressed(file) as stream:
         is_list = stream.read(1) == b"["
     if is_list:
