@@ -24,7 +24,7 @@ from posir_recipes.api import list_papers, read_recipe, to_page
 from posir_report.columns import known_columns
 from posir_tasks.base.public import DECLARATION, Parameter, describe_function, is_literal
 from posir_tasks.base.settings_file import describe_settings
-from posir_tasks.command.commands import declared_commands, load_command
+from posir_tasks.command.commands import list_commands, load_command
 from posir_tasks.command.help import describe_parameter
 from posir_tasks.command.options import list_function_options, list_shared_options
 from posir_tasks.plugin_api import Command
@@ -141,7 +141,7 @@ def main() -> None:
     """Write the pages."""
     (FOLDER / "json").mkdir(parents=True, exist_ok=True)
     (FOLDER.parent / "papers").mkdir(exist_ok=True)
-    commands = declared_commands()
+    commands = list_commands()
     pages = {
         "commands.md": render_index(commands),
         "json.md": render_json(),

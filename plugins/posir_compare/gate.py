@@ -41,7 +41,7 @@ from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import write_atomically
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import escape_controls
-from posir_tasks.command.exit_status import UNDECIDED
+from posir_tasks.command.exit_status import INCONCLUSIVE_STATUS
 from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_points
 from posir_tasks.display.presentation import Result
@@ -80,7 +80,11 @@ TONES = {
     GateVerdict.UNDECIDED: Tone.OPEN,
     GateVerdict.FAILS: Tone.BAD,
 }
-STATUSES = {GateVerdict.PASSES: 0, GateVerdict.FAILS: 1, GateVerdict.UNDECIDED: UNDECIDED}
+STATUSES = {
+    GateVerdict.PASSES: 0,
+    GateVerdict.FAILS: 1,
+    GateVerdict.UNDECIDED: INCONCLUSIVE_STATUS,
+}
 ELEMENTS = {
     GateVerdict.PASSES: "system-out",
     GateVerdict.FAILS: "failure",

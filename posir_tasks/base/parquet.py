@@ -1,7 +1,7 @@
 """Read Parquet files in batches, within limits.
 
-With run-length or dictionary encoding, a file of a few kilobytes can contain millions of rows, or
-a long text in each row. Both are checked before values are expanded.
+With run-length or dictionary encoding, a file of a few kilobytes can contain millions of rows, or a
+long text in each row. Both are checked before values are expanded.
 """
 
 from __future__ import annotations

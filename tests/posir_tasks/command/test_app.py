@@ -14,7 +14,7 @@ from mteb.models import ModelMeta
 from mteb.results import TaskResult
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.command.commands import declared_commands
+from posir_tasks.command.commands import list_commands
 from posir_tasks.command.exit_status import report_errors
 from posir_tasks.command.help import OVERVIEW
 from posir_tasks.data.mini import read_mini
@@ -74,7 +74,7 @@ def test_every_command_is_in_a_panel_and_the_panels_are_in_order():
 
 
 def test_summaries_are_sentences_that_fit_a_terminal():
-    commands = declared_commands()
+    commands = list_commands()
     assert {
         command.name
         for command in commands
@@ -157,7 +157,7 @@ def test_a_plugin_that_cannot_add_its_commands_is_named(monkeypatch, caplog):
     }
     plugins = SimpleNamespace(callers={"posir_commands": declared.items()}.get)
     monkeypatch.setattr("posir_tasks.plugin_api.get_plugins", lambda: plugins)
-    assert [command.name for command in declared_commands()] == [
+    assert [command.name for command in list_commands()] == [
         "tasks",
         "doctor",
         "rescore",

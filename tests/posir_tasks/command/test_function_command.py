@@ -13,7 +13,7 @@ import pytest
 import posir
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import Option, public, read_parameters
-from posir_tasks.command.commands import build_app, call_app, declared_commands, load_command
+from posir_tasks.command.commands import build_app, call_app, list_commands, load_command
 from posir_tasks.command.help import find_example, render_command
 from posir_tasks.command.options import list_function_options
 from posir_tasks.command.shell_lines import check_call
@@ -192,7 +192,7 @@ def test_the_reference_pages_have_every_option_of_every_command(monkeypatch):
     folder = Path(__file__).parents[3] / "docs_site"
     monkeypatch.syspath_prepend(str(folder))
     render = runpy.run_path(str(folder / "reference.py"))["render_command"]
-    commands = {command.name: command for command in declared_commands()}
+    commands = {command.name: command for command in list_commands()}
     for name, parameters in command_parameters():
         shown = render(name, load_command(commands[name]))
         options = {name_option(parameter) for parameter in parameters if not parameter.is_argument}

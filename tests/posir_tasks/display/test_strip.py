@@ -156,10 +156,10 @@ def test_the_value_is_the_mean_of_each_part(part):
     group = GroupAnalysis(observations, Reason.NOT_STORED)
     strip = build_position_chart(decide(group), group, "m")
     frame = pd.DataFrame({"gain": gains, "twelfth": twelfths, "bin": bins})
-    read_whole = frame[frame.twelfth < TWELFTHS]
+    parse_integers = frame[frame.twelfth < TWELFTHS]
     # Of twelve parts with 420 queries some have fewer than 30, of twenty bins with 600 likewise.
     means = (
-        read_whole.gain.groupby(read_whole.twelfth // 2).mean()
+        parse_integers.gain.groupby(parse_integers.twelfth // 2).mean()
         if part
         else frame.gain.groupby(frame.bin // 2).mean()
     )
