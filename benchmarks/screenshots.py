@@ -20,7 +20,12 @@ import posir
 from posir_leaderboard.board.build import build_site
 from posir_leaderboard.board.folder import create_server
 from posir_published.rows import find_curve
-from posir_tasks.display.strip import KINDS, NARROW, PositionChart, draw_position_charts
+from posir_tasks.display.position_charts import (
+    MARK_STYLES,
+    NARROW,
+    PositionChart,
+    draw_position_charts,
+)
 from posir_tasks.values.estimates import Estimate
 from tests.support.browser import CHROMIUM
 
@@ -105,7 +110,7 @@ def draw_figures(results: Path) -> None:
             svg = svg.replace(">start of documents<", ">start<")
         # On pages whose dark color is another one than that of reports.
         (IMAGES / f"{name}.svg").write_text(
-            svg.replace(f".paper{{{KINDS['paper'][1]}}}", ".paper{fill:none}")
+            svg.replace(f".paper{{{MARK_STYLES['paper'][1]}}}", ".paper{fill:none}")
         )
         print(IMAGES / f"{name}.svg")
 

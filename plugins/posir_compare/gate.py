@@ -425,8 +425,8 @@ def _tabulate_gate(limits: Sequence[TestedLimit], title: str, level: float, comm
         keys=2,
     )
     if len({limit.model for limit in limits}) < 2:
-        table = table.without_columns(["Model"])
-    return table.without_empty_columns()
+        table = table.drop_columns(["Model"])
+    return table.drop_empty_columns()
 
 
 def write_junit(gate: Gate, file: Path) -> None:

@@ -30,8 +30,8 @@ from posir_tasks.base.wording import pluralize, shorten_names
 from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.latex import stack_estimates
 from posir_tasks.display.numbers import format_count, format_estimate, format_points
+from posir_tasks.display.position_charts import PositionChart
 from posir_tasks.display.presentation import to_paragraphs
-from posir_tasks.display.strip import PositionChart
 from posir_tasks.display.tables import Column, DisplaySection, Medium, Role, Table, build_columns
 from posir_tasks.values.means import ALPHA
 from posir_tasks.values.scores import ALL, ResultValues
@@ -112,7 +112,7 @@ def build_sections(
     steps = []
     if 0 < len(comparison.common) <= MAX_SENTENCES:
         strips = list(_draw_systems(comparison, list_models(rows)))
-        yield DisplaySection(strips=tuple(strips))
+        yield DisplaySection(position_charts=tuple(strips))
         for strip in strips:
             if strip.code:
                 advice = [value for _, value in strip.facts()]

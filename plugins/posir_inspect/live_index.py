@@ -49,8 +49,8 @@ from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.formats.passages import Passage, SkippedText, describe_skipped
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
+from posir_tasks.display.position_charts import NDCG, PositionChart
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.strip import NDCG, PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium, Table, build_columns
 from posir_tasks.language_models.other_words import QuestionWriter
 from posir_tasks.models.references import to_file_name
@@ -458,8 +458,10 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     ]
     strips = _build_strips(inspection)
     if strips:
-        yield DisplaySection(sentences=(strips[0].finding,), strips=strips, only=Medium.TEXT)
-        yield DisplaySection(strips=strips, only=Medium.PAGE)
+        yield DisplaySection(
+            sentences=(strips[0].finding,), position_charts=strips, only=Medium.TEXT
+        )
+        yield DisplaySection(position_charts=strips, only=Medium.PAGE)
     tables = (_tabulate(inspection),) if recall else ()
     if not recall:
         recall = ["Not measured: there is no question about a sentence of a retrieved document."]
@@ -497,7 +499,7 @@ def _build_strips(inspection: IndexInspection) -> tuple[PositionChart, ...]:
         finding=finding,
         facts=lambda: facts,
         scale=RECALL_SCALE,
-        places=THIRDS,
+        part_names=THIRDS,
     )
     return (strip,)
 
@@ -597,6 +599,6 @@ def inspect_index(
     )
     return replace(
         inspection,
-        values={"rows": rows, **inspection.own_fields(), "read": texts.read.to_json()},
+        values={"rows": rows, **inspection.list_own_fields(), "read": texts.read.to_json()},
         extra_sections=tuple(_build_sections(inspection)),
     )

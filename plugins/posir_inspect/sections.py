@@ -50,8 +50,8 @@ from posir_tasks.display.numbers import (
     format_points,
     format_score,
 )
+from posir_tasks.display.position_charts import NDCG, PositionChart
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.strip import NDCG, PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium, Role, Table, build_columns
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.values.read_part import Part
@@ -286,7 +286,7 @@ def _build_rows(inspection: Inspection) -> Iterator[dict[str, object]]:
 
 def _build_document(inspection: Inspection) -> dict[str, object]:
     """Convert all fields to JSON; `window` has the same keys as `posir window`."""
-    values = inspection.own_fields()
+    values = inspection.list_own_fields()
     del values["snippets"]
     other_words = dict(vars(inspection.other_words)) if inspection.other_words else {}
     chunks = other_words.pop("chunks", None)
@@ -316,7 +316,7 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
     strips = tuple(_build_strip(inspection, part) for part in scores or ())
     card = tuple(replace(strip, name=inspection.name) for strip in strips[-1:])
     yield DisplaySection(title, texts, only=Medium.TEXT)
-    yield DisplaySection(sentences=texts, strips=card, only=Medium.PAGE)
+    yield DisplaySection(sentences=texts, position_charts=card, only=Medium.PAGE)
     sentences = [inspection.window.sentence]
     cut_texts = inspection.unread.texts_cut
     if cut_texts:
@@ -329,7 +329,9 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
     if not scores:
         yield DisplaySection(SEARCH_HEADING, (NO_QUESTIONS,))
         return
-    yield DisplaySection(SEARCH_HEADING, (strips[-1].finding,), strips=strips, only=Medium.TEXT)
+    yield DisplaySection(
+        SEARCH_HEADING, (strips[-1].finding,), position_charts=strips, only=Medium.TEXT
+    )
     facts = (": ".join(fact) for fact in _list_facts(inspection, scores[-1]))
     paragraph = "\n".join(fact.replace("\n", ", ") for fact in facts)
     yield DisplaySection(sentences=(paragraph,), only=Medium.TEXT)
@@ -368,8 +370,8 @@ def _build_strip(inspection: Inspection, scores: PositionScores) -> PositionChar
         scale=SCALE,
         code="" if codes else _build_next_commands(inspection),
         codes=codes,
-        border=border,
-        counted=f"{unread:,.0f} of {pluralize(findings.questions, 'sentence')}",
+        window_end=border,
+        truncated_label=f"{unread:,.0f} of {pluralize(findings.questions, 'sentence')}",
     )
 
 

@@ -43,8 +43,8 @@ from posir_significance.strips import build_overlay
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.labels import Label
-from posir_tasks.display.presentation import Deferred, to_paragraphs
-from posir_tasks.display.strip import PositionChart
+from posir_tasks.display.position_charts import PositionChart
+from posir_tasks.display.presentation import LazySequence, to_paragraphs
 from posir_tasks.display.tables import DisplaySection, Medium, Table
 from posir_tasks.values.scores import BINS_KEY, GROUPS_KEY, ScoreInfo, serialize_scores
 
@@ -115,7 +115,7 @@ def build_answer_sections(
                 name = names[run] if len(group) > 1 else ""
                 by_length = _tabulate_lengths(summary, chosen, has_sketch=True)
                 yield DisplaySection(name, tables=by_length, only=Medium.TEXT)
-            deferred = Deferred(partial(_tabulate_lengths, summary, chosen, has_sketch=False))
+            deferred = LazySequence(partial(_tabulate_lengths, summary, chosen, has_sketch=False))
             yield DisplaySection(names[run], tables=deferred, anchor=links[run], only=Medium.PAGE)
             yield from build_figure_sections(summary, names[run])
 

@@ -61,8 +61,8 @@ from posir_tasks.base.progress import track_items
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.repository import combine_revisions
 from posir_tasks.data.sources import list_sources, measure_overlap
-from posir_tasks.display.presentation import Deferred, Result, to_paragraphs
-from posir_tasks.display.strip import Picture, draw_position_charts, explain_sketches
+from posir_tasks.display.position_charts import Picture, draw_position_charts, explain_sketches
+from posir_tasks.display.presentation import LazySequence, Result, to_paragraphs
 from posir_tasks.display.tables import DisplaySection, Medium, Table
 from posir_tasks.models.protocols import list_differences
 from posir_tasks.results import StoredResult, SubsetResult, read_training_data
@@ -90,10 +90,10 @@ class Results(Result, Sequence[SubsetResult]):
         displayed = {
             "title": self._describe_size(),
             "data": self._describe_data(),
-            "rows": Deferred(lambda: self.length_rows),
-            "extra_sections": Deferred(self._build_sections),
-            "notes": Deferred(self._write_notes),
-            "details": Deferred(self._write_details),
+            "rows": LazySequence(lambda: self.length_rows),
+            "extra_sections": LazySequence(self._build_sections),
+            "notes": LazySequence(self._write_notes),
+            "details": LazySequence(self._write_details),
         }
         for name, value in displayed.items():
             object.__setattr__(self, name, value)
@@ -192,9 +192,9 @@ class Results(Result, Sequence[SubsetResult]):
             )
             yield from to_paragraphs(tables.write_place_notes(self.summaries))
             yield DisplaySection(
-                strips=Deferred(lambda: build_strips(self.overall)), only=Medium.PAGE
+                position_charts=LazySequence(lambda: build_strips(self.overall)), only=Medium.PAGE
             )
-            yield DisplaySection(tables=Deferred(self._build_latex_tables), only=Medium.LATEX)
+            yield DisplaySection(tables=LazySequence(self._build_latex_tables), only=Medium.LATEX)
         if self.full and self.summaries:
             rows = [replace(row, length=row.length_title or row.length) for row in self.length_rows]
             rows += average_languages(self.length_rows)

@@ -34,7 +34,7 @@ from posir_tasks.base.records import Record
 from posir_tasks.base.wording import drop_organizations
 from posir_tasks.data.repository import LOCAL, combine_revisions
 from posir_tasks.display.numbers import MISSING, draw_sparkline
-from posir_tasks.display.strip import PositionChart, sketch_chart
+from posir_tasks.display.position_charts import PositionChart, sketch_chart
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.plugin_api import score_result
 from posir_tasks.results import StoredResult, SubsetResult

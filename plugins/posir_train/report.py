@@ -49,8 +49,8 @@ from posir_tasks.display.numbers import (
     format_psi,
     format_psi_difference,
 )
+from posir_tasks.display.position_charts import Picture, draw_position_charts
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.strip import Picture, draw_position_charts
 from posir_tasks.display.tables import (
     DisplaySection,
     Table,
@@ -424,7 +424,7 @@ def present_training(
         values={"settings": settings, "notes": notes, "changes": rows},
         sentences=describe_changes(changes),
         extra_sections=[
-            DisplaySection(tables=(table,), strips=tuple(strips)),
+            DisplaySection(tables=(table,), position_charts=tuple(strips)),
             DisplaySection(sentences=(DEPLOYMENT,)),
         ],
         notes=[BRIEF],

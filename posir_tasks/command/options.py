@@ -28,8 +28,8 @@ from posir_tasks.base.public import (
 from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.command.exit_status import exit_inconclusive_on_error, print_message
-from posir_tasks.display.presentation import Result, present, write_charts
-from posir_tasks.display.strip import FigureFormat, FigureStyle
+from posir_tasks.display.position_charts import FigureFormat, FigureStyle
+from posir_tasks.display.presentation import Result, print_result, write_charts
 from posir_tasks.display.tables import OutputFormat
 
 #: Heading of the shared options in the help.
@@ -185,7 +185,7 @@ def run_function(function: Function, declaration: Declaration, options: Fields) 
             print_message(warning)
         # If a pipe is closed (`| head`), Rich exits, but the files must still be written.
         with suppress(SystemExit):
-            present(result, format_, explain=options["explain"], printed=number_printed)
+            print_result(result, format_, explain=options["explain"], printed=number_printed)
         write_charts(result, options.get("figures"), style, options["html"], options.get("card"))
     if options["open"]:
         webbrowser.open(options["html"].resolve().as_uri())

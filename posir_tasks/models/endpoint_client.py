@@ -155,7 +155,7 @@ class EmbeddingClient(EndpointModel):
         super().__init__(endpoint, retries)
         self.query_fields = find_request_fields("query")
         self.passage_fields = find_request_fields("passage")
-        self.is_measured = False
+        self.is_estimate_text = False
         """If true, truncation is being measured and needs no warning."""
         self._format: Fields = {}
         self._dimensions: int | None = None
@@ -487,7 +487,7 @@ class EmbeddingClient(EndpointModel):
             retries = self._connection.retries
         with (
             override(self._connection, retries=retries),
-            override(self, is_measured=True, _is_probing=is_probing),
+            override(self, is_estimate_text=True, _is_probing=is_probing),
         ):
             yield
 

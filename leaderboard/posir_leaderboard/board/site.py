@@ -41,7 +41,7 @@ from posir_tasks.base.records import Record
 from posir_tasks.data.declared import POSIR, POSQ
 from posir_tasks.display.figures import bundle_chart_library
 from posir_tasks.display.numbers import format_percent, format_points
-from posir_tasks.display.strip import draw_card, render_png
+from posir_tasks.display.position_charts import draw_card, render_png
 
 #: The page's own scripts, in execution order.
 SCRIPTS = (

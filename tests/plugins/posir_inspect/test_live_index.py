@@ -361,7 +361,7 @@ def test_files_that_fit_one_document_are_refused(inspect):
 def test_the_page_has_the_finding_bars_by_third_and_what_to_do(inspect):
     ends = [{name: text[: len(text) // 2] for name, text in DOCUMENTS.items()}]
     inspection = inspect(lambda query, k: find(query, {**DOCUMENTS, **ends[0]}, k))
-    (strip,) = [strip for section in inspection.sections() for strip in section.strips]
+    (strip,) = [strip for section in inspection.sections() for strip in section.position_charts]
     by_part = shares(inspection)
     assert [round(part.value, 9) for part in strip.ndcg_by_part] == [by_part[x] for x in THIRDS]
     assert strip.finding == describe_recall_change(inspection.changes[0])

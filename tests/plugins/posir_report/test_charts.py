@@ -32,7 +32,7 @@ from posir_significance.messages.verdicts import describe_group
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import shorten_middle
 from posir_tasks.display.figures import deduplicate, export, prepare_figures
-from posir_tasks.display.strip import FigureStyle
+from posir_tasks.display.position_charts import FigureStyle
 from posir_tasks.results import read_results
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.profile import RANKS, PositionProfile

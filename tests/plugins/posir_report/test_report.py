@@ -462,7 +462,7 @@ def test_revisions_of_a_model_have_a_heading_and_a_column(summary):
     )
     labels = {"org/model @ rev1", "org/model @ 0123456789ab"}
     for table in (build_length_table(rows, COLUMNS), build_bin_table(bins, list_bin_columns())):
-        assert {part.title for part in table.parts()} == {
+        assert {part.title for part in table.split_rows()} == {
             f"{label} · PosIR-English" for label in labels
         }
     assert {row[0] for row in next(build_answer_sections(rows)).tables[0].rows} == labels

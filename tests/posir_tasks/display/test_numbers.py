@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_tasks.display.labels import is_measured
+from posir_tasks.display.labels import is_estimate_text
 from posir_tasks.display.numbers import (
     MISSING,
     format_count,
@@ -81,4 +81,4 @@ def test_an_estimate_with_an_interval_keeps_its_numbers(duplicate):
     text = duplicate(format_estimate(Estimate(0.5, (-0.1, 1.0)), format_points, " (a note)"))
     assert text == "+50.0 [-10.0, +100.0] (a note)"
     assert (text.value, text.ends) == ("+50.0", ["-10.0", "+100.0"])
-    assert not is_measured(format_estimate(Estimate(0.5), format_points))
+    assert not is_estimate_text(format_estimate(Estimate(0.5), format_points))

@@ -16,9 +16,9 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from posir_tasks.base.wording import escape_controls
-from posir_tasks.display.labels import Label, Measured, Tone, change_text, find_tone
+from posir_tasks.display.labels import EstimateText, Label, Tone, change_text, find_tone
 from posir_tasks.display.latex import LATEX_SPECIAL, escape_latex, to_latex
-from posir_tasks.display.presentation import Result, present
+from posir_tasks.display.presentation import Result, print_result
 from posir_tasks.display.tables import (
     Column,
     DisplaySection,
@@ -333,18 +333,18 @@ def test_a_terminal_explains_only_if_asked_to(capsys):
         notes=["How to read it."],
         details=["In depth."],
     )
-    present(shown, OutputFormat.TEXT)
+    print_result(shown, OutputFormat.TEXT)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Found."
     assert lines[-2:] == ["How to read it.", "--explain: all columns."]
-    present(shown, OutputFormat.TEXT, explain=True)
+    print_result(shown, OutputFormat.TEXT, explain=True)
     assert capsys.readouterr().out.splitlines()[-2:] == ["How to read it.", "In depth."]
     assert "In depth." in shown.to_html()
     for format_, expected in (
         (OutputFormat.CSV, to_csv(RECORDS)),
         (OutputFormat.MARKDOWN, to_markdown(TABLE) + "\n"),
     ):
-        present(Result(tables=[TABLE], rows=RECORDS), format_)
+        print_result(Result(tables=[TABLE], rows=RECORDS), format_)
         assert capsys.readouterr().out == expected
 
 
@@ -393,15 +393,18 @@ def test_wrapping_keeps_every_word(words, width):
 def test_a_part_has_no_empty_column_except_keys():
     rows = (("one", "a", "–", "1", ""), ("one", "b", "–", "2", ""), ("two", "–", "3", "–", "x"))
     table = Table(build_columns(("Task", "Model", "p", "Score", "Mark")), rows, split_by="{Task}")
-    assert [part.headings for part in table.parts()] == [("Model", "Score"), ("Model", "p", "Mark")]
-    assert table.without_empty_columns() == table
+    assert [part.headings for part in table.split_rows()] == [
+        ("Model", "Score"),
+        ("Model", "p", "Mark"),
+    ]
+    assert table.drop_empty_columns() == table
 
 
 def test_a_page_reads_roles_and_no_heading():
     """In any words, a state is in the cell of its difference, and a recommended row stands out."""
     rows = (
-        ("a", Measured("+1.0 [+0.5, +1.5]", "+1.0", ["+0.5", "+1.5"]), "better"),
-        ("b", Measured("0.0 [-0.5, +0.5]", "0.0", ["-0.5", "+0.5"]), "equivalent"),
+        ("a", EstimateText("+1.0 [+0.5, +1.5]", "+1.0", ["+0.5", "+1.5"]), "better"),
+        ("b", EstimateText("0.0 [-0.5, +0.5]", "0.0", ["-0.5", "+0.5"]), "equivalent"),
     )
 
     def render(headings, roles=(), recommended=None):

@@ -14,7 +14,7 @@ from posir_significance.findings import Reason
 from posir_significance.observations import Observations
 from posir_significance.strips import build_position_chart
 from posir_tasks.display.figures import export, prepare_figures
-from posir_tasks.display.strip import (
+from posir_tasks.display.position_charts import (
     CARD_SIZE,
     FigureStyle,
     PositionChart,
@@ -69,7 +69,7 @@ def test_heights_are_scores_and_hatched_widths_are_shares():
 
 
 def test_parts_with_names_are_described_by_name():
-    named = dataclasses.replace(STRIP, places=("first", "second", "third"))
+    named = dataclasses.replace(STRIP, part_names=("first", "second", "third"))
     assert "first 50; second" in named.description.replace(
         STRIP.scale.format(STRIP.ndcg_by_part[0].value), "50", 1
     )
