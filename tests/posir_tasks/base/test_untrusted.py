@@ -1,6 +1,4 @@
-"""The gate: what comes from outside is read in one way or refused with its name, and nothing but
-`InputError` escapes.
-"""
+"""Untrusted input is parsed unambiguously, or rejected with an `InputError` that names it."""
 
 import csv
 import gzip
@@ -37,7 +35,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_json_is_read_as_it_was_written(value):
+def test_json_round_trip(value):
     assert parse_json(json.dumps(value), "x") == value
     assert parse_json(json.dumps(value, ensure_ascii=False).encode(), "x") == value
     assert parse_json(json.dumps(value, ensure_ascii=False).encode("utf-16"), "x") == value
@@ -64,13 +62,13 @@ def test_json_is_read_as_it_was_written(value):
         (b'{"nauc_a": Infinity}', "nauc_a"),
     ],
 )
-def test_json_that_could_mean_something_else_is_refused(data, why):
+def test_ambiguous_json_is_rejected(data, why):
     with pytest.raises(InputError, match=why) as caught:
         parse_json(data, "run.json")
     assert str(caught.value).startswith("run.json: ")
 
 
-def test_nan_is_allowed_for_the_keys_that_the_caller_names():
+def test_nan_is_allowed_for_keys_with_the_prefix():
     assert math.isnan(
         parse_json('{"scores": [{"nauc_mrr": NaN}]}', "x", nan_prefix="nauc_")["scores"][0][
             "nauc_mrr"
@@ -81,7 +79,7 @@ def test_nan_is_allowed_for_the_keys_that_the_caller_names():
             parse_json(data, "x", nan_prefix="nauc_")
 
 
-def test_no_more_is_decompressed_than_is_read(tmp_path):
+def test_decompression_stops_at_the_limit(tmp_path):
     bomb = tmp_path / "a.json.gz"
     bomb.write_bytes(gzip.compress(b"[" + b" " * 10_000_000 + b"]"))
     with pytest.raises(InputError, match="larger than 1,000 bytes"):
@@ -104,7 +102,7 @@ CELLS = st.text(
     )
 )
 @example([["a\r\nb", 'c"'], [",", "'"]])
-def test_a_table_is_read_as_it_was_written(rows):
+def test_table_round_trip(rows):
     written = io.StringIO(newline="")
     headings = [f"c{place}" for place in range(len(rows[0]) if rows else 1)]
     csv.writer(written).writerows([headings, *rows])
@@ -125,12 +123,12 @@ def test_a_table_is_read_as_it_was_written(rows):
         (b"a\n" + b"x" * (MAX_CELL + 1), "line 2"),
     ],
 )
-def test_a_table_that_could_mean_something_else_is_refused(data, why):
+def test_an_ambiguous_table_is_rejected(data, why):
     with pytest.raises(InputError, match=why):
         parse_table(data, "sheet.csv")
 
 
-def test_a_table_may_have_long_cells_and_blank_lines(tmp_path):
+def test_a_table_may_contain_long_cells_and_blank_lines(tmp_path):
     before = csv.field_size_limit()
     file = tmp_path / "sheet.csv"
     file.write_text(
@@ -146,12 +144,12 @@ def test_a_table_may_have_long_cells_and_blank_lines(tmp_path):
 
 
 @given(VALUES)
-def test_yaml_is_read_as_it_was_written(value):
+def test_yaml_round_trip(value):
     assert parse_yaml(yaml.safe_dump(value), "x") == value
 
 
 def bomb(levels: int) -> str:
-    """Nine times nine times nine ... values, in a few lines."""
+    """Build YAML of a few lines that expands to 9 ** levels values."""
     lines = ["a0: &a0 [" + ",".join("x" * 9) + "]"]
     lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, levels)]
     return "\n".join(lines)
@@ -179,7 +177,7 @@ def bomb(levels: int) -> str:
         ("a" * (2**20 + 1), "larger than 1 MiB"),
     ],
 )
-def test_yaml_that_could_mean_something_else_is_refused(text, why):
+def test_ambiguous_yaml_is_rejected(text, why):
     with pytest.raises(InputError, match=why):
         parse_yaml(text, "settings.yaml")
 

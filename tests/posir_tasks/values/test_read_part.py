@@ -1,4 +1,4 @@
-"""What a model reads: validation, pooling, JSON."""
+"""Windows: validation, pooling and JSON."""
 
 import pytest
 from hypothesis import given
@@ -42,7 +42,7 @@ def test_round_trip_and_addition(part: ReadPart, by: WindowSource) -> None:
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), known)
-def test_a_lower_bound_is_settled_by_the_longest_text(
+def test_a_minimum_becomes_a_full_window_if_the_longest_text_fits(
     tokens: int, longest: int, by: WindowSource
 ) -> None:
     part, other = ReadPart.at_least(tokens), ReadPart.at_least(longest)
@@ -62,7 +62,7 @@ def test_a_lower_bound_is_settled_by_the_longest_text(
     assert UNKNOWN.resolve(0) == UNKNOWN
 
 
-def test_different_parts_do_not_add() -> None:
+def test_different_windows_cannot_be_added() -> None:
     with pytest.raises(ProfileError, match="first 256 tokens"):
         ReadPart.first(256, WindowSource.CLASS) + ReadPart.first(512, WindowSource.CLASS)
 
@@ -89,7 +89,7 @@ def test_different_parts_do_not_add() -> None:
         {"kind": "part", "part": "first", "tokens": 9, "known_by": "measured", "least_tokens": 9},
     ],
 )
-def test_damaged_json_is_refused(data: dict[str, object]) -> None:
+def test_damaged_json_is_rejected(data: dict[str, object]) -> None:
     with pytest.raises(ProfileError, match="read"):
         ReadPart.from_json(data)
 

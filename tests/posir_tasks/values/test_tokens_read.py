@@ -1,6 +1,4 @@
-"""Tokens of a corpus that are read: by hand with the model's tokenizer, by a sample, and saved
-beside mteb's own results.
-"""
+"""Read and truncated tokens: counts with a tokenizer, in a sample, and in mteb's results."""
 
 import json
 import logging
@@ -28,9 +26,9 @@ CORPUS = Dataset.from_list(
 SCHEME, ENGLISH = RelativePositions(), ["eng-Latn"]
 
 
-def test_a_sample_tells_what_all_documents_have():
+def test_a_sample_estimates_the_counts_of_all_documents():
     rng = np.random.default_rng(3)
-    # Words of four letters are one estimated token; a few documents are very long.
+    # Words of four letters are one estimated token. A few documents are very long.
     words = np.minimum(rng.lognormal(5, 1.5, 6 * SAMPLE), 20_000).astype(int) + 1
     corpus = Dataset.from_dict(
         {"id": list(map(str, range(len(words)))), "text": ["mill" * int(count) for count in words]}
@@ -56,7 +54,7 @@ def test_a_sample_tells_what_all_documents_have():
 
 
 @pytest.mark.parametrize("text", ["mill " * 40, "水車" * 33, "the mill\n", ""])
-def test_all_is_read_of_documents_shorter_than_the_lower_bound(text):
+def test_documents_shorter_than_the_minimum_are_read_completely(text):
     corpus = Dataset.from_list(
         [{"id": "a", "title": None, "text": "river"}, {"id": "b", "title": "Mills", "text": text}]
     )
@@ -77,7 +75,7 @@ def test_all_is_read_of_documents_shorter_than_the_lower_bound(text):
         assert resolve_window(read, corpus, ENGLISH) is read
 
 
-def test_a_run_of_mteb_has_the_tokens_beside_its_result(tmp_path: Path, monkeypatch, caplog):
+def test_mteb_runs_store_token_counts_next_to_the_result(tmp_path: Path, monkeypatch, caplog):
     task = mteb.get_task("NFCorpus")
     queries = Dataset.from_list(
         [{"id": f"q{row}", "text": f"which mill {row}?"} for row in range(5)]
@@ -101,7 +99,7 @@ def test_a_run_of_mteb_has_the_tokens_beside_its_result(tmp_path: Path, monkeypa
         result.parent,
         False,
     )
-    # By hand, with the tokenizer: two special tokens are read with each document.
+    # Count with the tokenizer. Each document gets two special tokens.
     tokenize = SentenceTransformer(str(tmp_path / "tiny")).tokenizer.tokenize
     counts = [len(tokenize(f"Mills {text}")) for text in TEXTS]
     unread = [max(0, count - (find_read_part(model).tokens - 2)) for count in counts]
@@ -113,7 +111,7 @@ def test_a_run_of_mteb_has_the_tokens_beside_its_result(tmp_path: Path, monkeypa
     assert sum(unread) > 0
     row = posir.report(tmp_path).to_polars().row(0, named=True)
     assert row["corpus_not_read"] == pytest.approx(sum(unread) / sum(counts))
-    # Without the file, and where counting fails.
+    # The file is missing, or counting fails.
     file.unlink()
     assert "lengths unknown: rescore with --data" in str(posir.report(tmp_path))
     monkeypatch.setattr(input_window, "count_corpus", lambda *_: 1 / 0)
