@@ -77,8 +77,10 @@ class Simulation:
 
     def gains(self, beta: float, positions: Floats | None = None) -> Floats:
         """Compute nDCG@10 of each row with this strength of the effect."""
-        place = self.positions if positions is None else positions
-        ranks = np.maximum(1, np.floor(np.exp(self.fixed + beta * self.slopes * 1.3 * place**0.7)))
+        position = self.positions if positions is None else positions
+        ranks = np.maximum(
+            1, np.floor(np.exp(self.fixed + beta * self.slopes * 1.3 * position**0.7))
+        )
         return NDCG_AT_10[map_ranks_to_columns(np.minimum(ranks, 101).astype(np.int64))]
 
 

@@ -58,7 +58,7 @@ class Scenario:
     """Mean cost of rotation."""
     opening: float = 0.0
     """Cost of an opening at the end of a version, proportional to its position."""
-    places: tuple[float, float] = (1.0, 1.0)
+    positions: tuple[float, float] = (1.0, 1.0)
     """Beta distribution of evidence positions."""
     article_size: int = 1
     """Number of documents per article."""
@@ -78,7 +78,7 @@ class World:
     """Document of each question, shape (n,)."""
     difficulty: Floats
     """Difficulty of each question, shape (n,)."""
-    places: Floats
+    positions: Floats
     """Relative position of the evidence in each version, shape (n, 3)."""
     has_version: NDArray[np.bool_]
     """Whether documents have each version, shape (D, 3)."""
@@ -103,18 +103,20 @@ class World:
             1,
             1,
         ]
-        places = (rng.beta(*scenario.places, questions)[:, None] - version_starts[document]) % 1
+        positions = (
+            rng.beta(*scenario.positions, questions)[:, None] - version_starts[document]
+        ) % 1
         has_version = np.ones((count, 3), bool)
         has_version[rng.random(count) < 0.1, 2] = False
         competitors = -np.log(np.cumsum(rng.exponential(1, (questions, COMPETITORS)), axis=1))
-        return cls(document, question_difficulty, places, has_version, competitors)
+        return cls(document, question_difficulty, positions, has_version, competitors)
 
     def score(
         self,
         scenario: Scenario,
         strength: float,
         rng: np.random.Generator,
-        places: Floats | None = None,
+        positions: Floats | None = None,
     ) -> Floats:
         """Draw the scores of a system, shape (n, 3), by default at the positions of evidence."""
         count = len(self.has_version)
@@ -126,8 +128,8 @@ class World:
             + 0.2 * rng.normal(size=(count, 3))
         )[self.document]
         costs += scenario.opening * np.array([0, 2, 1]) / 3
-        errors = 0.45 * rng.standard_t(3, self.places.shape)
-        shape = 1 - np.exp(-2 * (self.places if places is None else places))
+        errors = 0.45 * rng.standard_t(3, self.positions.shape)
+        shape = 1 - np.exp(-2 * (self.positions if positions is None else positions))
         effects = strength * slopes[self.document, None] * (shape - 0.5)
         return np.asarray(scenario.level - self.difficulty[:, None] - costs - effects + errors)
 
@@ -136,7 +138,7 @@ def find_effect(scenario: Scenario, strength: float) -> float:
     """Compute the true effect from expected gains."""
     many = Scenario(**{**vars(scenario), "sizes": (1,) * 20_000})
     world = World.draw(many, np.random.default_rng(1))
-    inside = np.random.default_rng(2).random(world.places.shape) / 3
+    inside = np.random.default_rng(2).random(world.positions.shape) / 3
     scores = [
         world.score(many, strength, np.random.default_rng(3), inside + third / 3)
         for third in (0, 2)
@@ -158,8 +160,8 @@ def build_values(
     sizes = np.array(scenario.sizes, np.int64)
     rows = np.arange(len(sizes))
     second = (rows >= len(rows) // 2) & (scenario.sampled > 0)
-    keys = tuple((length, (place,)) for length in range(2) for place in range(20))
-    cells = second[world.document] * 20 + (20 * world.places[:, 0]).astype(np.int64)
+    keys = tuple((length, (position,)) for length in range(2) for position in range(20))
+    cells = second[world.document] * 20 + (20 * world.positions[:, 0]).astype(np.int64)
     titles = np.zeros((len(sizes), 3), np.int64)
     titles[:, 1] = 1 + rows // scenario.article_size
     part = DocumentSet(
@@ -169,8 +171,8 @@ def build_values(
         sizes,
         cells,
         columns[:, 0],
-        np.floor(12 * world.places[:, 0]).astype(np.int64),
-        np.floor(3 * world.places[:, 0]).astype(np.int64),
+        np.floor(12 * world.positions[:, 0]).astype(np.int64),
+        np.floor(3 * world.positions[:, 0]).astype(np.int64),
         titles,
         None,
     )
@@ -187,7 +189,7 @@ def build_values(
         sample=sample,
         versions=9 * versions,
         tested=np.full(is_sampled.sum(), 3),
-        twelfths=np.floor(12 * world.places).astype(np.int64)[has_row],
+        twelfths=np.floor(12 * world.positions).astype(np.int64)[has_row],
         ranks=columns[has_row],
         window=Window.WHOLE,
         digest="v",
@@ -252,10 +254,10 @@ SCENARIOS = (
     Scenario("72 x 4", (4,) * 72),
     Scenario("300 x 1", (1,) * 300),
     Scenario("100 x 3, uneven versions", (3,) * 100, jitter=0.12),
-    Scenario("100 x 3, evidence at the start", (3,) * 100, places=(0.7, 2.0)),
+    Scenario("100 x 3, evidence at the start", (3,) * 100, positions=(0.7, 2.0)),
     Scenario("100 x 3, rotation costs much", (3,) * 100, rotation_cost=0.8),
     Scenario("100 x 3, openings matter", (3,) * 100, opening=0.9),
-    Scenario("100 x 3, openings, evidence early", (3,) * 100, opening=0.9, places=(0.7, 2.0)),
+    Scenario("100 x 3, openings, evidence early", (3,) * 100, opening=0.9, positions=(0.7, 2.0)),
     Scenario("100 x 3, articles of 4", (3,) * 100, article_size=4),
     Scenario("100 x 3, documents differ, mean 0", (3,) * 100, opposed=True),
     Scenario(

@@ -56,9 +56,9 @@ def render_command(name: str, function: Callable[..., Any]) -> str:
     """Render the page of a command: its description and tables of arguments and options."""
     declaration = getattr(function, DECLARATION)
     lines = [f"# posir {name}", ""]
-    for part in describe_function(function).split("\n\n"):
-        is_code = is_literal(part)
-        lines += ["```bash", textwrap.dedent(part), "```", ""] if is_code else [part, ""]
+    for block in describe_function(function).split("\n\n"):
+        is_code = is_literal(block)
+        lines += ["```bash", textwrap.dedent(block), "```", ""] if is_code else [block, ""]
     function_parameters = list_function_options(function)
     sections = {
         "Arguments": [parameter for parameter in function_parameters if parameter.is_argument],

@@ -74,14 +74,15 @@ class NewerSchemaError(PosirError):
     """Data was written by a newer version of posir."""
 
 
-def check_schema(schema: int, newest: int, what: str) -> None:
+def check_schema(schema: int, newest: int, subject: str) -> None:
     """Raise NewerSchemaError if a schema is newer than `newest`.
 
-    `what` is the subject of the message, such as `This profile`.
+    The message begins with `subject`, such as `This profile`.
     """
     if schema > newest:
         raise NewerSchemaError(
-            f"{what} has schema {schema}; this version of posir reads up to {newest}. Update posir"
+            f"{subject} has schema {schema}; this version of posir reads up to {newest}. Update "
+            "posir"
         )
 
 

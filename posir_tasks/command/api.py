@@ -358,7 +358,7 @@ def tasks(word: str | None = None) -> Result:
         >>> "PosIR-Mini" in posir.tasks().to_polars()["task"]
         True
     """
-    names = {language.code: language.name for language in LANGUAGES}
+    language_names = {language.code: language.name for language in LANGUAGES}
     all_tasks = sorted(
         declare_tasks(),
         key=lambda task: (
@@ -374,14 +374,14 @@ def tasks(word: str | None = None) -> Result:
     for task in all_tasks:
         row = _describe_task(task)
         codes = [row["query_language"], row["document_language"]]
-        task_languages = [names.get(code) or code for code in codes if code != "the same"]
+        task_languages = [language_names.get(code) or code for code in codes if code != "the same"]
         language = ", ".join(dict.fromkeys(task_languages))
         if word and word.lower() not in f"{task.name} {language}".lower():
             continue
         rows.append(row)
         name = task.name
         language_name = "".join(name.split("-")[1:2])
-        if language_name in names.values() and not word:
+        if language_name in language_names.values() and not word:
             name = name.replace(language_name, LANGUAGE_PLACEHOLDER, 1)
             language = language.replace(language_name, LANGUAGE_PLACEHOLDER, 1)
         tasks_by_line[_find_group(task), name, language].append(task)
@@ -402,7 +402,7 @@ def tasks(word: str | None = None) -> Result:
     columns = build_columns(HEADINGS, HEADINGS[2:], roles={"Task": Role.NAME})
     note = f"{len(rows)} of {len(all_tasks)} tasks; `posir tasks` lists all."
     if not word:
-        note = NOTE.format(languages=", ".join(sorted(names.values())))
+        note = NOTE.format(languages=", ".join(sorted(language_names.values())))
     return Result(
         title="Tasks",
         rows=rows,

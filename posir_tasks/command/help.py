@@ -112,12 +112,12 @@ def render_command(name: str, function: Function, *, is_short: bool = False) -> 
     text = describe_function(function)
     if not is_short:
         return _render(usage, text, sections)
-    number = sum(map(len, sections.values())) - len(sections["Arguments"])
+    option_count = sum(map(len, sections.values())) - len(sections["Arguments"])
     common = {title: sections[title] for title in ("Arguments", "Options")}
     common[OUTPUT] = [entry for entry in sections[OUTPUT] if entry.name.startswith(COMMON_OUTPUT)]
     summary, *paragraphs = text.split("\n\n")
     short_text = "\n\n".join([summary, *filter(is_literal, paragraphs)])
-    return f"{_render(usage, short_text, common)}\n\n--help: all {number} options"
+    return f"{_render(usage, short_text, common)}\n\n--help: all {option_count} options"
 
 
 def find_example(function: Function, name: str) -> str:
@@ -173,8 +173,8 @@ def _render(usage: str, text: str, sections: Sections) -> str:
     """Render help for the terminal, or without colors if output is piped."""
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     lines = [Text(usage), Text(), *_render_text(text, width)]
-    names = [len(entry.name) for entries in sections.values() for entry in entries]
-    column = max((length for length in names if length <= MAX_NAME), default=0) + 4
+    name_lengths = [len(entry.name) for entries in sections.values() for entry in entries]
+    column = max((length for length in name_lengths if length <= MAX_NAME), default=0) + 4
     for title, entries in sections.items():
         if entries:
             lines += [Text(), Text(title, style="bold")]
@@ -190,11 +190,11 @@ def _render(usage: str, text: str, sections: Sections) -> str:
 
 
 def _render_text(text: str, width: int) -> Iterator[Text]:
-    for number, part in enumerate(text.split("\n\n")):
-        if number:
+    for index, block in enumerate(text.split("\n\n")):
+        if index:
             yield Text()
-        style = "cyan" if is_literal(part) else ""
-        for line in part.split("\n") if style else textwrap.wrap(part, width - 2):
+        style = "cyan" if is_literal(block) else ""
+        for line in block.split("\n") if style else textwrap.wrap(block, width - 2):
             styled_line = Text(f"  {line}", style)
             if style:
                 styled_line.highlight_regex("  # .*", "dim default")
@@ -203,13 +203,13 @@ def _render_text(text: str, width: int) -> Iterator[Text]:
 
 def _render_entry(entry: HelpEntry, column: int, width: int) -> Iterator[Text]:
     default = [f"default: {entry.default}"] if entry.default else []
-    facts = "; ".join([*default, *entry.limits])
-    text = f"{entry.text}  [{facts}]" if facts else entry.text
-    parts = textwrap.wrap(text, width - column, break_on_hyphens=False)
+    limits = "; ".join([*default, *entry.limits])
+    text = f"{entry.text}  [{limits}]" if limits else entry.text
+    lines = textwrap.wrap(text, width - column, break_on_hyphens=False)
     first = Text(f"  {entry.name}", style="bold")
-    if len(entry.name) + 4 <= column and parts:
+    if len(entry.name) + 4 <= column and lines:
         first.pad_right(column - len(first))
-        first.append(parts.pop(0), "not bold")
+        first.append(lines.pop(0), "not bold")
     yield first
-    for part in parts:
-        yield Text(f"{'':{column}}{part}")
+    for line in lines:
+        yield Text(f"{'':{column}}{line}")

@@ -164,15 +164,15 @@ def run_function(function: Function, declaration: Declaration, options: Fields) 
     if style.bare and not options["figures"]:
         raise PosirError("--bare needs --figures. Add --figures FOLDER.")
     arguments = read_arguments(function, options)
-    number_printed = 0
+    sections_printed = 0
 
     def show(result: Result) -> None:
-        nonlocal number_printed
+        nonlocal sections_printed
         console = Console(highlight=False)
         sections = result.sections()
-        for section in sections[number_printed:]:
+        for section in sections[sections_printed:]:
             section.print_on(console)
-        number_printed = len(sections)
+        sections_printed = len(sections)
         console.file.flush()
 
     if declaration.streams and format_ is OutputFormat.TEXT:
@@ -185,7 +185,9 @@ def run_function(function: Function, declaration: Declaration, options: Fields) 
             print_message(warning)
         # If a pipe is closed (`| head`), Rich exits, but the files must still be written.
         with suppress(SystemExit):
-            print_result(result, format_, explain=options["explain"], printed=number_printed)
+            print_result(
+                result, format_, explain=options["explain"], sections_printed=sections_printed
+            )
         write_charts(result, options.get("figures"), style, options["html"], options.get("card"))
     if options["open"]:
         webbrowser.open(options["html"].resolve().as_uri())

@@ -245,12 +245,14 @@ class Result:
         style = FigureStyle(format, bare, width, font_size, font)
         return export(prepare_figures(self.position_charts(), self.figures(), Path(folder), style))
 
-    def print_on(self, console: Console, *, explain: bool = False, printed: int = 0) -> None:
+    def print_on(
+        self, console: Console, *, explain: bool = False, sections_printed: int = 0
+    ) -> None:
         """Print sections and notes, and with `explain` also detailed sections and details.
 
-        The first `printed` sections are skipped.
+        The first `sections_printed` sections are skipped.
         """
-        for section in self.sections()[printed:]:
+        for section in self.sections()[sections_printed:]:
             if explain or not section.detailed:
                 section.print_on(console)
         print_tables(console, [], self.paragraphs(explain=explain))
@@ -320,14 +322,14 @@ RENDERERS: dict[OutputFormat, Callable[[Result, bool], str]] = {
 
 
 def print_result(
-    result: Result, format_: OutputFormat, *, explain: bool = False, printed: int = 0
+    result: Result, format_: OutputFormat, *, explain: bool = False, sections_printed: int = 0
 ) -> None:
-    """Print a result in a format. The text format skips the first `printed` sections."""
+    """Print a result in a format. The text format skips the first `sections_printed` sections."""
     if format_ in RENDERERS:
         print(RENDERERS[format_](result, explain))
         return
     console = Console(highlight=False)
-    result.print_on(console, explain=explain, printed=printed)
+    result.print_on(console, explain=explain, sections_printed=sections_printed)
     if result.details and not explain:
         full = "" if result.full else "; --full: all numbers"
         print_paragraph(console, f"--explain: all columns{full}.")

@@ -205,7 +205,7 @@ class DocumentRanks:
         _, questions, counts = np.unique(numbers, return_inverse=True, return_counts=True)
         place_rows = order if len(numbers) else []
         titles = dict(zip(evidence.document_ids, evidence.clusters, strict=False))
-        names = [evidence.document_ids[row] for row in first_rows]
+        document_ids = [evidence.document_ids[row] for row in first_rows]
         document_set = DocumentSet(
             subset=subset,
             documents=_digest_hashes(keys[row][0] for row in first_rows),
@@ -215,7 +215,7 @@ class DocumentRanks:
             ranks=map_ranks_to_columns(ranks)[order],
             twelfths=twelfths[order] if len(twelfths) else twelfths,
             thirds=thirds[order] if len(thirds) else thirds,
-            document_keys=digest_documents(names, titles, texts or {}),
+            document_keys=digest_documents(document_ids, titles, texts or {}),
             counted_with=read_evidence.counted_with if read_evidence else None,
             questions=questions[place_rows].astype(np.int64),
             weights=(PLACE_WEIGHT // counts[questions])[place_rows].astype(np.int64),
@@ -260,7 +260,7 @@ class DocumentRanks:
     @cached_property
     def columns(self) -> QueryColumns:
         """The queries of all sets."""
-        names = sorted({document_set.subset for document_set in self.sets})
+        subset_names = sorted({document_set.subset for document_set in self.sets})
         subsets = [make_empty_column()]
         owners = [make_empty_column()]
         questions = [make_empty_column()]
@@ -275,7 +275,9 @@ class DocumentRanks:
             document_count += len(document_set.document_sizes)
             questions.append(document_set.questions + question_count)
             question_count += len(document_set.questions)
-            subsets.append(np.full(len(document_set.ranks), names.index(document_set.subset)))
+            subsets.append(
+                np.full(len(document_set.ranks), subset_names.index(document_set.subset))
+            )
             keys.append(document_set.document_keys)
         owner = np.concatenate(owners)
         sizes = self._join("document_sizes")
@@ -412,12 +414,12 @@ class DocumentRanks:
             cells = data[RANKS_KEY]["cells"].split()
             cell_keys = tuple(_parse_cell_key(text, axes) for text in cells)
             rows_of_sets = list(zip(*rows_by_field, strict=True))
-        parts = list[DocumentSet]()
+        document_sets = list[DocumentSet]()
         remaining = min(queries, MAX_QUERIES)
         for rows in rows_of_sets:
-            parts.append(_read_set(data, rows, len(cell_keys), remaining, fields))
-            remaining -= len(parts[-1].ranks)
-        return cls(axes, cell_keys, _sort_sets(parts))
+            document_sets.append(_read_set(data, rows, len(cell_keys), remaining, fields))
+            remaining -= len(document_sets[-1].ranks)
+        return cls(axes, cell_keys, _sort_sets(document_sets))
 
 
 def _sort_sets(sets: Iterable[DocumentSet]) -> tuple[DocumentSet, ...]:

@@ -40,22 +40,24 @@ def pool(values: Iterable[Addable]) -> Addable:
 
 
 @contextmanager
-def validate_json(data: object, newest: int, what: str = "", *, field: str = "") -> Iterator[None]:
+def validate_json(
+    data: object, newest: int, subject: str = "", *, field: str = ""
+) -> Iterator[None]:
     """Check the schema version of JSON and convert errors in the body to ProfileErrors.
 
-    Messages name `what`, or by default the field of a result. Raises NewerSchemaError if the
+    Messages name `subject`, or by default the field of a result. Raises NewerSchemaError if the
     version is above `newest`.
     """
-    what = what or f"field '{field}'"
+    subject = subject or f"field '{field}'"
     if not isinstance(data, Mapping) or not isinstance(data.get("schema"), int):
         raise ProfileError(
-            f"The {what} must be a JSON object with an integer field 'schema'.", field
+            f"The {subject} must be a JSON object with an integer field 'schema'.", field
         )
-    check_schema(data["schema"], newest, f"The {what}")
+    check_schema(data["schema"], newest, f"The {subject}")
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ProfileError(f"The {what} is damaged ({summarize_error(error)})", field) from error
+        raise ProfileError(f"The {subject} is damaged ({summarize_error(error)})", field) from error
 
 
 def format_counts(row: Integers) -> str:
