@@ -305,7 +305,7 @@ def test_a_crash_is_no_verdict(folder, tmp_path, monkeypatch, name, error, messa
     ids=lambda error: type(error).__name__,
 )
 def test_output_that_fails_is_no_verdict(folder, monkeypatch, error):
-    monkeypatch.setattr("posir_tasks.command.options.present", Mock(side_effect=error))
+    monkeypatch.setattr("posir_tasks.command.options.print_result", Mock(side_effect=error))
     # Of a full disk, the command redirects the real standard output.
     monkeypatch.setattr("os.dup2", Mock())
     assert invoke(folder / "base", folder / "worse", "--fail-if", "ndcg_at_10 < -1").exit_code == 2

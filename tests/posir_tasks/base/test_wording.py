@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from posir_tasks.base.wording import (
-    HANDLER,
+    ERROR_HANDLER,
     SUBSTITUTES,
     drop_organization,
     drop_organizations,
@@ -31,10 +31,10 @@ def test_controls_are_escaped_and_other_text_is_not():
 def test_substitutes_keep_the_width_and_names_are_escaped():
     make_output_encodable()
     assert all(len(text) == 1 and text.isascii() for text in SUBSTITUTES.values())
-    assert "✓ 1–2 █▎ Café 表".encode("ascii", HANDLER) == rb"+ 1-2 #: Caf\xe9 \u8868"
-    assert "✓ – Café".encode("cp1252", HANDLER) == "+ – Café".encode("cp1252")
+    assert "✓ 1–2 █▎ Café 表".encode("ascii", ERROR_HANDLER) == rb"+ 1-2 #: Caf\xe9 \u8868"
+    assert "✓ – Café".encode("cp1252", ERROR_HANDLER) == "+ – Café".encode("cp1252")
     with pytest.raises(UnicodeDecodeError):
-        b"\xff".decode("utf-8", HANDLER)
+        b"\xff".decode("utf-8", ERROR_HANDLER)
 
 
 def test_closed_streams_become_the_null_device(monkeypatch: pytest.MonkeyPatch):
