@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from itertools import islice
@@ -39,6 +39,7 @@ from posir_tasks.base.progress import track
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import sanitize
 from posir_tasks.data.data import (
+    PositionData,
     cluster_queries,
     digest_texts,
 )
@@ -82,10 +83,11 @@ from posir_tasks.values.rotation_ranks import (
     build_untested,
     read_sample_size,
 )
-from posir_tasks.values.tokens_read import CorpusRead, count_tokens_read, resolve_window
+from posir_tasks.values.tokens_read import CorpusRead, TokensRead, count_tokens_read, resolve_window
 
 if TYPE_CHECKING:
     import datasets
+    import polars as pl
     from mteb.models.models_protocols import MTEBModels
 
 
@@ -268,7 +270,8 @@ def prepare_run(
     )
     if isinstance(read_by, ReadPart):
         read_parts = [
-            resolve_window(read_by, subset.data.corpus, subset.languages) for subset in data.subsets
+            resolve_window(read_by, subset.data.documents, subset.languages)
+            for subset in data.subsets
         ]
         read_by = reduce(add, read_parts)
     model = RunSearch(run, aligned, revision, read_by, chunks)
@@ -332,30 +335,21 @@ def _score_subset(
     """Build the scores of a subset from those of each judged query, also by position if its
     evidence has a position.
     """
-    split = divide_split(subset.data.drop_unpositioned())
-    rankings = model.run.rankings[subset.name]
-    evidence = split["evidence"]
     judgments = subset.judgments
-    digests = {"corpus": digest_texts(split["corpus"]), "queries": judgments.digest()}
-    scores: Entry = {
-        RUN_KEY: {"schema": SCHEMA, REVISION_KEY: split["revision"], DIGEST_KEY: digests}
-    }
-    languages = subset.languages
-    count_tokens = partial(count_tokens_read, data.scorer.scheme, languages, *model.counter)
-    if len(evidence) or len(split["places"].evidence):
-        results = {}
-        for name in split["queries"]["id"]:
-            results[name] = dict(islice(rankings.get(name, {}).items(), data.scorer.top_k))
-        find_read = partial(model.find_read, subset.name, languages)
-        ranked = rank_results(results, evidence.map_positives())
-        rotate = partial(_rotate, model, languages[-1], split, results, ranked, len(data.subsets))
-        subset_search = SearchedSubset(
-            subset.name, split, results, ranked, find_read, count_tokens, rotate=rotate
-        )
-        scores = data.scorer.score(subset_search)
+    positioned = subset.data.drop_unpositioned()
+    count_tokens = partial(count_tokens_read, data.scorer.scheme, subset.languages, *model.counter)
+    if len(positioned.evidence):
+        scores = _score_positions(model, data, subset, positioned, count_tokens)
     else:
-        tokens = count_tokens(split["corpus"], model.read_part) if subset.has_corpus else None
-        scores |= CorpusRead(model.read_part, tokens).to_json()
+        documents = positioned.documents
+        digests = {"corpus": digest_texts(documents), "queries": judgments.digest()}
+        tokens = count_tokens(documents, model.read_part) if subset.has_corpus else None
+        scores = CorpusRead(model.read_part, tokens).to_json()
+        scores[RUN_KEY] = {
+            "schema": SCHEMA,
+            REVISION_KEY: positioned.revision,
+            DIGEST_KEY: digests,
+        }
     scores[RUN_KEY][SEARCH_KEY] = asdict(model.run.counts[subset.name]) | {DIGEST: model.digest}
     if data.is_plain:
         return scores
@@ -364,6 +358,29 @@ def _score_subset(
     judged = JudgedScores.from_queries(by_query, clusters, data.clusters, judgments.digest())
     scores[JUDGMENTS_KEY] = judged.to_json()
     return {name: value for name, value in scores.items() if not name.startswith(NAN_PREFIX)}
+
+
+def _score_positions(
+    model: RunSearch,
+    data: ScoredData,
+    subset: ScoredSubset,
+    positioned: PositionData,
+    count_tokens: Callable[[pl.DataFrame, ReadPart], TokensRead | None],
+) -> Entry:
+    """Build the scores of the queries with evidence positions."""
+    split = divide_split(positioned)
+    rankings = model.run.rankings[subset.name]
+    results = {}
+    for name in split["queries"]["id"]:
+        results[name] = dict(islice(rankings.get(name, {}).items(), data.scorer.top_k))
+    languages = subset.languages
+    find_read = partial(model.find_read, subset.name, languages)
+    ranked = rank_results(results, split["evidence"].map_positives())
+    rotate = partial(_rotate, model, languages[-1], split, results, ranked, len(data.subsets))
+    subset_search = SearchedSubset(
+        subset.name, split, results, ranked, find_read, count_tokens, rotate=rotate
+    )
+    return data.scorer.score(subset_search)
 
 
 def _rotate(

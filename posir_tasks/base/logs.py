@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import Any
 
 from posir_tasks.base.wording import escape_controls
@@ -28,6 +29,12 @@ def sanitize_log(name: str | None = None) -> None:
     for handler in handlers:
         if not isinstance(handler.formatter, SafeFormatter):
             handler.setFormatter(SafeFormatter(handler.formatter))
+
+
+@cache
+def warn_once(logger: logging.Logger, message: str) -> None:
+    """Log a warning, once per process."""
+    logger.warning(message)
 
 
 def sanitize_posir_records() -> None:

@@ -303,6 +303,13 @@ def list_texts(rows: Dataset | pl.DataFrame) -> dict[str, str]:
     return dict(zip(rows["id"][:], rows["text"][:], strict=True))
 
 
+def to_frame(texts: Dataset | pl.DataFrame) -> pl.DataFrame:
+    """Return queries or documents as a data frame."""
+    frame = texts if isinstance(texts, pl.DataFrame) else texts.to_polars()
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
 def digest_data(data: PositionData) -> dict[str, str]:
     """Compute the content digests `corpus` and `queries`. The latter covers the evidence.
 
@@ -331,12 +338,9 @@ def digest_texts(texts: Dataset | pl.DataFrame, columns: Mapping[str, Any] = NO_
     """Compute a digest of the columns `id` and `text` and of additional columns, independent of the
     row order.
     """
-    frame = texts if isinstance(texts, pl.DataFrame) else texts.to_polars()
-    assert isinstance(frame, pl.DataFrame)
     additional = [pl.Series(name, values) for name, values in columns.items() if len(values)]
-    frame = frame.select(pl.col("id", "text").cast(pl.String).fill_null("")).with_columns(
-        additional
-    )
+    hashed = pl.col("id", "text").cast(pl.String).fill_null("")
+    frame = to_frame(texts).select(hashed).with_columns(additional)
     content = hashlib.blake2b(digest_size=CONTENT_BYTES)
     for column in frame.sort("id"):
         content.update(f"{column.name}:{len(column)}:".encode())

@@ -7,12 +7,13 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.base.logs import warn_once
 from posir_tasks.data.data import Judgments, PositionData, ScoringRules
 from posir_tasks.data.formats.catalog import describe_format
 from posir_tasks.data.formats.passages import (
@@ -259,12 +260,12 @@ class Dataset(Result):
         if not several_places:
             data = data.drop_places()
         for warning in data.warnings:
-            _warn_once(warning)
+            warn_once(logger, warning)
         skipped = describe_skipped(data.skipped)
         if not len(data.evidence):
             raise DataError(self._describe_missing_questions(command, skipped))
         if skipped:
-            _warn_once(f"{self.location}: {skipped}")
+            warn_once(logger, f"{self.location}: {skipped}")
         return data
 
 
@@ -284,8 +285,3 @@ def _list_questions(subset: Subset) -> Iterator[dict[str, Any]]:
             "end": end,
             "position": span.middle / lengths[document] if span and lengths[document] else None,
         }
-
-
-@cache
-def _warn_once(message: str) -> None:
-    logger.warning(message)

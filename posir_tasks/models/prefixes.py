@@ -6,10 +6,10 @@ import logging
 import re
 import shlex
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posir_tasks.base.logs import warn_once
 from posir_tasks.models.references import bare_name, find_endpoint, portable_name
 
 if TYPE_CHECKING:
@@ -60,12 +60,7 @@ def hint_prefixes(model: MTEBModels) -> None:
     """Warn once about each model that was trained with prompts but has none."""
     family = find_family(model)
     if family:
-        _warn_once(describe_family(str(model.mteb_model_meta.name), family))
-
-
-@cache
-def _warn_once(message: str) -> None:
-    logger.warning(message)
+        warn_once(logger, describe_family(str(model.mteb_model_meta.name), family))
 
 
 def describe_family(name: str, family: PrefixFamily) -> str:

@@ -184,6 +184,7 @@ class ResultSaver:
         """Count the tokens that a model reads in the corpora of a task without positions. They are
         saved next to its result.
         """
+        from posir_tasks.data.data import to_frame
         from posir_tasks.search.input_window import count_corpus, find_corpus_read_part
         from posir_tasks.tasks.retrieval_task import RetrievalTask
 
@@ -193,7 +194,8 @@ class ResultSaver:
         for subset in subsets:
             corpus = task.dataset[subset][split]["corpus"]
             read = find_corpus_read_part(model, task.metadata, subset, corpus)
-            tokens = count_corpus(model, task.metadata, subset, RelativePositions(), corpus, read)
+            scheme = RelativePositions()
+            tokens = count_corpus(model, task.metadata, subset, scheme, to_frame(corpus), read)
             entries[f"{split}, {subset}"] = CorpusRead(read, tokens).to_json()
 
     def _save_corpora(self, file: Path, task: str, model: str | None) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import pluggy
 
 from posir_tasks.base.errors import summarize_error
+from posir_tasks.base.logs import warn_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -263,9 +264,8 @@ def collect_items(hook: str, items: str, **arguments: Any) -> Iterator[tuple[str
         try:
             values = list(chain.from_iterable(caller(**arguments)))
         except Exception as error:
-            logger.warning(
-                "posir plugin '%s' could not add its %s: %s", name, items, summarize_error(error)
-            )
+            problem = summarize_error(error)
+            warn_once(logger, f"posir plugin '{name}' could not add its {items}: {problem}")
             continue
         for value in values:
             yield name, value
@@ -287,7 +287,7 @@ def collect_unique(
         elif item_key in items:
             problem = f"a {noun} '{item_key}', a {key} of plugin '{items[item_key][0]}'"
         if problem:
-            logger.warning("posir plugin '%s' declared %s; it is omitted", name, problem)
+            warn_once(logger, f"posir plugin '{name}' declared {problem}; it is omitted")
         else:
             items[item_key] = (name, item)
     return items
@@ -304,14 +304,10 @@ def score_result(values: ResultValues) -> ResultScores:
     """Compute all declared scores of each group and each position bin, lazily."""
     from posir_tasks.values.scores import ComputedScores, ResultScores
 
-    declared = list(declared_scores().values())
-    groups = list(values.iterate_groups())
-    by_group = ComputedScores.compute_all(declared, groups)
-    bin_scores = [(name, score) for name, score in declared if score.by_position]
-    by_bin = ComputedScores.compute_all(bin_scores, values.iterate_bins())
-    names = (group.name for group in groups)
+    declared = declared_scores()
+    bin_scores = {key: item for key, item in declared.items() if item[1].by_position}
     return ResultScores(
-        tuple(score for _, score in declared),
-        dict(zip(names, by_group, strict=True)),
-        tuple(by_bin),
+        tuple(score for _, score in declared.values()),
+        {group.name: ComputedScores(declared, group) for group in values.iterate_groups()},
+        tuple(ComputedScores(bin_scores, group) for group in values.iterate_bins()),
     )

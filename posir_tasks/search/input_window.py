@@ -17,6 +17,7 @@ from posir_tasks.base.arrays import Integers
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import summarize_error
 from posir_tasks.base.progress import track_items
+from posir_tasks.data.data import to_frame
 from posir_tasks.models.prompts import find_document_prompt, preprocess
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.models.window import find_read_part
@@ -27,6 +28,7 @@ from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart
 from posir_tasks.values.tokens_read import TokensRead, count_tokens_read, resolve_window
 
 if TYPE_CHECKING:
+    import polars as pl
     from datasets import Dataset
     from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.models.models_protocols import MTEBModels
@@ -80,7 +82,8 @@ def find_corpus_read_part(
     if read.least_tokens is None:
         return read
     tokenizer, _ = find_token_counter(model, task)
-    return resolve_window(read, corpus, task.hf_subsets_to_langscripts[subset], tokenizer)
+    languages = task.hf_subsets_to_langscripts[subset]
+    return resolve_window(read, to_frame(corpus), languages, tokenizer)
 
 
 def count_read_evidence(
@@ -112,7 +115,7 @@ def count_corpus(
     task: TaskMetadata,
     subset: str,
     scheme: PositionScheme,
-    corpus: Dataset,
+    corpus: pl.DataFrame,
     read: ReadPart,
 ) -> TokensRead | None:
     """Count the corpus tokens that a model reads, with its tokenizer or by estimate; None if the

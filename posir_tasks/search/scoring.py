@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import polars as pl
-from datasets import Dataset
 
 from posir_tasks.data.data import (
     Judgments,
@@ -21,6 +20,7 @@ from posir_tasks.data.data import (
     digest_queries,
     digest_texts,
     find_rows,
+    to_frame,
 )
 from posir_tasks.plugin_api import score_result
 from posir_tasks.values.document_ranks import DocumentRanks
@@ -51,6 +51,9 @@ from posir_tasks.values.schemes import PositionScheme
 from posir_tasks.values.scores import ResultValues
 from posir_tasks.values.tokens_read import TokensRead
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
 #: Cut-offs of the scores. The PosQ scripts retrieve 100 documents per query. mteb's 1,000 would
 #: take ten times the memory for the same scores.
 K_VALUES = (1, 3, 5, 10, 20, 30, 50, 100)
@@ -65,11 +68,14 @@ Rotate: TypeAlias = Callable[
     [PositionScheme, Evidence, Rows, DocumentRanks, "ReadFinder", ReadPart], RotationRanks | None
 ]
 #: Locates the evidence of queries in the part of documents that the model reads.
-ReadFinder: TypeAlias = Callable[[Dataset, Evidence, Rows], ReadEvidence]
+ReadFinder: TypeAlias = Callable[["Dataset", Evidence, Rows], ReadEvidence]
 
 
 def divide_split(data: PositionData, top_ranked: Any = None) -> SplitData:
     """Convert data to an mteb split, with separate queries for one and several evidence spans."""
+    # A slow import.
+    from datasets import Dataset
+
     judgments = Judgments.from_positions(data)
     single, several = data.divide_places()
     questions = data.questions
@@ -146,7 +152,7 @@ class SearchedSubset:
     results: Results
     ranked: RankedQueries
     find_read: ReadFinder
-    count_tokens: Callable[[Dataset, ReadPart], TokensRead | None]
+    count_tokens: Callable[[pl.DataFrame, ReadPart], TokensRead | None]
     extra_entries: Mapping[str, Any] = field(default_factory=dict)
     """Entries of the result that are not scores."""
     rotate: Rotate = lambda *_: None
@@ -188,7 +194,7 @@ class SubsetScorer:
         with timer("Counting tokens", **phase):
             documents = select_documents(data["corpus"], evidence.document_ids)
             read_evidence = searched.find_read(data["single"], evidence, documents)
-            tokens_read = searched.count_tokens(data["corpus"], read_evidence.read)
+            tokens_read = searched.count_tokens(to_frame(data["corpus"]), read_evidence.read)
         with timer("Scoring positions", **phase):
             ranks = DocumentRanks.from_ranks(
                 self.scheme,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -317,15 +317,20 @@ class DocumentRanks:
         return np.array([length for length, _ in self.cell_keys], np.int64)
 
     @cached_property
-    def memberships(self) -> tuple[Integers, Integers]:
-        """Query rows and their position bins, shape (m,) each. Evidence on a boundary is in two
-        bins.
-        """
+    def cell_bins(self) -> Integers:
+        """Position bins of each cell, padded with -1, shape (cells, maximum number of bins)."""
         bins_of_cells = [bins for _, bins in self.cell_keys]
         table = np.full((len(bins_of_cells), max(map(len, bins_of_cells), default=0)), -1)
         for cell, bins in enumerate(bins_of_cells):
             table[cell, : len(bins)] = bins
-        query_bins = table[self.columns.cells]
+        return table
+
+    @cached_property
+    def memberships(self) -> tuple[Integers, Integers]:
+        """Pairs of a query row and a position bin, as two arrays of shape (m,). Evidence on a
+        boundary is in two bins.
+        """
+        query_bins = self.cell_bins[self.columns.cells]
         query, member = np.nonzero(query_bins >= 0)
         return query, query_bins[query, member]
 
@@ -338,9 +343,10 @@ class DocumentRanks:
         np.add.at(table, (columns.cells, columns.ranks), weights)
         counts = np.zeros((len(self.axes.lengths), len(self.axes.positions), len(RANKS)), np.int64)
         totals = np.zeros((len(self.axes.lengths), len(RANKS)), np.int64)
-        for (length, bins), row in zip(self.cell_keys, table, strict=True):
-            totals[length] += row
-            counts[length, list(bins)] += row
+        np.add.at(totals, self.cell_lengths, table)
+        cell, member = np.nonzero(self.cell_bins >= 0)
+        bins = self.cell_bins[cell, member]
+        np.add.at(counts, (self.cell_lengths[cell], bins), table[cell])
         return PositionProfile(self.axes, counts, totals)
 
     def select_within_window(self) -> DocumentRanks:
@@ -411,8 +417,7 @@ class DocumentRanks:
                 sanitize(", ".join(unknown_names), 200),
             )
         with validate_json(data[RANKS_KEY], SCHEMA, field=RANKS_KEY):
-            cells = data[RANKS_KEY]["cells"].split()
-            cell_keys = tuple(_parse_cell_key(text, axes) for text in cells)
+            cell_keys = _parse_cell_keys(data[RANKS_KEY]["cells"], axes)
             rows_of_sets = list(zip(*rows_by_field, strict=True))
         document_sets = list[DocumentSet]()
         remaining = min(queries, MAX_QUERIES)
@@ -543,11 +548,15 @@ def _format_cell_key(key: CellKey) -> str:
     return f"{length}:{','.join(map(str, bins))}"
 
 
-def _parse_cell_key(text: str, axes: Axes) -> CellKey:
-    """Parse the output of `_format_cell_key`; raise ValueError if the cell is not on the axes."""
-    length_text, _, bins_text = text.partition(":")
-    length = int(length_text)
-    bins = tuple(map(int, bins_text.split(","))) if bins_text else ()
-    if length not in range(len(axes.lengths)) or not {*bins} <= {*range(len(axes.positions))}:
-        raise ValueError(f"the profile has no cell {_format_cell_key((length, bins))}")
-    return length, bins
+@lru_cache
+def _parse_cell_keys(text: str, axes: Axes) -> tuple[CellKey, ...]:
+    """Parse cell keys separated by spaces. Raise ValueError if a cell is not on the axes."""
+    cell_keys = list[CellKey]()
+    for item in text.split():
+        length_text, _, bins_text = item.partition(":")
+        length = int(length_text)
+        bins = tuple(map(int, bins_text.split(","))) if bins_text else ()
+        if length not in range(len(axes.lengths)) or not {*bins} <= {*range(len(axes.positions))}:
+            raise ValueError(f"the profile has no cell {_format_cell_key((length, bins))}")
+        cell_keys.append((length, bins))
+    return tuple(cell_keys)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -120,7 +121,7 @@ class RelativePositions:
     bins: int = 20
     token_bounds: tuple[int, ...] = (512, 1024, 1536)
 
-    @property
+    @cached_property
     def axes(self) -> Axes:
         """Length buckets in tokens, and intervals of the relative position."""
         edges = np.linspace(0, 1, self.bins + 1)
@@ -149,6 +150,7 @@ class RelativePositions:
         return QueryCells(np.arange(len(evidence)), lengths, position.astype(np.int64))
 
 
+@lru_cache
 def find_scheme(name: str) -> PositionScheme | None:
     """Find a built-in scheme by the name of its axes; None for other schemes."""
     numbers = [int(number) for number in re.findall(r"\d{1,9}", name)]

@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.errors import ProfileError
+from posir_tasks.base.logs import warn_once
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.place_ranks import parse_places, serialize_places
@@ -326,53 +327,33 @@ GroupScores: TypeAlias = Mapping[str, ScoreValue]
 
 
 class ComputedScores(Mapping[str, ScoreValue]):
-    """The scores of a group of queries, computed for all groups on first access.
+    """The scores of a group of queries, each computed on first access.
 
-    A score that raises for any group is omitted from all groups, with a warning that names its
-    plugin.
+    A score that raises is omitted, with a warning that names its plugin.
     """
 
-    def __init__(
-        self, keys: Collection[str], compute: Callable[[str], list[ScoreValue]], index: int
-    ) -> None:
-        self._keys = keys
-        self._compute = compute
-        self._index = index
-
-    @classmethod
-    def compute_all(
-        cls, declarations: Iterable[tuple[str, Score]], groups: Iterable[QueryGroup]
-    ) -> list[GroupScores]:
-        """Return the scores of each group. `declarations` are pairs of plugin name and score."""
-        groups = list(groups)
-        by_key = {score.key: (plugin, score) for plugin, score in declarations}
-
-        @cache
-        def compute(key: str) -> list[ScoreValue]:
-            """Compute a score for each group; return [] if any computation raises."""
-            plugin, score = by_key[key]
-            try:
-                return [check_value(score.compute(group)) for group in groups]
-            except Exception as error:
-                problem = f"{type(error).__name__}: {error}"
-                logger.warning(
-                    "posir plugin '%s': score '%s' raised %s, so the score is omitted",
-                    plugin,
-                    key,
-                    problem,
-                )
-                return []
-
-        return [cls(by_key, compute, index) for index in range(len(groups))]
+    def __init__(self, declarations: Mapping[str, tuple[str, Score]], group: QueryGroup) -> None:
+        self._declarations = declarations
+        self._group = group
+        self._values: dict[str, ScoreValue] = {}
 
     def __getitem__(self, key: str) -> ScoreValue:
-        values = self._compute(key)
-        if not values:
-            raise KeyError(key)
-        return values[self._index]
+        if key not in self._values:
+            plugin, score = self._declarations[key]
+            try:
+                self._values[key] = check_value(score.compute(self._group))
+            except Exception as error:
+                problem = f"{type(error).__name__}: {error}"
+                message = (
+                    f"posir plugin '{plugin}': score '{key}' raised {problem}, so the score is "
+                    "omitted"
+                )
+                warn_once(logger, message)
+                raise KeyError(key) from error
+        return self._values[key]
 
     def __iter__(self) -> Iterator[str]:
-        return (key for key in self._keys if self._compute(key))
+        return (key for key in self._declarations if key in self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -17,7 +17,7 @@ from posir_tasks.values.read_part import UNKNOWN, CountedWith, Part, ReadKind, R
 from posir_tasks.values.result_schema import READ_KEY, SCHEMA, TOKENS_READ_KEY
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    import polars as pl
 
     from posir_tasks.text.tokenizer import Tokenizer
     from posir_tasks.values.schemes import PositionScheme
@@ -115,7 +115,10 @@ class CorpusRead:
 
 
 def resolve_window(
-    read: ReadPart, corpus: Dataset, languages: Iterable[str], tokenizer: Tokenizer | None = None
+    read: ReadPart,
+    corpus: pl.DataFrame,
+    languages: Iterable[str],
+    tokenizer: Tokenizer | None = None,
 ) -> ReadPart:
     """Return a window of whole texts if the longest document fits into a known minimum.
 
@@ -125,8 +128,8 @@ def resolve_window(
     min_tokens = read.least_tokens
     if min_tokens is None:
         return read
-    names = [name for name in ("title", "text") if name in corpus.column_names]
-    texts = (" ".join(filter(None, row.values())).strip() for row in corpus.select_columns(names))
+    columns = [corpus[name] for name in ("title", "text") if name in corpus.columns]
+    texts = (" ".join(filter(None, parts)).strip() for parts in zip(*columns, strict=True))
     sizes = {text: len(text.encode("utf-8", "surrogatepass")) for text in texts}
     if tokenizer is not None:
         # A text has no more tokens than bytes, so shorter texts fit.
@@ -142,7 +145,7 @@ def count_tokens_read(
     languages: Iterable[str],
     tokenizer: Tokenizer | None,
     added_tokens: int,
-    corpus: Dataset,
+    corpus: pl.DataFrame,
     read: ReadPart,
 ) -> TokensRead | None:
     """Count the read and truncated tokens of a corpus; None for an unknown window and for chunks.
@@ -160,16 +163,15 @@ def count_tokens_read(
 
     if read.kind is ReadKind.UNKNOWN or read.part is Part.CHUNKS:
         return None
-    names = [name for name in ("title", "text") if name in corpus.column_names]
-    columns = pl.col(names).cast(pl.String).fill_null("")
-    frame = corpus.select_columns(names).to_polars().select(columns)
+    names = [name for name in ("title", "text") if name in corpus.columns]
+    frame = corpus.select(pl.col(names).cast(pl.String).fill_null(""))
     bytes_per_row = pl.sum_horizontal(pl.all().str.len_bytes().cast(pl.Int64))
     sizes = frame.select(bytes_per_row).to_series().to_numpy()
     tokens = -(-sizes // BYTES_PER_TOKEN)
     limit = read.tokens
     method = CountedWith.from_languages(languages)
     weights: Floats | float = 1.0
-    lengths = scheme.length_buckets(Evidence(corpus["id"][:], [], tokens=tokens))
+    lengths = scheme.length_buckets(Evidence(corpus["id"].to_list(), [], tokens=tokens))
     rows = np.arange(len(sizes))
     if tokenizer is not None and limit is not None and sizes.any():
         rows, weights = _sample_documents(sizes)

@@ -190,6 +190,26 @@ def test_a_plugin_with_invalid_declarations_is_reported(broken, said, scores_of)
     assert said in warnings[0]
 
 
+def test_an_invalid_score_is_reported_once_for_many_results(scores_of):
+    points = [
+        Point("odd", module(posir_scores=lambda: ["odd"])),
+        Point("lazy", scoring(mean=math.nan)),
+    ]
+    assert len(scores_of(*points)[1]) == 2
+    assert scores_of(*points) == ({}, [])
+
+
+def test_a_score_is_computed_for_the_groups_that_are_read(profile, monkeypatch):
+    lengths = []
+    compute = lambda group: lengths.append(group.length) or group.queries  # noqa: E731
+    plugin = module(posir_scores=lambda: [Score("seen", "Seen", "A score.", compute=compute)])
+    plugins = load_plugins([Point("own", plugin)])
+    monkeypatch.setattr("posir_tasks.plugin_api.get_plugins", lambda: plugins)
+    scores = score_result(ResultValues(separate_documents(profile)))
+    assert (scores["all"]["seen"], scores["all"]["seen"], lengths) == (1, 1, [None])
+    assert (scores["q1"]["seen"], lengths) == (1, [None, 0])
+
+
 def test_without_the_psi_plugin_the_rest_remains(scores_of):
     points = entry_points(group="posir")
     whole, _ = scores_of(*points)

@@ -8,6 +8,7 @@ import torch
 from mteb.models import ModelMeta
 from sentence_transformers import SentenceTransformer
 
+from posir_tasks.base.logs import warn_once
 from posir_tasks.models.embeddings import cached_encoder
 from posir_tasks.models.embeddings.cache import read_embeddings
 
@@ -15,7 +16,7 @@ from posir_tasks.models.embeddings.cache import read_embeddings
 def reset_process_state() -> None:
     """Close all caches and forget which warnings were given, as in a new process."""
     cached_encoder._cache_in.cache_clear()
-    cached_encoder._warn_once.cache_clear()
+    warn_once.cache_clear()
 
 
 class RecordingTransformer(SentenceTransformer):

@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.digests import digest_json
 from posir_tasks.base.files import write_text
+from posir_tasks.base.logs import warn_once
 from posir_tasks.models.embeddings.cache import EmbeddingCache, EmbeddingFormat, Keys
 from posir_tasks.models.embeddings.context import TASK_ARGUMENTS
 from posir_tasks.models.prompts import find_prompt
@@ -270,15 +271,17 @@ class CachedEncoder(WrappedEncoder):
 
         key = build_embedding_key(self.base, self._weights, arguments, prompt_type)
         if key is None:
-            _warn_once(
+            warn_once(
+                logger,
                 f"Embeddings of {name} are not cached: the model has neither a revision nor "
-                "accessible weights, or wraps another encoder."
+                "accessible weights, or wraps another encoder.",
             )
             return encode(inputs)
         if not key.shared:
-            _warn_once(
+            warn_once(
+                logger,
                 f"Embeddings of {name} are cached separately for each task: {key.code} may depend "
-                "on the task."
+                "on the task.",
             )
         dataset = cast("Dataset", inputs.dataset)
         columns = ["text"] if key.shared else sorted({*dataset.column_names} - {"id"})
@@ -300,9 +303,10 @@ class CachedEncoder(WrappedEncoder):
             embeddings = encode(loader)
             embedding_format = EmbeddingFormat.detect(embeddings, missing.size)
             if embedding_format is None:
-                _warn_once(
+                warn_once(
+                    logger,
                     f"Embeddings of {key.model} are not cached: the model does not return one "
-                    "dense vector per text."
+                    "dense vector per text.",
                 )
                 return embeddings if is_complete else encode(inputs)
             cache.add(keys[missing], embeddings)
@@ -322,11 +326,6 @@ class CachedEncoder(WrappedEncoder):
         if not about.exists():
             write_text(about, json.dumps(asdict(key), indent=2))
         return _cache_in(folder.resolve())
-
-
-@functools.cache
-def _warn_once(message: str) -> None:
-    logger.warning(message)
 
 
 @functools.cache

@@ -11,7 +11,8 @@ import mteb
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from posir_tasks.models.prefixes import FAMILIES, _warn_once, describe_family
+from posir_tasks.base.logs import warn_once
+from posir_tasks.models.prefixes import FAMILIES, describe_family
 from tests.support.models import write_tiny_model
 
 E5, NOMIC, BGE, BGE_ZH = FAMILIES
@@ -61,7 +62,7 @@ def load(tmp_path: Path, caplog: pytest.LogCaptureFixture):
             str(folder)
         )
         (folder / "README.md").write_text(card, encoding="utf-8")
-        _warn_once.cache_clear()
+        warn_once.cache_clear()
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             mteb.get_model(str(folder))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import mteb
 import numpy as np
+import polars as pl
 import pytest
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
@@ -30,7 +31,7 @@ def test_a_sample_estimates_the_counts_of_all_documents():
     rng = np.random.default_rng(3)
     # Words of four letters are one estimated token. A few documents are very long.
     words = np.minimum(rng.lognormal(5, 1.5, 6 * SAMPLE), 20_000).astype(int) + 1
-    corpus = Dataset.from_dict(
+    corpus = pl.DataFrame(
         {"id": list(map(str, range(len(words)))), "text": ["mill" * int(count) for count in words]}
     )
     read = ReadPart.first(256, WindowSource.CLASS)
@@ -55,7 +56,7 @@ def test_a_sample_estimates_the_counts_of_all_documents():
 
 @pytest.mark.parametrize("text", ["mill " * 40, "水車" * 33, "the mill\n", ""])
 def test_documents_shorter_than_the_minimum_are_read_completely(text):
-    corpus = Dataset.from_list(
+    corpus = pl.DataFrame(
         [{"id": "a", "title": None, "text": "river"}, {"id": "b", "title": "Mills", "text": text}]
     )
     size, tokens = (

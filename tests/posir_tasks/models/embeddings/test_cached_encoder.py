@@ -57,7 +57,7 @@ def _new_process_state(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def get_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "embeddings"))
     return tmp_path / "embeddings"
 
@@ -118,12 +118,12 @@ class SparseEncoder(RecordingEncoder):
     ids=["no revision", "sparse"],
 )
 def test_uncachable_embeddings_pass_with_one_warning(
-    get_cache_folder, model, reason, caplog, monkeypatch
+    cache_folder, model, reason, caplog, monkeypatch
 ):
     scores = evaluate(model, "PosIR-English")
     assert caplog.text.count(f"are not cached: {reason}") == 1
     assert len(model.encoded) == 8
-    assert not list(get_cache_folder.rglob("*.arrow"))
+    assert not list(cache_folder.rglob("*.arrow"))
     monkeypatch.delenv("POSIR_EMBEDDINGS")
     assert evaluate(model, "PosIR-English") == scores
 
