@@ -185,7 +185,7 @@ class PaperRecipe(Result):
         console: Console,
         *,
         explain: bool = False,  # noqa: ARG002
-        printed: int = 0,  # noqa: ARG002
+        sections_printed: int = 0,  # noqa: ARG002
     ) -> None:
         """Print the shell lines."""
         console.out(_to_text(self.paper, self.recipe), highlight=False)
