@@ -67,7 +67,7 @@ def test_the_first_repeated_value_is_found(values: list[int]):
     assert find_repeated(values) == (expected[0] if expected else None)
 
 
-@pytest.mark.usefixtures("soon")
+@pytest.mark.usefixtures("fail_if_slow")
 @pytest.mark.parametrize(
     "read",
     [
@@ -90,7 +90,7 @@ def test_a_repeated_name_is_found_quickly(read: Callable[[], object]):
         read()
 
 
-@pytest.mark.usefixtures("soon")
+@pytest.mark.usefixtures("fail_if_slow")
 def test_each_folder_is_visited_once(tmp_path: Path):
     folders = [tmp_path / f"d{number}" for number in range(12)]
     for folder in folders:
@@ -180,7 +180,7 @@ def test_a_document_that_is_too_large_is_named(
         list(read_file(file, ReadOptions()))
 
 
-@pytest.mark.usefixtures("soon")
+@pytest.mark.usefixtures("fail_if_slow")
 @pytest.mark.parametrize(
     "suffix", ["", ".txt", ".json", ".jsonl", ".gz", ".parquet", ".csv", ".pdf", ".yaml"]
 )
@@ -342,7 +342,7 @@ def test_parquet_round_trip(
     assert list(iterate_rows(file)) == rows
 
 
-@pytest.mark.usefixtures("soon")
+@pytest.mark.usefixtures("fail_if_slow")
 def test_tables_with_too_many_columns_are_rejected(tmp_path: Path):
     wide = tmp_path / "a.csv"
     wide.write_text(",".join(f"c{n}" for n in range(500_000)) + "\n")
@@ -359,7 +359,7 @@ def test_tables_with_too_many_columns_are_rejected(tmp_path: Path):
     assert len(read_column_types(parquet)) == 5_000
 
 
-@pytest.mark.usefixtures("soon")
+@pytest.mark.usefixtures("fail_if_slow")
 def test_time_is_not_quadratic_in_the_text_length(tmp_path: Path):
     assert not NUMBER.fullmatch("1" * 500_000 + "x")
     text = "".join(f"w{n} " for n in range(60_000))
@@ -401,7 +401,7 @@ def write_pdf(file: Path, kids: list[str], objects: list[str]) -> Path:
     return file
 
 
-@pytest.mark.usefixtures("soon")
+@pytest.mark.usefixtures("fail_if_slow")
 def test_pages_of_a_pdf_and_their_time_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     page = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] >>"
     many = write_pdf(
