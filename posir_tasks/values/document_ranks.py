@@ -301,7 +301,7 @@ class DocumentRanks:
         )
 
     def _join(self, name: str) -> Integers:
-        """Concatenate a column of all sets; empty if any set with queries lacks it."""
+        """Concatenate a column of all sets, unless it is missing in a set with queries."""
         columns = [getattr(document_set, name) for document_set in self.sets]
         pairs = zip(self.sets, columns, strict=True)
         is_complete = all(
