@@ -15,7 +15,11 @@ import sys
 import numpy as np
 from scipy.stats import spearmanr
 
-from posir_probe.correlation import estimate_rho, jackknife_interval, permutation_p_value
+from posir_probe.correlation import (
+    compute_jackknife_interval,
+    compute_permutation_p_value,
+    estimate_rho,
+)
 from posir_tasks.base.arrays import Floats
 from posir_tasks.values.estimates import Interval
 
@@ -54,13 +58,13 @@ def main(draws: int) -> None:
                 independent, _ = estimate_rho(x, y)
                 coverages = (
                     contains(independent.interval if independent else None, true_rho),
-                    contains(jackknife_interval(x, y, labels), true_rho),
+                    contains(compute_jackknife_interval(x, y, labels), true_rho),
                 )
                 rows.append(
                     (
                         *coverages,
                         spearmanr(x, y).pvalue < 0.05,
-                        permutation_p_value(x, y, labels) < 0.05,
+                        compute_permutation_p_value(x, y, labels) < 0.05,
                     )
                 )
             print(families, models, share, rho, "|", *np.mean(rows, axis=0).round(3), flush=True)

@@ -19,7 +19,7 @@ import posir
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData
 from posir_probe.probe import Probe, run_probe
-from posir_probe.probing import builtin_probes
+from posir_probe.probing import build_builtin_probes
 from posir_report.summary import build_rows, summarize
 from posir_score.collecting import Retriever
 from posir_tasks.data.mini import read_mini
@@ -117,7 +117,7 @@ if __name__ == "__main__":
     print("| measure |", " | ".join(EMBEDDERS), "|")
     print("|---" * (len(EMBEDDERS) + 1) + "|")
     rows = measure_retrieval()
-    for probe in builtin_probes():
+    for probe in build_builtin_probes():
         if not probe.name.startswith(SKIPPED_PROBES):
             rows[f"`{probe.name}`, `{next(iter(probe.summaries))}`"] = measure_probe(probe, data)
             print(probe.name, file=sys.stderr, flush=True)

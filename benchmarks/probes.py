@@ -16,7 +16,7 @@ from mteb.types import PromptType
 
 from posir_probe.data import ProbeData
 from posir_probe.probe import ProbePlan, run_plans
-from posir_probe.probing import builtin_probes
+from posir_probe.probing import build_builtin_probes
 from posir_tasks.data.mini import read_mini
 from posir_tasks.models.embeddings.encoding import ModelEncoder, load_encoder
 
@@ -66,7 +66,7 @@ if __name__ == "__main__":
     print(f"{len(data.documents)} documents, CPU time in seconds, median of {rounds} rounds\n")
     print("| probe | texts | questions | bare encoding | probe | ratio |")
     print("|---|---|---|---|---|---|")
-    probes = [probe for probe in builtin_probes() if not probe.needs_all]
+    probes = [probe for probe in build_builtin_probes() if not probe.needs_all]
     for probe in probes:
         if any(count_texts([probe.plan(data)])):
             print_costs(probe.name, [probe.plan], encoder, data, rounds)

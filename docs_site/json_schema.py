@@ -321,7 +321,7 @@ def describe_audit() -> Schema:
 
 def describe_runs() -> Schema:
     """Describe the JSON of `posir score` without --chunker."""
-    omit = ("counts", "folder", "evidence", "audit", "main_score", "reading")
+    omit = ("counts", "folder", "evidence", "audit", "main_score", "retriever_description")
     optional = {"retriever": TEXT, "evidence": describe_type(EvidenceScores)}
     properties = {
         **describe_fields(RunScores, omit=omit),

@@ -83,7 +83,7 @@ def run_on_cluster(
         return
     model = ModelReference(portable_name(find_model(reference)), reference.revision)
     jobs = [ModelCallJob(model, title, call, number) for number, call in enumerate(calls)]
-    with closing(Dispatcher(jobs, start_engine()).outcomes()) as outcomes:
+    with closing(Dispatcher(jobs, start_engine()).run()) as outcomes:
         for job, outcome in outcomes:
             for warning in outcome.warnings:
                 logger.warning("%s", warning)

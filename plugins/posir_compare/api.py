@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from posir_compare import runs, sections
-from posir_compare.comparison import ModelComparison, compare_pairs, list_columns
+from posir_compare.comparison import ModelComparison, compare_pairs, to_record
 from posir_compare.gate import Gate, Limit, check_limits, parse_limits, run_gate
 from posir_compare.pairing import build_pairs
 from posir_significance.decision import Margins
@@ -40,13 +40,14 @@ JUDGED_BRIEF = (
 )
 NOTES = (
     "State: from the interval of the change: equivalent if it lies within the margin (by default "
-    "2 points of nDCG@10, 5 of the position effect), better or worse if 0 is outside; otherwise "
+    "2 points of nDCG@10, 5 of the position effect), better or worse if it excludes 0; otherwise "
     "inconclusive.",
     "Paired by query: both models answered the same questions, and are compared question by "
     "question.",
     "Position effects are compared on the same rotated versions; within the window only if both "
     "models have the same excerpts.",
-    "Intervals: all changes of a table hold at the same time at 95%; scores as in a report.",
+    "Intervals: simultaneous 95% intervals for the changes of a table; for scores, the same "
+    "intervals as in a report.",
 )
 #: Why plain results of mteb are not compared, and what to do.
 NO_QUERIES = (
@@ -57,7 +58,7 @@ NO_QUERIES = (
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Comparison(Result):
-    """Changes of models from a baseline, by task, length and metric."""
+    """Changes from a baseline, by model, task, length and metric."""
 
     rows: Sequence[ChangeRow]
     comparison: ModelComparison
@@ -94,13 +95,13 @@ class Comparison(Result):
 
     def records(self) -> list[dict[str, Any]]:
         """Return a record for each task, model, length and metric."""
-        return [list_columns(row) for row in self.rows]
+        return [to_record(row) for row in self.rows]
 
 
-def _present(comparison: ModelComparison, *, full: bool, hint: str = "") -> Comparison:
-    """Present a comparison; the hint is printed on standard error."""
+def _build_comparison(comparison: ModelComparison, *, full: bool, hint: str = "") -> Comparison:
+    """Build the result. The hint is printed to stderr."""
     rows = sections.shorten_models(comparison.rows)
-    title = sections.title_comparison(rows)
+    title = sections.build_title(rows)
     is_judged = all(row.subject.is_judged for row in rows)
     latex = DisplaySection(tables=tuple(sections.build_latex_tables(rows)), only=Medium.LATEX)
     return Comparison(
@@ -109,7 +110,7 @@ def _present(comparison: ModelComparison, *, full: bool, hint: str = "") -> Comp
         comparison=comparison,
         values=lambda: {
             "baseline": comparison.rows[0].subject.baseline,
-            "comparisons": [list_columns(row) for row in comparison.rows],
+            "comparisons": [to_record(row) for row in comparison.rows],
             "notes": comparison.notes,
         },
         extra_sections=LazySequence(
@@ -150,7 +151,7 @@ def compare(
         posir compare --results results bge-m3 all-MiniLM-L6-v2
 
     Results on the same queries are paired by query. Queries without positions are compared in
-    nDCG@10, MRR@10, Recall@10, Recall@100 and MAP@100, paired by their clusters.
+    nDCG@10, MRR@10, Recall@10, Recall@100 and MAP@100, paired by cluster.
 
     Args:
         given: Result folders, in Python also the output of `posir.read_results`; with `results`,
@@ -209,7 +210,7 @@ def compare(
                 f"the baseline is {model_runs[0].label}, the first model; choose another with "
                 "--baseline."
             )
-        return _present(comparison, full=full, hint=hint)
+        return _build_comparison(comparison, full=full, hint=hint)
 
     if not limits:
         return compare_models()
@@ -258,9 +259,9 @@ def _read_source(source: ResultSource, *, has_names: bool) -> list[StoredResult]
 def _choose_runs(
     given: Sources, results: Sources, baseline: str | None, tasks: Sequence[str]
 ) -> tuple[list[runs.ModelRun], list[str]]:
-    """Return the runs to compare, the baseline first, and the tasks of plain results of mteb.
+    """Return the runs to compare, baseline first, and the tasks with plain results of mteb.
 
-    The baseline need not be among the named models.
+    The baseline may be a model that is not named.
 
     Raises:
         PosirError: Results, models or tasks are missing, or there are fewer than two models.
@@ -273,28 +274,29 @@ def _choose_runs(
             "FOLDER MODEL ...`."
         )
     by_source = [_read_source(source, has_names=results is not None) for source in sources]
-    available = runs.collect_runs([list(filter(is_comparable, source)) for source in by_source])
-    selected = [run for name in names for run in runs.find_by_name(available, name)]
-    selected = selected or list(available)
+    all_runs = runs.collect_runs([list(filter(is_comparable, source)) for source in by_source])
+    selected_runs = [run for name in names for run in runs.find_by_name(all_runs, name)]
+    selected_runs = selected_runs or list(all_runs)
     if baseline is not None:
-        first = runs.choose_baseline(available, baseline)
-        selected = [first, *(run for run in selected if run is not first)]
-    if len(selected) < 2:
-        labels = ", ".join(run.label for run in selected)
+        first = runs.choose_baseline(all_runs, baseline)
+        selected_runs = [first, *(run for run in selected_runs if run is not first)]
+    if len(selected_runs) < 2:
+        labels = ", ".join(run.label for run in selected_runs)
         raise PosirError(
             f"A comparison needs two models; found: {labels}. Name another one or give another "
             "folder."
         )
-    task_names = sorted({task for run in selected for task in run.tasks})
+    task_names = sorted({task for run in selected_runs for task in run.tasks})
     for task in tasks:
         if task not in task_names:
             raise PosirError(
                 f"--task {task}: no results of this task. Choose from {', '.join(task_names)}."
             )
     if tasks:
-        selected = [
+        selected_runs = [
             replace(run, results=tuple(result for result in run.results if result.task in tasks))
-            for run in selected
+            for run in selected_runs
         ]
     all_results = chain.from_iterable(by_source)
-    return selected, sorted({result.task for result in all_results if not is_comparable(result)})
+    plain_tasks = {result.task for result in all_results if not is_comparable(result)}
+    return selected_runs, sorted(plain_tasks)

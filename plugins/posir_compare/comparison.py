@@ -1,4 +1,4 @@
-"""Comparison of pairs: a row for each length and metric."""
+"""Compare pairs of runs, with a row for each length and metric."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from posir_tasks.values.profile import pool
 from posir_tasks.values.scores import ALL
 
 #: Formats of scores by metric.
-FORMATS = dict.fromkeys(Metric, format_percent) | dict.fromkeys(EFFECTS, format_points)
+SCORE_FORMATS = dict.fromkeys(Metric, format_percent) | dict.fromkeys(EFFECTS, format_points)
 
 
-def list_columns(row: ChangeRow) -> Record:
+def to_record(row: ChangeRow) -> Record:
     """Return the columns of a row for CSV and JSON."""
     subject = row.subject
     return {
@@ -68,7 +68,7 @@ Gaps = dict[tuple[str, str], str]
 
 @dataclass(frozen=True)
 class ModelComparison:
-    """The rows of all pairs, with notes."""
+    """The rows of all pairs, and notes."""
 
     rows: Sequence[ChangeRow]
     notes: Sequence[str]
@@ -87,7 +87,7 @@ def compare_pairs(
 
     Args:
         pairs: The pairs.
-        lengths: `all` or names of length buckets; by default all that contain queries.
+        lengths: `all` or names of length buckets; by default all lengths with queries.
         margins: Minimum relevant differences.
 
     Raises:
@@ -101,10 +101,10 @@ def compare_pairs(
     for pair in track_items(pairs, "Comparing"):
         key = (pair.b.label, pair.task)
         try:
-            if pair.a.judged(pair.task) or pair.b.judged(pair.task):
+            if pair.a.get_judged_results(pair.task) or pair.b.get_judged_results(pair.task):
                 judged_rows += _compare_judged_pair(pair, margins, notes, gaps)
-            subsets = pair.a.by_subset(pair.task)
-            if subsets or pair.b.by_subset(pair.task):
+            subsets = pair.a.get_position_results(pair.task)
+            if subsets or pair.b.get_position_results(pair.task):
                 results = find_common_results(pair)
                 common.append((pair, results))
                 rows += compare_pair(pair, results, lengths, margins)
@@ -122,7 +122,7 @@ def compare_pairs(
 
 
 def _select_lengths(rows: Sequence[ChangeRow], lengths: Collection[str]) -> list[ChangeRow]:
-    """Select the rows of lengths, by default all; raise PosirError for a length without rows."""
+    """Select rows by length, by default all rows; raise PosirError for a length without rows."""
     available = {row.subject.length.casefold(): row.subject.length for row in rows}
     names = {name.casefold(): name for name in lengths}
     for key in names.keys() - available:
@@ -134,27 +134,28 @@ def _select_lengths(rows: Sequence[ChangeRow], lengths: Collection[str]) -> list
 
 
 def _note_missing_tasks(pairs: Sequence[Pair], notes: list[str], gaps: Gaps) -> None:
-    """Add a note for each run without results on the other run's tasks, and a gap for each task
-    without results of a model.
+    """Add a note for each run that lacks tasks of the other run, and a gap for each task that a
+    model lacks.
     """
     for pair in {pair.b.label: pair for pair in pairs}.values():
         for run, other in ((pair.b, pair.a), (pair.a, pair.b)):
             missing = sorted(other.tasks - run.tasks)
             if missing:
-                reason = f"{run.label} has no results of it"
-                notes.append(f"Not compared, since {reason}: {', '.join(missing)}.")
+                tasks = ", ".join(missing)
+                notes.append(f"Not compared, since {run.label} has no results: {tasks}.")
                 if run is pair.b:
-                    gaps |= {(run.label, task): f"{reason}." for task in missing}
+                    reason = f"{run.label} has no results on this task."
+                    gaps |= {(run.label, task): reason for task in missing}
 
 
 def _compare_judged_pair(
     pair: Pair, margins: Margins, notes: list[str], gaps: Gaps
 ) -> list[ChangeRow]:
-    """Compare a pair on all judged queries in common subsets, with a row per metric; note all other
-    subsets.
+    """Compare a pair on all judged queries of common subsets, with a row per metric. Add a note
+    about other subsets.
     """
-    first = pair.a.judged(pair.task)
-    second = pair.b.judged(pair.task)
+    first = pair.a.get_judged_results(pair.task)
+    second = pair.b.get_judged_results(pair.task)
     common_subsets = [
         subset
         for subset in sorted(first.keys() & second.keys())
@@ -163,7 +164,7 @@ def _compare_judged_pair(
     ]
     if skipped_subsets := sorted((first.keys() | second.keys()).difference(common_subsets)):
         note = (
-            f"{pair}, judged queries: skipped subsets that only one has, or whose corpus, "
+            f"{pair}, judged queries: skipped subsets that only one of them has, or whose corpus, "
             f"judgments or clusters differ: {', '.join(skipped_subsets)}."
         )
         if not common_subsets:
@@ -202,21 +203,21 @@ def compare_pair(
 ) -> list[ChangeRow]:
     """Compare a pair in every metric, over all lengths and in each length bucket with queries.
 
-    Intervals of the three metrics over all lengths are simultaneous, and so are those of the length
-    buckets in `lengths` (by default all buckets).
+    The intervals of the three metrics over all lengths are simultaneous. So are the intervals of
+    the length buckets in `lengths` (by default all buckets).
     """
     first = analyze(common.a)
     second = analyze(common.b)
     axes = common.a.profile.axes
     titles = dict(zip(axes.lengths, axes.length_titles, strict=True))
-    # A single length bucket has no group.
+    # Data with a single length bucket has no groups by length.
     groups = {
         name: (a, b)
         for name, a, b in zip((ALL, *axes.lengths), first.groups, second.groups, strict=False)
         if a.queries
     }
-    selected = {name.casefold() for name in lengths or groups} - {ALL}
-    count = sum(name.casefold() in selected for name in groups)
+    selected_lengths = {name.casefold() for name in lengths or groups} - {ALL}
+    count = sum(name.casefold() in selected_lengths for name in groups)
     total_levels = (CHANGE_LEVEL, LEVEL, LEVEL)
     change_level = 1 - (1 - CHANGE_LEVEL) / max(count, 1)
     length_levels = (change_level, compute_length_level(first), compute_length_level(second))
@@ -225,12 +226,12 @@ def compare_pair(
         model=pair.b.label,
         task=pair.task,
         subsets=len(common.subsets),
-        reads=(pair.a.find_read(pair.task), pair.b.find_read(pair.task)),
+        reads=(pair.a.find_read_part(pair.task), pair.b.find_read_part(pair.task)),
         method="paired by query" if common.are_paired else "unpaired",
     )
     rows = list[ChangeRow]()
     for name, (a, b) in groups.items():
-        # "Q2: 513 to 1,024 tokens" without colon and unit.
+        # "Q2: 513 to 1,024 tokens" becomes "Q2 513 to 1,024".
         title = titles.get(name, name).replace(":", "").removesuffix(" tokens")
         length_subject = replace(subject, length=name, length_title=title)
         levels = total_levels if name == ALL else length_levels
@@ -245,7 +246,7 @@ def compare_pair(
         changes = _compare_group(
             places_subject, a_places, b_places, are_paired, margins, total_levels
         )
-        # Position effects exist only for queries with one place of evidence.
+        # Position effects exist only for queries with one evidence span.
         rows += [change for change in changes if change.metric is Metric.NDCG_AT_10]
     return rows
 
@@ -258,9 +259,7 @@ def _compare_group(
     margins: Margins,
     levels: tuple[float, float, float],
 ) -> list[ChangeRow]:
-    """Compare a group of questions; `levels` are the levels of the intervals for the change, a and
-    b.
-    """
+    """Compare a group of questions. `levels` are the interval levels of the change, a and b."""
     subject = replace(
         subject,
         queries=a.queries,

@@ -1,10 +1,10 @@
-"""Gates: tests of limits on changes from a baseline, or on the scores of a model.
+"""Gates test limits on changes from a baseline, or on a model's scores.
 
-A limit such as `ndcg_at_10 < -1` bounds the true change, which the data estimate with an interval.
-Since a limit is one-sided, an interval of level 1 - 2a is wrong with probability a. With m sides in
-a gate, a is 0.05 / m (Bonferroni), and at most 0.025 as in the 95% intervals of a comparison. A
-gate therefore fails in at most 5% of all cases if all true values are within their limits, equal
-models included.
+A limit such as `ndcg_at_10 < -1` bounds the true change, which is estimated with an interval. Tests
+are one-sided, so an interval of level 1 - 2a errs with probability a. A gate with m tests uses
+a = 0.05 / m (Bonferroni), but at most 0.025, as in the 95% intervals of a comparison. If all true
+values are within their limits, for example if the models are equal, a gate fails in at most 5% of
+cases.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from posir_compare.comparison import FORMATS
+from posir_compare.comparison import SCORE_FORMATS
 from posir_significance.analysis import GroupAnalysis
 from posir_significance.changes import NO_EFFECT
 from posir_significance.findings import (
@@ -51,12 +51,12 @@ from posir_tasks.values.judgments import DOCUMENT, JudgedScores
 from posir_tasks.values.means import ALPHA, LEVEL, MeanEstimate
 from posir_tasks.values.scores import ALL
 
-LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+(\.\d*)?|\.\d+))\s*")
+LIMIT_RE = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+(\.\d*)?|\.\d+))\s*")
 EXAMPLE = "'ndcg_at_10 < -1' or 'position_effect > 5'"
 #: Metrics that a limit can name, by key.
 LIMITED_METRICS = {metric.key: metric for metric in (*POSITION_METRICS, *JUDGED_METRICS)}
-#: Note on the table of a gate, by command.
-NOTES = {
+#: Note below the table, by command.
+TABLE_NOTES = {
     "compare": "Change: model minus baseline, with its {level} interval. Two equal models fail in "
     "at most 5% of all cases.",
     "report": "Score: with its {level} interval. A model whose true scores are at their limits "
@@ -73,19 +73,18 @@ class GateVerdict(StrEnum):
     UNDECIDED = "inconclusive"
 
 
-#: Color, exit status and JUnit element of each verdict. A gate gets whichever of its limits'
-#: verdicts comes last here.
+#: Color of each verdict. The verdict on a gate is the last one in this order among its limits.
 TONES = {
     GateVerdict.PASSES: Tone.GOOD,
     GateVerdict.UNDECIDED: Tone.OPEN,
     GateVerdict.FAILS: Tone.BAD,
 }
-STATUSES = {
+EXIT_STATUSES = {
     GateVerdict.PASSES: 0,
     GateVerdict.FAILS: 1,
     GateVerdict.UNDECIDED: INCONCLUSIVE_STATUS,
 }
-ELEMENTS = {
+JUNIT_ELEMENTS = {
     GateVerdict.PASSES: "system-out",
     GateVerdict.FAILS: "failure",
     GateVerdict.UNDECIDED: "error",
@@ -108,12 +107,12 @@ class TestedLimit:
     a: Estimate | None = None
     b: Estimate | None = None
     change: Estimate | None = None
-    """b - a with the tested interval; None without a baseline, in which case `b` has the tested
+    """`b - a` with the tested interval. Without a baseline, this is None and `b` has the tested
     interval.
     """
     reason: str = ""
     state: ChangeState | None = None
-    """State of the change in a comparison, from its margin and simultaneous interval."""
+    """State of the change in a comparison, according to its margin and simultaneous interval."""
     compared: str = ""
     """The state and its interval as text."""
     answer: str = ""
@@ -121,7 +120,7 @@ class TestedLimit:
 
 
 def list_scores(group: GroupAnalysis, model: str, task: str) -> Iterator[ChangeRow]:
-    """Yield the scores of a model over all questions of a task as rows without a baseline."""
+    """Yield a model's scores on all questions of a task, as rows without a baseline."""
     subject = ChangeSubject(
         model=model,
         task=task,
@@ -146,7 +145,7 @@ def list_scores(group: GroupAnalysis, model: str, task: str) -> Iterator[ChangeR
 def list_judged_scores(
     scores: JudgedScores, estimates: Mapping[str, MeanEstimate | None], model: str, task: str
 ) -> Iterator[ChangeRow]:
-    """Yield the scores of a model over all judged queries of a task as rows without a baseline."""
+    """Yield a model's scores on all judged queries of a task, as rows without a baseline."""
     subject = ChangeSubject(
         model=model,
         task=task,
@@ -174,7 +173,7 @@ def _build_row(metric: Metric, subject: ChangeSubject, score: Difference | None)
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit on a score, or on its change, model minus baseline."""
+    """A limit on a score, or on its change (model minus baseline)."""
 
     text: str
     metric: Metric
@@ -186,7 +185,7 @@ class Limit:
     def judge(
         self, row: ChangeRow, interval: Interval | None, *, strict: bool
     ) -> tuple[GateVerdict, LimitReason]:
-        """Return the verdict on a row with this interval, and the reason."""
+        """Compare an interval with the limit. Return the verdict and the reason."""
         if row.reason is Reason.FEW_DOCUMENTS:
             return GateVerdict.UNDECIDED, LimitReason.FEW_DOCUMENTS
         if interval is None:
@@ -201,7 +200,7 @@ class Limit:
         return GateVerdict.PASSES, LimitReason.OPEN
 
     def test(self, row: ChangeRow, level: float, *, strict: bool) -> TestedLimit:
-        """Test the limit on a row with its interval at a level."""
+        """Test the limit on a row, with an interval of the given level."""
         estimate = row.estimate
         interval = (
             estimate.compute_interval(level) if estimate and estimate.compute_interval else None
@@ -209,16 +208,16 @@ class Limit:
         verdict, reason = self.judge(row, interval, strict=strict)
         score = Estimate(estimate.value, interval) if estimate else None
         subject = row.subject
-        numbers: Record = {"queries": subject.queries, "b": score}
+        fields: Record = {"queries": subject.queries, "b": score}
         if subject.baseline:
-            numbers |= {"a": row.a, "b": row.b, "change": score, "state": row.state}
-            numbers |= {"compared": format_change(row), "answer": describe_change(row)}
-        return self.report(verdict, describe_limit(reason, row), subject, **numbers)
+            fields |= {"a": row.a, "b": row.b, "change": score, "state": row.state}
+            fields |= {"compared": format_change(row), "answer": describe_change(row)}
+        return self.build_result(verdict, describe_limit(reason, row), subject, **fields)
 
-    def report(
-        self, verdict: GateVerdict, reason: str, subject: ChangeSubject, **numbers: Any
+    def build_result(
+        self, verdict: GateVerdict, reason: str, subject: ChangeSubject, **fields: Any
     ) -> TestedLimit:
-        """Build a verdict on the limit with the given numbers."""
+        """Build the result of a test. `fields` are other fields of `TestedLimit`."""
         return TestedLimit(
             verdict,
             self.text,
@@ -228,7 +227,7 @@ class Limit:
             subject.baseline,
             subject.model,
             reason=reason,
-            **numbers,
+            **fields,
         )
 
 
@@ -266,7 +265,7 @@ def build_gate(
         tables=[_tabulate_gate(limits, title, level, command)],
         values={"verdict": verdict, "strict": strict, "level": level, "limits": limits},
         warnings=tuple(f"note: {note}" for note in notes),
-        exit_status=STATUSES[verdict],
+        exit_status=EXIT_STATUSES[verdict],
         limits=tuple(limits),
         verdict=verdict,
         level=level,
@@ -275,8 +274,8 @@ def build_gate(
 
 
 def parse_limit(text: str) -> Limit:
-    """Parse a limit: a metric, `<` or `>`, and a number in points, as changes are printed."""
-    match = LIMIT.fullmatch(text)
+    """Parse a limit: a metric, `<` or `>`, and a number in points."""
+    match = LIMIT_RE.fullmatch(text)
     keys = ", ".join(LIMITED_METRICS)
     if match is None:
         raise PosirError(
@@ -307,7 +306,7 @@ def run_gate(
     *,
     strict: bool,
 ) -> Gate:
-    """Run a gate and write JUnit XML. An error makes the gate inconclusive, with the error as
+    """Run a gate and write JUnit XML. An error makes the gate inconclusive and is reported as the
     reason.
     """
     try:
@@ -318,7 +317,7 @@ def run_gate(
             logger.exception("an unexpected error made the gate inconclusive")
             reason = summarize_error(error)
         subject = ChangeSubject(length="")
-        verdicts = [limit.report(GateVerdict.UNDECIDED, reason, subject) for limit in limits]
+        verdicts = [limit.build_result(GateVerdict.UNDECIDED, reason, subject) for limit in limits]
         gate = build_gate(verdicts, LEVEL, strict=strict, command=command)
     if junit:
         write_junit(gate, Path(junit))
@@ -339,12 +338,12 @@ def check_limits(
     no baseline.
 
     A limit fails if the whole interval is beyond it. It is inconclusive if the value is undefined,
-    the documents are too few, or results are missing; `gaps` gives the reasons for missing results
-    by model and task.
+    there are too few documents, or results are missing. `gaps` contains the reasons for missing
+    results by model and task.
     """
     items = [limits] if isinstance(limits, str) else limits
-    tests = [parse_limit(item) if isinstance(item, str) else item for item in items]
-    if not tests:
+    parsed_limits = [parse_limit(item) if isinstance(item, str) else item for item in items]
+    if not parsed_limits:
         raise PosirError(f"There is no limit to test. Give one, such as {EXAMPLE}.")
     names = sorted({length.casefold() for length in lengths})
     by_subject = defaultdict[tuple[str, str, str], list[ChangeRow]](list)
@@ -353,46 +352,46 @@ def check_limits(
         subject = row.subject
         by_subject[subject.model, subject.task, subject.length.casefold()].append(row)
         baseline = subject.baseline
-    systems = dict.fromkeys([*(key[:2] for key in by_subject), *gaps])
+    model_tasks = dict.fromkeys([*(key[:2] for key in by_subject), *gaps])
     tested_rows = [row for key, group in by_subject.items() if key[2] in names for row in group]
-    level = max(LEVEL, 1 - 2 * ALPHA / max(1, _count_sides(tested_rows, tests)))
+    level = max(LEVEL, 1 - 2 * ALPHA / max(1, _count_tests(tested_rows, parsed_limits)))
     results = []
-    for limit, (model, task), length in product(tests, systems, names):
+    for limit, (model, task), length in product(parsed_limits, model_tasks, names):
         group = by_subject[model, task, length]
         gap = gaps.get((model, task))
         metric_rows = [row for row in group if row.metric is limit.metric]
         for row in metric_rows:
             result = limit.test(row, level, strict=strict)
-            # No limit passes if the model lacks results.
+            # A limit cannot pass if results are missing.
             if gap and result.verdict is GateVerdict.PASSES:
                 result = replace(result, verdict=GateVerdict.UNDECIDED, reason=gap)
             results.append(result)
-        # Position effects exist only for queries with one place of evidence.
+        # Position effects exist only for queries with one evidence span.
         is_undefined = limit.metric in EFFECTS and any(row.subject.has_places for row in group)
         if not metric_rows and not is_undefined:
             subject = ChangeSubject(baseline=baseline, model=model, task=task, length=length)
             code = LimitReason.UNKNOWN if group else LimitReason.NO_QUESTIONS
             reason = describe_limit(code, ChangeRow(limit.metric, None, subject=subject))
-            results.append(limit.report(GateVerdict.UNDECIDED, gap or reason, subject))
+            results.append(limit.build_result(GateVerdict.UNDECIDED, gap or reason, subject))
     return build_gate(results, level, strict=strict, command=command, notes=notes)
 
 
-def _count_sides(rows: Sequence[ChangeRow], limits: Iterable[Limit]) -> int:
-    """Count the one-sided tests; two limits on the same side of a value are one test."""
+def _count_tests(rows: Sequence[ChangeRow], limits: Iterable[Limit]) -> int:
+    """Count the one-sided tests. Two limits on the same side of a value count as one test."""
     totals = {
         (row.subject.model, row.subject.task): row.subject.queries
         for row in rows
         if row.subject.length == ALL
     }
-    sides = set()
+    tests = set()
     for limit, row in product(limits, rows):
         if row.metric is limit.metric and row.estimate and row.estimate.compute_interval:
             subject = row.subject
             # A bucket with all queries is the same test as `all`.
             is_all = subject.queries == totals.get((subject.model, subject.task))
             length = ALL if is_all else subject.length
-            sides.add((subject.model, subject.task, row.metric, length, limit.above))
-    return len(sides)
+            tests.add((subject.model, subject.task, row.metric, length, limit.above))
+    return len(tests)
 
 
 def _tabulate_gate(limits: Sequence[TestedLimit], title: str, level: float, command: str) -> Table:
@@ -404,15 +403,15 @@ def _tabulate_gate(limits: Sequence[TestedLimit], title: str, level: float, comm
             "Task": limit.task or MISSING,
             "Length": limit.length or MISSING,
             "Queries": format_count(limit.queries),
-            "Baseline score": format_estimate(limit.a, FORMATS[limit.metric]),
-            "Score": format_estimate(limit.b, FORMATS[limit.metric]),
+            "Baseline score": format_estimate(limit.a, SCORE_FORMATS[limit.metric]),
+            "Score": format_estimate(limit.b, SCORE_FORMATS[limit.metric]),
             "Change": format_estimate(limit.change, format_points),
             "Reason": limit.reason,
             "Compared": limit.compared or MISSING,
         }
         for limit in limits
     ]
-    note = NOTES[command].format(level=format_level(level))
+    note = TABLE_NOTES[command].format(level=format_level(level))
     table = Table(
         build_columns(
             rows[0],
@@ -445,13 +444,13 @@ def write_junit(gate: Gate, file: Path) -> None:
         case.set("classname", escape_controls(class_name))
         name = ", ".join(filter(None, (limit.limit, limit.length)))
         case.set("name", escape_controls(name))
-        explanation = ElementTree.SubElement(case, ELEMENTS[limit.verdict])
+        explanation = ElementTree.SubElement(case, JUNIT_ELEMENTS[limit.verdict])
         if limit.verdict is not GateVerdict.PASSES:
             explanation.set("message", escape_controls(limit.reason))
-        value = f"score {format_estimate(limit.b, FORMATS[limit.metric])}"
+        value = f"score {format_estimate(limit.b, SCORE_FORMATS[limit.metric])}"
         if gate.command == "compare":
             value = f"change {format_estimate(limit.change, format_points)}"
-        parts = [f"{value}: {limit.reason}", limit.answer]
-        explanation.text = escape_controls(". ".join(filter(None, parts)))
+        sentences = [f"{value}: {limit.reason}", limit.answer]
+        explanation.text = escape_controls(". ".join(filter(None, sentences)))
     with write_atomically(file) as temporary:
         ElementTree.ElementTree(suite).write(temporary, encoding="utf-8", xml_declaration=True)

@@ -1,4 +1,4 @@
-"""Pairs of runs, and their results on the same queries."""
+"""Pair runs, and find their results on the same queries."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class CommonResults:
     b: ResultValues
     subsets: Sequence[str]
     notes: Sequence[str]
-    """Notes on skipped subsets and on missing pairing."""
+    """Notes about skipped subsets and unpaired results."""
 
     @property
     def are_paired(self) -> bool:
-        """True for the same queries in the same order."""
+        """True if both have the same queries in the same order."""
         return self.a.ranks.has_same_queries(self.b.ranks)
 
 
@@ -78,8 +78,8 @@ def find_common_results(pair: Pair) -> CommonResults:
     Raises:
         PosirError: The runs have no common queries.
     """
-    a = pair.a.by_subset(pair.task)
-    b = pair.b.by_subset(pair.task)
+    a = pair.a.get_position_results(pair.task)
+    b = pair.b.get_position_results(pair.task)
     common_subsets = []
     skipped = defaultdict[str, list[str]](list)
     for subset in sorted(a.keys() ^ b.keys()):

@@ -1,4 +1,4 @@
-"""Runs: the results of a model in a folder."""
+"""Group results into runs, the results of one model in one folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from posir_tasks.values.read_part import UNKNOWN, ReadPart
 
 @dataclass(frozen=True)
 class ModelRun:
-    """The results of one model, revision and setting, which mteb saves in one folder."""
+    """The results of a model with one revision and setting, which mteb saves in one folder."""
 
     label: str
     """The model's full name, with the folder if the name is ambiguous."""
@@ -29,7 +29,7 @@ class ModelRun:
         """Names of the tasks with results."""
         return {result.task for result in self.results}
 
-    def by_subset(self, task: str) -> dict[str, SubsetResult]:
+    def get_position_results(self, task: str) -> dict[str, SubsetResult]:
         """Return the results by position on a task, by subset."""
         return {
             result.subset: result
@@ -37,7 +37,7 @@ class ModelRun:
             if result.task == task and isinstance(result, SubsetResult)
         }
 
-    def judged(self, task: str) -> dict[str, JudgedResult]:
+    def get_judged_results(self, task: str) -> dict[str, JudgedResult]:
         """Return the results on all judged queries of a task, by subset."""
         return {
             result.subset: result
@@ -45,25 +45,25 @@ class ModelRun:
             if result.task == task and isinstance(result, JudgedResult)
         }
 
-    def find_read(self, task: str) -> ReadPart:
+    def find_read_part(self, task: str) -> ReadPart:
         """Return the window of the model, pooled over the subsets of a task."""
-        windows = [result.values.read for result in self.by_subset(task).values()]
+        windows = [result.values.read for result in self.get_position_results(task).values()]
         return pool(windows) if windows else UNKNOWN
 
     def find_reference(self, task: str) -> CommandReference:
-        """Return the command arguments of the model and a task."""
+        """Return the command arguments for the model on a task."""
         return next(result.reference for result in self.results if result.task == task)
 
 
 def collect_runs(sources: Sequence[Sequence[StoredResult]]) -> list[ModelRun]:
     """Group results into runs, ordered by source, then by model name."""
-    unified = iter(unify_names([result for source in sources for result in source]))
+    unified_results = iter(unify_names([result for source in sources for result in source]))
     runs: dict[Path, tuple[StoredResult, ...]] = {}
     for source in sources:
-        results = [next(unified) for _ in source]
+        results = [next(unified_results) for _ in source]
         results.sort(key=lambda result: (result.model, str(result.file.parent)))
         for parent, group in groupby(results, key=lambda result: result.file.parent):
-            # Ignore repeated and nested folders.
+            # Ignore folders that were already read.
             runs.setdefault(parent.resolve(), tuple(group))
     names = Counter(run_results[0].model for run_results in runs.values())
     model_runs = []

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Literal
 
-from posir_compare.comparison import FORMATS, ModelComparison
+from posir_compare.comparison import SCORE_FORMATS, ModelComparison
 from posir_significance.advice import build_commands
 from posir_significance.analysis import analyze
 from posir_significance.decision import decide
@@ -37,9 +37,11 @@ from posir_tasks.values.means import ALPHA
 from posir_tasks.values.scores import ALL, ResultValues
 
 ChangeRows = Sequence[ChangeRow]
-#: Maximum number of pairs with a sentence each.
+#: Short names by label of the run.
+Names = Mapping[str, str]
+#: Maximum number of pairs that get a sentence each.
 MAX_SENTENCES = 6
-SCORES = "Scores of both sides"
+SCORES_TITLE = "Scores of both models"
 #: States of undecided changes.
 UNDECIDED_STATES = (ChangeState.INCONCLUSIVE, ChangeState.NOT_TESTED)
 #: Headings of metrics whose best value is not the highest.
@@ -75,17 +77,17 @@ def list_models(rows: ChangeRows) -> list[str]:
 def shorten_models(rows: ChangeRows) -> list[ChangeRow]:
     """Shorten the names of models for narrow tables."""
     models = list_models(rows)
-    short = dict(zip(models, shorten_names(models, width=28), strict=True))
+    names = dict(zip(models, shorten_names(models, width=28), strict=True))
     short_rows = []
     for row in rows:
         subject = row.subject
-        subject = replace(subject, baseline=short[subject.baseline], model=short[subject.model])
+        subject = replace(subject, baseline=names[subject.baseline], model=names[subject.model])
         short_rows.append(replace(row, subject=subject))
     return short_rows
 
 
-def title_comparison(rows: ChangeRows) -> str:
-    """Title a comparison by the changes of a single pair, else by counts of states."""
+def build_title(rows: ChangeRows) -> str:
+    """Build a title from the changes of a single pair, or from counts of states."""
     overall = [row for row in rows if row.subject.length == ALL]
     if overall and count_pairs(rows) == 1:
         return title_changes(overall)
@@ -109,51 +111,52 @@ def build_sections(
             yield from _describe_task(task, is_only=len(tasks) == 1)
     else:
         yield from to_paragraphs(describe_counts(rows))
+    names = dict(zip(list_models(comparison.rows), list_models(rows), strict=True))
     steps = []
     if 0 < len(comparison.common) <= MAX_SENTENCES:
-        strips = list(_draw_systems(comparison, list_models(rows)))
-        yield DisplaySection(position_charts=tuple(strips))
-        for strip in strips:
-            if strip.code:
-                advice = [value for _, value in strip.facts()]
-                title = f"Next with {strip.name}"
-                step = DisplaySection(title, tuple(advice), code=strip.code, only=Medium.TEXT)
+        charts = list(_draw_position_charts(comparison, names))
+        yield DisplaySection(position_charts=tuple(charts))
+        for chart in charts:
+            if chart.code:
+                advice = [value for _, value in chart.facts()]
+                title = f"Next with {chart.name}"
+                step = DisplaySection(title, tuple(advice), code=chart.code, only=Medium.TEXT)
                 steps.append(step)
     for task in overall:
         yield DisplaySection(tables=(_tabulate_task(task),))
     yield from steps
-    yield from _overlay_models(comparison, list_models(rows))
+    yield from _overlay_models(comparison, names)
     if is_brief:
         for task in tasks:
             yield from _tabulate_lengths(task)
-    scores = DisplaySection(SCORES, tables=(tabulate_scores(comparison.rows),), folded=True)
+    scores = DisplaySection(SCORES_TITLE, tables=(tabulate_scores(comparison.rows),), folded=True)
     yield scores if full else replace(scores, only=Medium.PAGE)
 
 
 def _describe_task(rows: ChangeRows, *, is_only: bool) -> Iterator[DisplaySection]:
-    """Yield the decided changes on a task as a title, with the undecided changes below.
+    """Yield a title with the decided changes on a task, and the undecided changes below.
 
-    A page with a single task has that title.
+    A page with a single task omits the title, since the page itself has the same title.
     """
     first = rows[0]
     models = {row.subject.model for row in rows}
-    sentences = list_undecided(rows)
+    sentences = describe_undecided(rows)
     if len(models) == 1:
         title = title_changes(rows)
         sentences.insert(0, describe_windows(first))
     else:
         title = title_models(rows, first.subject.baseline, len(models))
-    lead = DisplaySection(f"{title}.", tuple(filter(None, sentences)))
+    section = DisplaySection(f"{title}.", tuple(filter(None, sentences)))
     if not is_only:
-        yield replace(lead, title=f"{first.subject.task}: {title}.")
+        yield replace(section, title=f"{first.subject.task}: {title}.")
         return
-    yield replace(lead, only=Medium.TEXT)
-    for paragraph in to_paragraphs(lead.sentences):
+    yield replace(section, only=Medium.TEXT)
+    for paragraph in to_paragraphs(section.sentences):
         yield replace(paragraph, only=Medium.PAGE)
 
 
-def list_undecided(rows: Iterable[ChangeRow]) -> list[str]:
-    """Describe the changes that are inconclusive or not tested."""
+def describe_undecided(rows: Iterable[ChangeRow]) -> list[str]:
+    """Describe changes that are inconclusive or not tested."""
     return [describe_change(row) for row in rows if row.state in UNDECIDED_STATES]
 
 
@@ -188,38 +191,33 @@ def _tabulate_lengths(task: ChangeRows) -> Iterator[DisplaySection]:
         yield DisplaySection(tables=(tabulate_changes(rows, title, by_length=True),))
 
 
-def _draw_systems(comparison: ModelComparison, models: Sequence[str]) -> Iterator[PositionChart]:
-    """Yield a chart for the baseline and each model on each task, with next steps for the models.
-
-    `models` are the short names of baseline and models.
-    """
-    short = dict(zip(list_models(comparison.rows), models, strict=True))
+def _draw_position_charts(comparison: ModelComparison, names: Names) -> Iterator[PositionChart]:
+    """Yield a chart for each run on each task, with next steps for the models."""
     has_several_tasks = len({pair.task for pair, _ in comparison.common}) > 1
-    labels = set()
+    drawn_runs = set()
     for pair, common in comparison.common:
         for run, values in ((pair.a, common.a), (pair.b, common.b)):
-            if (run.label, pair.task) in labels:
+            if (run.label, pair.task) in drawn_runs:
                 continue
-            labels.add((run.label, pair.task))
-            name = short.get(run.label, run.label)
+            drawn_runs.add((run.label, pair.task))
+            name = names.get(run.label, run.label)
             if has_several_tasks:
                 name = f"{name}, {pair.task}"
             group = analyze(values).overall
             findings = decide(group)
-            strip = replace(build_position_chart(findings, group, name), facts=tuple)
+            chart = replace(build_position_chart(findings, group, name), facts=tuple)
             if run is pair.b:
                 advice = (("Next", describe_steps(findings, pair.task)),)
                 commands = build_commands(findings, run.find_reference(pair.task))
-                strip = replace(strip, facts=partial(iter, advice), code="\n".join(commands))
-            yield strip
+                chart = replace(chart, facts=partial(iter, advice), code="\n".join(commands))
+            yield chart
 
 
-def _overlay_models(comparison: ModelComparison, models: Sequence[str]) -> Iterator[DisplaySection]:
-    short = dict(zip(list_models(comparison.rows), models, strict=True))
+def _overlay_models(comparison: ModelComparison, names: Names) -> Iterator[DisplaySection]:
     by_task = defaultdict[str, dict[str, ResultValues]](dict)
     for pair, common in comparison.common:
         for run, values in ((pair.a, common.a), (pair.b, common.b)):
-            by_task[pair.task].setdefault(short.get(run.label, run.label), values)
+            by_task[pair.task].setdefault(names.get(run.label, run.label), values)
     for task, results in by_task.items():
         yield from build_overlay(task, results)
 
@@ -229,7 +227,7 @@ def tabulate_changes(rows: ChangeRows, title: str, *, by_length: bool = False) -
     lines = list[tuple[str, ...]]()
     for metric in dict.fromkeys(row.metric for row in rows):
         metric_rows = [row for row in rows if row.metric is metric]
-        format_score = FORMATS[metric]
+        format_score = SCORE_FORMATS[metric]
         lines.append((HEADINGS.get(metric, metric.value), "", "", ""))
         if not by_length:
             score = metric_rows[0].a
@@ -252,7 +250,7 @@ def tabulate_changes(rows: ChangeRows, title: str, *, by_length: bool = False) -
 
 
 def tabulate_scores(rows: Iterable[ChangeRow]) -> Table:
-    """Tabulate the scores of both sides; a terminal shows a table per task, method and model."""
+    """Tabulate the scores of both models. A terminal shows a table per task, method and model."""
     metrics = list(Metric)
     rows = list(rows)
     models = list_models(rows)
@@ -272,8 +270,8 @@ def tabulate_scores(rows: Iterable[ChangeRow]) -> Table:
             "Metric": row.metric.value,
             "Length": row.subject.length,
             "Queries": format_count(row.subject.queries),
-            "Baseline score": format_estimate(row.a, FORMATS[row.metric]),
-            "Score": format_estimate(row.b, FORMATS[row.metric]),
+            "Baseline score": format_estimate(row.a, SCORE_FORMATS[row.metric]),
+            "Score": format_estimate(row.b, SCORE_FORMATS[row.metric]),
             "Difference": format_estimate(row.estimate, format_points),
             "Change": label_change(row),
         }
@@ -306,7 +304,9 @@ def _tabulate_latex(rows: ChangeRows) -> Table:
     by_length = {(row.subject.model, row.subject.length): row for row in rows}
     models = list(dict.fromkeys(row.subject.model for row in rows))
     baseline = {row.subject.length: row.a for row in rows}
-    scores = stack_estimates([baseline[length] for length in lengths], FORMATS[rows[0].metric])
+    scores = stack_estimates(
+        [baseline[length] for length in lengths], SCORE_FORMATS[rows[0].metric]
+    )
     lines = [(rows[0].subject.baseline, *scores)]
     for model in models:
         changes = [by_length.get((model, length)) for length in lengths]

@@ -48,10 +48,10 @@ from posir_tasks.text.tokenizer import load_tokenizer
 
 HEADINGS = ("Finding", "Count", "Of", "First")
 NO_FINDINGS = "The audit of the judgments found nothing."
-#: Maximum share of the answerable questions that an import may skip.
-MAX_LOSS = 0.2
-#: Advice for data without evidence spans.
-ADVICE = (
+#: Maximum share of answerable questions that may be skipped.
+MAX_SKIPPED_SHARE = 0.2
+#: Advice if data has no evidence spans.
+MISSING_SPANS_ADVICE = (
     "Add the columns `start` and `end` to BEIR's qrels, or an `answer` to the queries "
     "(docs/data.md). Without spans, `posir score RUN --data DATA` and `posir compare` still show "
     "which differences are significant."
@@ -91,21 +91,21 @@ def import_data(
         column: Column or field that contains the text.
         split: Split of a BEIR folder or a published dataset; by default test, or else the first.
         repair: Move a misplaced answer to its only match within 5 characters.
-        merge_copies: Merge documents whose texts are the same up to white space.
+        merge_copies: Merge documents whose texts differ only in white space.
         scope: Texts to search for an answer; by default inferred from the format and from repeated
             questions.
         tokenizer: Tokenizer for the length buckets, a name on the Hub or a folder; by default,
             tokens are estimated at one per 4 bytes.
         allow_loss: Import even if more than a fifth of the answerable questions are skipped.
-        formats: Only list the known formats with their fields and contents, and how to convert
-            formats that posir cannot read.
+        formats: Only list the known formats: their fields and contents, or how to convert formats
+            that posir cannot read.
 
     Returns:
         Counts of imported, repaired and skipped questions, and a row for each skipped question.
 
     Raises:
-        PosirError: A source cannot be read, contains no usable question, or would lose more than a
-            fifth of its questions. Nothing is written.
+        PosirError: A source cannot be read, there is no usable question, or more than a fifth of
+            the questions would be skipped. Nothing is written.
 
     Examples:
         >>> import posir
@@ -122,7 +122,7 @@ def import_data(
             "posir import needs files or folders, --domain NAME and --output FOLDER. Give them, or "
             "--formats to list the supported formats."
         )
-    language = language or require_language(paths)
+    language = language or read_declared_language(paths)
     target = Target(language, domain, Path(output))
     count_tokens = load_tokenizer(None if tokenizer is None else str(tokenizer)).count
     passages = read_sources(paths, split, language, scope, column)
@@ -131,9 +131,9 @@ def import_data(
         target,
         count_tokens=count_tokens,
         repair=repair,
-        is_merged=merge_copies,
+        merge_copies=merge_copies,
         needs_corpus=scope is None,
-        max_loss=1.0 if allow_loss else MAX_LOSS,
+        max_loss=1.0 if allow_loss else MAX_SKIPPED_SHARE,
     )
     skipped, _ = imported.divide_skipped()
     rows = [{"file": row.file, "question": row.name, "reason": row.detail} for row in skipped]
@@ -171,14 +171,12 @@ def list_formats() -> Result:
     return Result(title="Data formats", tables=tables, rows=rows)
 
 
-def require_language(sources: Iterable[Path]) -> str:
-    """Return the language that all sources declare; raise PosirError with the detected language
-    otherwise.
-    """
+def read_declared_language(sources: Iterable[Path]) -> str:
+    """Return the language that all sources declare; raise PosirError for none or several."""
     datasets = [open_data(source) for source in sources]
-    declared = {dataset.find_declared_language() for dataset in datasets}
-    if len(declared) == 1 and "" not in declared:
-        return declared.pop()
+    declared_languages = {dataset.find_declared_language() for dataset in datasets}
+    if len(declared_languages) == 1 and "" not in declared_languages:
+        return declared_languages.pop()
     codes = {subset.query_language for dataset in datasets for subset in dataset.subsets}
     codes.discard(UNKNOWN)
     hint = f"; the texts may be {' or '.join(sorted(codes))}" if codes else ""
@@ -193,7 +191,7 @@ def read_sources(
     scope: Scope | None = None,
     column: str | None = None,
 ) -> Items:
-    """Yield unchecked passages with questions from all sources; raise PosirError if there are no
+    """Yield passages with questions from all sources, unchecked; raise PosirError if there are no
     evidence spans.
     """
     datasets = [
@@ -207,14 +205,14 @@ def read_sources(
         for subset in datasets[0].subsets:
             # If the file is malformed, reading it raises a more specific error first.
             subset.read()
-        where = datasets[0].location
+        location = datasets[0].location
         raise PosirError(
-            f"{where} ({datasets[0].kind}): has judgments without evidence spans, which posir "
-            f"import needs. Score a run with `posir score RUN --data {where}`, or put a golden set "
-            "into a folder with its documents."
+            f"{location} ({datasets[0].kind}): has judgments without evidence spans. To score a "
+            f"run, use `posir score RUN --data {location}`. To import a golden set, put it into a "
+            "folder with its documents."
         )
     for dataset in datasets:
-        # Repeated questions are counted later, over all sources.
+        # Questions that repeat across sources are counted later.
         use = dataset.declared_use or Use.CORPUS
         replace(dataset, declared_use=use).require_corpus()
         if not dataset.has_texts:
@@ -233,42 +231,42 @@ def import_passages(
     count_tokens: Callable[[str], int],
     repair: bool = False,
     max_loss: float = 1.0,
-    is_merged: bool = False,
+    merge_copies: bool = False,
     needs_corpus: bool = False,
 ) -> ImportedData:
-    """Import passages as one domain, all or nothing.
+    """Import passages as one domain. If the import fails, nothing is written.
 
     Args:
         passages: Items from the readers.
         target: The domain to write.
         count_tokens: Counts the tokens of a text.
-        repair: Repair spans and offsets.
+        repair: Move misplaced answers to their only match nearby.
         max_loss: Maximum share of answerable questions that may be skipped.
-        is_merged: Merge copies.
-        needs_corpus: Reject the data if its questions recur for several documents.
+        merge_copies: Merge documents whose texts differ only in white space.
+        needs_corpus: Reject data whose questions repeat for several documents.
 
     Raises:
         PosirError: The data is invalid or cannot be written, or loses too many questions.
     """
     target.check()
     imported = collect_questions(passages, target.domain, repair=repair)
-    advice = ADVICE if imported.unpositioned else "Correct them (docs/data.md)."
+    advice = MISSING_SPANS_ADVICE if imported.unpositioned else "Correct them (docs/data.md)."
     imported.skipped += dict.fromkeys(imported.unpositioned.values())
     for name in imported.unpositioned:
         del imported.questions[name]
     imported.unpositioned.clear()
     questions, texts = imported.divide_skipped()
-    lost, total = _find_lost(imported)
+    lost, total = _find_lost_questions(imported)
     if not imported.questions:
         problem = "There is no question with a usable answer; nothing was written."
         causes = _list_causes(questions, len(questions))
         lines = [problem, *causes, describe_skipped(texts), advice]
         raise DataError("\n".join(filter(None, lines)))
     if len(lost) > max_loss * total:
-        share = f"{len(lost):,} of {pluralize(total, 'question')} would be left out"
-        allow = "Correct them, or skip them with --allow-loss."
+        share = f"{len(lost):,} of {pluralize(total, 'question')} would be skipped"
+        remedy = "Correct them, or skip them with --allow-loss."
         raise DataError(
-            "\n".join([f"{share}; nothing was written.", *_list_causes(lost, total), allow])
+            "\n".join([f"{share}; nothing was written.", *_list_causes(lost, total), remedy])
         )
     data = imported.to_position_data("", count_tokens)
     repeated = data.repeated
@@ -278,9 +276,9 @@ def import_passages(
             "within each document (`posir score --model MODEL --chunker MODULE:FUNCTION --data "
             "DATA`), or give --scope corpus if each question is self-contained."
         )
-    # The first warning is about repairs, which are reported in separate lines.
+    # The first warning is about repairs, which the report lists separately.
     notes = [*data.warnings[bool(imported.repaired) :]]
-    if is_merged:
+    if merge_copies:
         data, _, originals = merge_data_copies(data, Judgments.from_positions(data))
         notes += [describe_merged(originals)] if originals else []
     judgments = Judgments.from_positions(data)
@@ -289,7 +287,7 @@ def import_passages(
     copies = find_copies(data.documents, data.evidence.document_ids)
     notes += [copies.describe()] if copies else []
     write_domain(data, target.folder)
-    if is_merged:
+    if merge_copies:
         imported = imported.take(data)
     return replace(imported, notes=tuple(notes))
 
@@ -300,9 +298,9 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     queries = {place.query for place in imported.places.values()}
     if queries:
         yield (
-            f"several places of evidence: {pluralize(len(queries), 'question')} with "
-            f"{len(imported.places):,} places, in {PLACES_FILE}; reported separately from "
-            "questions with one place"
+            f"several evidence spans: {pluralize(len(queries), 'question')} with "
+            f"{len(imported.places):,} spans, in {PLACES_FILE}; reported separately from "
+            "questions with one span"
         )
     if imported.titles:
         articles = pluralize(len({*imported.titles.values()}), "article")
@@ -312,14 +310,15 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     yield from _format_repairs(imported)
     skipped, texts = imported.divide_skipped()
     unanswered = [question for question in skipped if question.cause is Cause.UNANSWERABLE]
-    rules = EXPECTED - {Cause.UNANSWERABLE}
-    expected = [question for question in skipped if question.cause in rules]
-    lost, total = _find_lost(imported)
+    rule_causes = EXPECTED - {Cause.UNANSWERABLE}
+    excluded_by_rules = [question for question in skipped if question.cause in rule_causes]
+    lost, total = _find_lost_questions(imported)
     if unanswered:
         yield f"without an answer: {pluralize(len(unanswered), 'question')}, not imported"
-    if expected:
-        yield f"left out by the data's own rules: {pluralize(len(expected), 'question')}:"
-        yield from _list_causes(expected, len(expected) + total)
+    if excluded_by_rules:
+        count = len(excluded_by_rules)
+        yield f"excluded by the rules of the data: {pluralize(count, 'question')}:"
+        yield from _list_causes(excluded_by_rules, count + total)
     if lost:
         yield f"skipped: {len(lost):,} of {pluralize(total, 'question')}:"
         yield from _list_causes(lost, total)
@@ -341,9 +340,9 @@ def _format_repairs(imported: ImportedData) -> Iterator[str]:
     yield from lines[:MAX_EXAMPLES]
 
 
-def _find_lost(imported: ImportedData) -> tuple[list[SkippedText], int]:
-    """Return the skipped questions that have an answer, and the number of all questions with an
-    answer.
+def _find_lost_questions(imported: ImportedData) -> tuple[list[SkippedText], int]:
+    """Return the skipped questions that have an answer, and the number of questions with an answer,
+    skipped or not.
     """
     lost = {
         (item.file, item.name): item
@@ -354,7 +353,7 @@ def _find_lost(imported: ImportedData) -> tuple[list[SkippedText], int]:
 
 
 def _list_causes(skipped: Iterable[SkippedText], total: int) -> Iterator[str]:
-    """Yield a line per cause with the number of skipped questions and an example."""
+    """Yield a line per cause, with the number of skipped questions and an example."""
     by_cause = defaultdict(list)
     for question in skipped:
         by_cause[question.cause].append(question)
@@ -398,21 +397,21 @@ def validate(data: str | Path, *, strict: bool = False) -> Result:
     path = Path(data)
     layout = find_layout(path)
     if layout is None:
-        return _show_audit(audit_dataset(open_data(path)), f"Audit: {path}", strict=strict)
+        return _show_audit(audit_judgments(open_data(path)), f"Audit: {path}", strict=strict)
     root, subsets = layout
     problems = {}
     warnings = [*find_warnings(subsets)]
-    reported = set()
+    seen = set()
     rows = []
     for subset in track_items(subsets, "Checking"):
-        subset_problems, doubts = inspect_domain(LocalRepository(root), subset)
-        warnings += doubts
-        # Report a problem that several subsets share only once, with the first subset.
-        problems[subset] = [problem for problem in subset_problems if problem not in reported]
-        reported.update(subset_problems)
+        subset_problems, subset_warnings = inspect_domain(LocalRepository(root), subset)
+        warnings += subset_warnings
+        # Report a problem of several subsets only once, with the first subset.
+        problems[subset] = [problem for problem in subset_problems if problem not in seen]
+        seen.update(subset_problems)
         rows += [asdict(subset) | asdict(problem) for problem in problems[subset]]
     # Only valid data can be audited.
-    audit = JudgmentAudit() if rows else audit_dataset(open_data(path))
+    audit = JudgmentAudit() if rows else audit_judgments(open_data(path))
     result = _show_audit(audit, f"Validation: {root}", strict=strict)
     return replace(
         result,
@@ -429,8 +428,8 @@ def validate(data: str | Path, *, strict: bool = False) -> Result:
     )
 
 
-def audit_dataset(dataset: Dataset) -> JudgmentAudit:
-    """Audit the judgments of all subsets; raise PosirError for data without judgments."""
+def audit_judgments(dataset: Dataset) -> JudgmentAudit:
+    """Audit the judgments of all subsets; raise PosirError if the data has no judgments."""
     audit = JudgmentAudit()
     if not any(subset.read_judgments for subset in dataset.subsets):
         dataset = dataset.with_questions("posir validate", several_places=True)
@@ -461,7 +460,7 @@ def _show_audit(audit: JudgmentAudit, title: str, *, strict: bool) -> Result:
 
 
 def find_warnings(subsets: Sequence[SubsetKey]) -> Iterator[str]:
-    """Yield a warning for each invalid language and each domain that PosIR does not contain."""
+    """Yield a warning for each invalid language and each domain outside PosIR."""
     for language in sorted({subset.language for subset in subsets}):
         try:
             check_code(language)
@@ -485,6 +484,6 @@ def _format_problems(
     languages = pluralize(len({subset.language for subset in problems}), "language")
     cross_lingual = [key for key in problems if key.language != key.corpus_language]
     domains = pluralize(len(problems) - len(cross_lingual), "domain")
-    against = f" and {len(cross_lingual)} against the English corpus" if cross_lingual else ""
+    suffix = f" and {len(cross_lingual)} against the English corpus" if cross_lingual else ""
     outcome = pluralize(count, "problem") if count else "no problem"
-    yield f"{root}: {languages}, {domains}{against} checked: {outcome}"
+    yield f"{root}: {languages}, {domains}{suffix} checked: {outcome}"

@@ -21,6 +21,7 @@ from posir_tasks.text.words import find_terms
 
 Item = TypeVar("Item")
 
+#: Returns the number of candidates, and candidates to examine in this order.
 Sampler = Callable[[Iterable[Passage | SkippedText]], tuple[int, list[Passage | SkippedText]]]
 
 #: Minimum number of words in a text.
@@ -50,13 +51,13 @@ class TextCollection:
     name: str
     texts: Sequence[CollectedText]
     skipped: tuple[SkippedText, ...]
-    """Unusable texts among the examined texts."""
+    """Unusable texts that were examined."""
     language: str
     """ISO 639-1 code of the most frequent language, or its ISO 639-3 code if it has none."""
     languages: Mapping[str, int]
     """Number of texts by language, most frequent first."""
     total: int
-    """Number of candidates, including candidates outside the sample."""
+    """Number of candidates in the data, sampled or not."""
 
 
 def read_texts(
@@ -66,22 +67,21 @@ def read_texts(
     return sample_texts(open_data(source, column=column), limit)
 
 
-def sample_texts(opened: Dataset, limit: int, draw: Sampler | None = None) -> TextCollection:
+def sample_texts(opened: Dataset, limit: int, sampler: Sampler | None = None) -> TextCollection:
     """Sample usable texts from a dataset.
 
     Args:
         opened: The dataset.
-        limit: Maximum number of texts. Larger datasets are sampled with a fixed seed.
-        draw: Returns the number of candidates, and the candidates in the order in which they are
-            examined until there are enough texts.
+        limit: Maximum number of texts.
+        sampler: Chooses the candidates to examine until there are enough texts; by default a random
+            sample with a fixed seed.
 
     Raises:
         PosirError: There is no usable text.
     """
-    if draw is None:
-        total, candidates = sample_candidates(opened.read_texts(), 2 * limit)
-    else:
-        total, candidates = draw(opened.read_texts())
+    if sampler is None:
+        sampler = partial(sample_candidates, size=2 * limit)
+    total, candidates = sampler(opened.read_texts())
     texts: list[CollectedText] = []
     skipped = []
     digests = set[bytes]()
@@ -97,14 +97,14 @@ def sample_texts(opened: Dataset, limit: int, draw: Sampler | None = None) -> Te
         reasons = describe_skipped(skipped) or "It is empty, or has only a card (README.md)."
         raise PosirError(f"{opened.location}: no usable text. {reasons}")
     languages = dict(Counter(text.language for text in texts).most_common())
-    main = next(iter(languages))
-    return TextCollection(opened.name, texts, tuple(skipped), main, languages, total)
+    main_language = next(iter(languages))
+    return TextCollection(opened.name, texts, tuple(skipped), main_language, languages, total)
 
 
 def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[Item]]:
-    """Return the number of candidates and a random sample of at most `size`, in random order.
+    """Return the number of candidates, and a random sample of at most `size` in random order.
 
-    Reservoir sampling in one pass with a fixed seed.
+    Uses reservoir sampling: one pass with a fixed seed.
     """
     rng = random.Random(SEED)
     sample: list[Item] = []
@@ -121,8 +121,8 @@ def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[
 
 
 def _check_text(passage: Passage, digests: set[bytes]) -> CollectedText | SkippedText:
-    """Return a text with its language, or a skipped item. The text's digest is added to `digests`,
-    which reveals duplicates.
+    """Return a usable text or the reason to skip it. Digests of usable texts are added to
+    `digests`, to find duplicates.
     """
     text = passage.text
     skip = partial(SkippedText, passage.name, file=passage.file)
@@ -133,7 +133,7 @@ def _check_text(passage: Passage, digests: set[bytes]) -> CollectedText | Skippe
     middle = len(text) // 2
     first, first_score = detect_language(text[:middle])
     second, second_score = detect_language(text[middle:])
-    if are_distinct(first, second) and min(first_score, second_score) >= MIN_CONFIDENCE:
+    if are_distinct_languages(first, second) and min(first_score, second_score) >= MIN_CONFIDENCE:
         return skip("in mixed languages", f"{first}, then {second}")
     language = detect_language(text)[0]
     if len(find_sentences(text, language)) < 2:
@@ -145,6 +145,6 @@ def _check_text(passage: Passage, digests: set[bytes]) -> CollectedText | Skippe
     return CollectedText(passage.name, text, language, passage.id or passage.name)
 
 
-def are_distinct(left: str, right: str) -> bool:
+def are_distinct_languages(left: str, right: str) -> bool:
     """Return True for two different languages that the detector does not confuse."""
     return left != right and not any({left, right} <= group for group in CONFUSED)

@@ -26,7 +26,7 @@ from posir_inspect.sections import ADVICE_HEADING
 from posir_score.alignment import AlignmentRules, describe_fixed_k
 from posir_score.collecting import CollectionSettings, Journal, PendingQuery, QueryAnswers
 from posir_score.document_names import DocumentNames
-from posir_score.evidence_spans import THIRDS, lacks_words
+from posir_score.evidence_spans import THIRDS, has_uncovered_words
 from posir_score.orders import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
 from posir_score.retriever_objects import add_embedder, name_retriever, open_retriever
@@ -306,15 +306,15 @@ def judge_answers(
             else:
                 spans.append(span)
         documents.append(any(hit.document == question.document for hit in hits))
-        sentences.append(not lacks_words(question.sentence, spans, text))
+        sentences.append(not has_uncovered_words(question.sentence, spans, text))
     success = {DOCUMENT: np.array(documents, np.bool_)}
     if has_places:
         success[CHUNK] = np.array(sentences, np.bool_)
     problems = []
     if len(numbers) == 1 and 1 < max(numbers) < min(settings.k, len(texts.ids)):
         problems.append(describe_fixed_k(max(numbers), settings.k))
-    if rules.names and rules.names.matched:
-        problems.append(rules.names.describe())
+    if rules.document_names and rules.document_names.matches:
+        problems.append(rules.document_names.describe())
     problems += _describe_cases(f"hits are not documents of {texts.name}", unknown_hits)
     problems += _describe_cases("retrieved chunks are not in their document", misplaced_chunks)
     return JudgedAnswers(questions, success, has_chunks or has_places, tuple(problems))
@@ -545,7 +545,9 @@ def inspect_index(
     search = open_retriever(search, has_embedder=options.embedder is not None)
     name = name_retriever(search)
     search = add_embedder(search, options.embedder, options.reads)
-    rules = AlignmentRules(needs_all=False, separator=options.separator, names=DocumentNames())
+    rules = AlignmentRules(
+        requires_all=False, separator=options.separator, document_names=DocumentNames()
+    )
     texts = read_index(dataset, options, open_writer)
     all_questions = plan_questions(texts.questions, texts.wordings)
     planned = all_questions[: options.max_requests]
@@ -557,7 +559,7 @@ def inspect_index(
     with closing(Journal(file)) as journal:
         answers = QueryAnswers(journal, settings, rules, corpora)
         answers.ask(search, name, planned)
-        if answers.problem or not answers.has_documents:
+        if answers.problem or not answers.has_corpus_documents:
             answers.check(name, len(planned))
         if not journal.answers:
             raise PosirError(
@@ -573,7 +575,7 @@ def inspect_index(
     rows, changes = summarize_recall(
         judgments, {} if judgments.has_chunks else texts.locate_in_read()
     )
-    reasons = [(query.id, reason) for query, reason in answers.reasons.items()]
+    reasons = [(query.id, reason) for query, reason in answers.failure_reasons.items()]
     inspection = IndexInspection(
         title=name,
         page_title=_title_page(name, rows),
@@ -591,7 +593,7 @@ def inspect_index(
         changes=changes,
         problems=(*_describe_cases("questions have no answer", reasons), *judgments.problems),
         skipped=texts.skipped,
-        reading=answers.reading,
+        reading=answers.retriever_description,
         unfinished="" if is_finished else str(journal.file),
         written=folders,
         details=EXPLANATION,

@@ -1,4 +1,4 @@
-"""The public functions of this package: `posir.mitigate` and `posir.open_model`."""
+"""Public functions `posir.mitigate` and `posir.open_model`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posir_compare.comparison import FORMATS
+from posir_compare.comparison import SCORE_FORMATS
 from posir_significance.findings import Metric
 from posir_significance.messages.comparisons import format_change, group_by_state
 from posir_significance.messages.verdicts import label_state
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from posir_mitigate.trials import Trial
     from posir_tasks.search.chunked import TextModel
 
-#: Methods to try by default; the output lists those that do not work for a model.
+#: Methods to try by default. The output lists the methods that the model does not support.
 DEFAULT_METHODS = (
     "chunks(128)",
     "chunks(64)",
@@ -40,21 +40,21 @@ DEFAULT_METHODS = (
     "long_late_chunks",
     "both_orders",
 )
-#: Additional methods for endpoints: the same chunks with and without context.
+#: Additional methods to try with endpoints: the same chunks with and without context.
 ENDPOINT_METHODS = ("context_chunks(64)", "chunks(64,64)")
-#: Titles of the scores to compare.
-SCORES = {Metric.NDCG_AT_10: "nDCG@10", Metric.POSITION_EFFECT: "Position effect"}
+#: Titles of the compared scores.
+METRIC_TITLES = {Metric.NDCG_AT_10: "nDCG@10", Metric.POSITION_EFFECT: "Position effect"}
 BRIEF = (
     "nDCG@10 and position effect (same evidence, first minus last third of its document) x 100, "
-    "with 95% intervals; changes from the plain model at 98.33%. Vectors: per document. Time: "
-    "relative to the plain model."
+    "with 95% intervals. Changes from the plain model have 98.33% intervals. Vectors: per "
+    "document. Time: relative to the plain model."
 )
 LEGEND = (
-    "Better: a higher nDCG@10, a position effect nearer to 0. Equivalent: the interval of the "
-    "change is within the margin (2 points of nDCG@10, 5 of the position effect). Chunks change "
-    "the window, so each method has its own state within the window, without a change. "
-    "Intervals are not corrected for the number of methods. Time: for encoding queries "
-    "and documents, and for searching."
+    "Better: a higher nDCG@10, or a position effect closer to 0. Equivalent: the interval of the "
+    "change is within the margin (2 points of nDCG@10, 5 points of position effect). Chunks change "
+    "the window, so bias within the window is reported for each method but not compared. "
+    "Intervals are not corrected for the number of methods. Time: encoding queries and documents, "
+    "and searching."
 )
 SOURCES = (
     "Sources. Chunks with one vector: the mean of DICE, arXiv 2606.18781. Late chunks: arXiv "
@@ -77,7 +77,7 @@ def open_model(
         An object with `encode`, which returns the vectors of each text, and `search`.
 
     Raises:
-        PosirError: There is no such model, or it produces no vectors, as with rerankers and BM25.
+        PosirError: The model does not exist or produces no vectors (rerankers, BM25).
 
     Examples:
         >>> import posir
@@ -107,19 +107,19 @@ def mitigate(
     batch_size: Positive = 32,
     output: str | Path = "results",
 ) -> Result:
-    """Try mitigations of position bias that need no training; run again to resume.
+    """Try position bias mitigations that need no training; run again to resume.
 
         posir mitigate all-MiniLM-L6-v2 PosIR-Mini
         posir mitigate all-MiniLM-L6-v2 questions.json --method "chunks(128)"
 
-    Methods that work for the model are evaluated on the data and compared with the plain model on
-    the same queries.
+    Each method that the model supports is evaluated and compared with the plain model on the same
+    queries.
 
     Args:
         model: A registered model, a local folder, or an endpoint.
         data: A task, or any other data with evidence spans.
-        method: A method with arguments, such as `chunks(64,mean)`; by default a selection of
-            methods.
+        method: One or more methods with arguments, such as `chunks(64,mean)`; by default a
+            selection.
         revision: Revision of the model.
         window: Override the model's context window, in tokens. Results are stored separately, as
             an experiment.
@@ -127,19 +127,20 @@ def mitigate(
             experiment.
         query_prompt: Override the model's query prompt. Results are stored separately, as an
             experiment.
-        document_prompt: Override the model's document prompt, likewise.
+        document_prompt: Override the model's document prompt. Results are stored separately, as
+            an experiment.
         query_field: A field to add to an endpoint's query requests, such as `input_type=query`.
-        passage_field: The same for documents, such as `truncate=true`.
+        passage_field: A field to add to an endpoint's document requests, such as `truncate=true`.
         batch_size: Number of texts per encoding batch.
         output: Folder for results, as in `mteb run`.
 
     Returns:
-        A row for the plain model and for each method: nDCG@10 in [0, 1] and position effect in
-        [-1, 1], their paired changes (better, worse, equivalent, inconclusive), the state within
-        the window, vectors per document and seconds.
+        A row for the plain model and a row per method: nDCG@10 in [0, 1], position effect in
+        [-1, 1], their paired changes (better, worse, equivalent, inconclusive), the bias state
+        within the window, vectors per document and seconds.
 
     Raises:
-        PosirError: A name is unknown, the data has no evidence, or no method works for the model.
+        PosirError: A name is unknown, the data has no evidence, or the model supports no method.
 
     Examples:
         >>> import posir
@@ -190,12 +191,14 @@ def mitigate(
 
 
 def present_trials(model: str, trials: Sequence[Trial], errors: Sequence[str]) -> Result:
-    """Present the plain model and each method in a table."""
-    rows = [trial.record() for trial in trials]
-    methods = defaultdict[str, list[str]](list)
+    """Present trials. The first trial must be the plain model."""
+    rows = [trial.to_record() for trial in trials]
+    methods_by_deployment = defaultdict[str, list[str]](list)
     for trial in trials[1:]:
-        methods[trial.deployment].append(trial.method)
-    deployment = "; ".join(f"{', '.join(names)}: {text}" for text, names in methods.items())
+        methods_by_deployment[trial.deployment].append(trial.method)
+    deployment = "; ".join(
+        f"{', '.join(methods)}: {text}" for text, methods in methods_by_deployment.items()
+    )
     return Result(
         title=f"Mitigations of {model}",
         rows=rows,
@@ -203,7 +206,7 @@ def present_trials(model: str, trials: Sequence[Trial], errors: Sequence[str]) -
         values={"outcomes": rows, "not_tried": errors},
         sentences=[
             group_by_state(title, {trial.method: trial.changes[metric] for trial in trials[1:]})
-            for metric, title in SCORES.items()
+            for metric, title in METRIC_TITLES.items()
         ],
         notes=[BRIEF, f"Deployment. {deployment}."],
         details=[LEGEND, SOURCES, *errors],
@@ -212,13 +215,15 @@ def present_trials(model: str, trials: Sequence[Trial], errors: Sequence[str]) -
 
 
 def build_table(trials: Sequence[Trial]) -> Table:
-    """Build a table with a row for each method."""
-    scores = [
-        Column(name, "right", title) for title in SCORES.values() for name in (title, "Change")
+    """Build a table with one row per trial."""
+    score_columns = [
+        Column(name, "right", title)
+        for title in METRIC_TITLES.values()
+        for name in (title, "Change")
     ]
     columns = (
         Column("Method"),
-        *scores,
+        *score_columns,
         Column("Bias within the window"),
         Column("Vectors", "right", "Cost"),
         Column("Time", "right", "Cost"),
@@ -226,8 +231,8 @@ def build_table(trials: Sequence[Trial]) -> Table:
     rows = []
     for trial in trials:
         cells = [trial.method]
-        for metric in SCORES:
-            cells.append(format_estimate(trial.find_estimate(metric), FORMATS[metric]))
+        for metric in METRIC_TITLES:
+            cells.append(format_estimate(trial.find_estimate(metric), SCORE_FORMATS[metric]))
             change = trial.changes.get(metric)
             cells.append(format_change(change) if change else MISSING)
         cells += [
@@ -240,7 +245,7 @@ def build_table(trials: Sequence[Trial]) -> Table:
 
 
 def format_ratio(ratio: float | None) -> str:
-    """Format a ratio of times, such as `x 1.25`; `MISSING` for None."""
+    """Format a time ratio, such as `x 1.25`, or `MISSING` for None."""
     if ratio is None:
         return MISSING
     return "x <0.01" if ratio < 0.005 else f"x {format_number(ratio, ',.2f')}"

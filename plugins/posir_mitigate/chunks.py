@@ -1,20 +1,20 @@
-"""Mitigations that divide documents into chunks, or encode them in two orders.
+"""Mitigations that split documents into chunks or encode them in two orders.
 
-- Chunks, maximum: each chunk is a vector in the index, as in passage retrieval.
-- Chunks, mean: one vector per document, as in DICE (arXiv 2606.18781). DICE's presets for size and
-  overlap are 128 and 32, 256 and 64, 512 and 128, or 1,024 and 0, with strides of 96, 192, 384 and
-  1,024.
+- Chunks, maximum: the index contains a vector per chunk, as in passage retrieval.
+- Chunks, mean: one vector per document, as in DICE (arXiv 2606.18781). DICE's presets (size,
+  overlap) are (128, 32), (256, 64), (512, 128) and (1024, 0), or strides of 96, 192, 384 and 1,024.
 - Late chunks (Guenther et al. 2024, arXiv 2409.04701): the document is encoded as one text, and its
-  token embeddings are pooled by chunk. The first special token and a prompt join the first chunk,
-  and the last special token joins the last one. The score of a document is the score of its best
-  chunk. Long late chunking encodes windows, and drops the first `overlap` token embeddings of each
-  window except the first.
-- Context chunks: a server gets all chunks of a document in one request, and returns a vector per
-  chunk in context.
-- Both orders: the mean of the embeddings of a document and of its sentences in reverse order, so
-  that each sentence is near the start once. We know of no paper with this method for embeddings.
+  token embeddings are pooled by chunk. The first chunk includes the prompt and the first special
+  token, and the last chunk includes the last special token. The score of a document is the score of
+  its best chunk. Long late chunking encodes overlapping windows, and drops the first `overlap`
+  token embeddings of each window except the first.
+- Context chunks: a server receives all chunks of a document in one request, and returns a
+  contextual embedding per chunk.
+- Both orders: the document is encoded twice, the second time with its sentences in reverse order,
+  and the two embeddings are averaged, so that each sentence is near the start once. We know of no
+  paper that does this for embeddings.
 
-Without a tokenizer, as for most endpoints, tokens are estimated at four bytes each.
+If no tokenizer is available, as for most endpoints, a token is assumed to have four bytes.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     from mteb.types import Array, BatchedInput
     from torch.utils.data import DataLoader
 
-#: Embeds n documents, shape (n, dimensions).
+#: Returns the embeddings of n documents, shape (n, dimensions).
 DocumentEmbedder: TypeAlias = Callable[[ModelEncoder, Sequence[str]], Vectors]
 
 
 class DocumentEncoder(WrappedEncoder):
     """An encoder that embeds queries with its base model, and documents with a function."""
 
-    #: The cache stores the embeddings of the base model, from which document vectors are computed.
+    #: The base model's embeddings are cached; document vectors are computed from them.
     caches_itself = True
     read_part: ReadPart | None = None
 
@@ -90,11 +90,11 @@ class DocumentEncoder(WrappedEncoder):
 #: Number of tokens or sentences; 0 for the default.
 Size: TypeAlias = Annotated[int, Field(ge=0)]
 #: Default number of sentences per chunk.
-SENTENCES = 4
+DEFAULT_SENTENCES = 4
 
 
-class DividingMethod(Mitigation):
-    """Base class of methods that divide documents into overlapping chunks."""
+class ChunkingMethod(Mitigation):
+    """Base class of methods that split documents into chunks."""
 
     DEFAULT_TOKENS: ClassVar[int] = 64
     size: Size
@@ -103,13 +103,13 @@ class DividingMethod(Mitigation):
     unit: ChunkUnit
 
     def resolve_defaults(self) -> Mapping[str, int]:
-        """Return size and stride, whose defaults depend on the unit."""
+        """Return the size and stride, whose defaults depend on the unit."""
         return {"size": self.chunking.size, "stride": self.chunking.step}
 
     @property
     def chunking(self) -> Chunking:
-        """Size, stride and unit of the chunks."""
-        default = self.DEFAULT_TOKENS if self.unit is ChunkUnit.TOKENS else SENTENCES
+        """Size, stride and unit of the chunks, with defaults resolved."""
+        default = self.DEFAULT_TOKENS if self.unit is ChunkUnit.TOKENS else DEFAULT_SENTENCES
         return Chunking(self.size or default, self.stride, self.unit)
 
 
@@ -121,8 +121,8 @@ class Combination(StrEnum):
 
 
 @dataclass(frozen=True)
-class Chunks(DividingMethod):
-    """Encode the chunks of each document instead of the document."""
+class Chunks(ChunkingMethod):
+    """Encode the chunks of each document instead of the whole document."""
 
     NAME: ClassVar[str] = "chunks"
     DEPLOYMENT: ClassVar[str] = (
@@ -138,17 +138,17 @@ class Chunks(DividingMethod):
     unit: ChunkUnit = ChunkUnit.TOKENS
 
     def wrap(self, base: MTEBModels) -> MTEBModels:
-        """Return the model that encodes chunks.
+        """Return a model that encodes chunks.
 
         Raises:
-            PosirError: The model is not an encoder, or chunks exceed its window.
+            PosirError: The model is not an encoder, or the chunks exceed its window.
         """
         encoder = self.require_encoder(base)
         tokenizer = find_tokenizer(encoder)
         if self.unit is ChunkUnit.TOKENS and tokenizer and not tokenizer.returns_offsets:
-            raise self.unsupported(
+            raise self.make_error(
                 encoder,
-                "no fast tokenizer to count tokens with. Divide by sentences: "
+                "no fast tokenizer to count tokens. Split by sentence instead: "
                 f"{self.NAME}(sentences).",
             )
         chunker = Chunker.of_model(encoder, self.chunking)
@@ -165,8 +165,8 @@ class Chunks(DividingMethod):
 
 
 @dataclass(frozen=True)
-class ContextChunks(DividingMethod):
-    """Encode all chunks of a document in one request to a server, which uses them as context."""
+class ContextChunks(ChunkingMethod):
+    """Send all chunks of a document to a server that embeds each chunk in context."""
 
     NAME: ClassVar[str] = "context_chunks"
     DEPLOYMENT: ClassVar[str] = (
@@ -176,53 +176,53 @@ class ContextChunks(DividingMethod):
 
     size: Size = 0
     stride: Size = 0
-    """Distance between the starts of consecutive chunks; 0 for the size, without overlap, since the
+    """Distance between the starts of consecutive chunks. 0 means the size: no overlap, since the
     server joins the chunks.
     """
     unit: ChunkUnit = ChunkUnit.TOKENS
 
     @property
     def chunking(self) -> Chunking:
-        """Size, stride and unit of the chunks."""
+        """Size, stride and unit of the chunks, with defaults resolved."""
         chunking = super().chunking
         return replace(chunking, stride=self.stride or chunking.size)
 
     def wrap(self, base: MTEBModels) -> MTEBModels:
-        """Return the model that encodes chunks in context.
+        """Return a model that encodes chunks in context.
 
         Raises:
-            PosirError: The model is not served by an endpoint that supports this.
+            PosirError: The model is not behind an endpoint with contextual chunk embeddings.
         """
         if not isinstance(base, EndpointEncoder) or base.kind.in_context is None:
-            raise self.unsupported(
+            raise self.make_error(
                 base,
                 "needs a server and model with contextual chunk embeddings, such as "
-                "voyage-context-3. Use chunks.",
+                "voyage-context-3. Use chunks instead.",
             )
         return MaximumSearch(base, Chunker.of_model(base, self.chunking).vectorize_in_context)
 
 
 @dataclass(frozen=True)
 class BothOrders(Mitigation):
-    """Average the embeddings of a document in original and in reverse order."""
+    """Average the embeddings of a document in original and reverse order."""
 
     NAME: ClassVar[str] = "both_orders"
     DEPLOYMENT: ClassVar[str] = (
         "index the mean of the vectors of a document and of its sentences in reverse order; works "
         "with any server for the model"
     )
-    #: The model reads both ends of a long document.
+    #: Each end of a long document is read in one of the orders.
     UNLIMITED: ClassVar[bool] = True
 
     sentences: Annotated[int, Field(gt=0)] = 1
     """Number of consecutive sentences that keep their order."""
 
     def wrap(self, base: MTEBModels) -> MTEBModels:
-        """Return the model that averages both orders; raise PosirError unless it is an encoder."""
+        """Return a model that averages both orders. Raise PosirError unless it is an encoder."""
         return DocumentEncoder(self.require_encoder(base), self.average)
 
     def reverse(self, text: str, language: str) -> str:
-        """Reverse the order of sentences, or of groups of sentences."""
+        """Reverse the order of groups of `self.sentences` sentences."""
         chunking = Chunking(self.sentences, self.sentences, ChunkUnit.SENTENCES)
         return " ".join(reversed(chunking.divide(text, find_sentences(text, language))))
 
@@ -238,13 +238,13 @@ class BothOrders(Mitigation):
 
 
 @dataclass(frozen=True)
-class LateChunks(DividingMethod):
+class LateChunks(ChunkingMethod):
     """Pool the token embeddings of each document by chunk."""
 
     NAME: ClassVar[str] = "late_chunks"
     DEPLOYMENT: ClassVar[str] = (
-        "needs token embeddings, so only in Python (posir.open_model) or with a server that "
-        "supports late chunking"
+        "needs token embeddings, so it works only in Python (posir.open_model) or with a server "
+        "that supports late chunking"
     )
 
     size: Size = 0
@@ -252,10 +252,10 @@ class LateChunks(DividingMethod):
     unit: ChunkUnit = ChunkUnit.TOKENS
 
     def wrap(self, base: MTEBModels) -> MTEBModels:
-        """Return the model that pools chunks.
+        """Return a model that pools token embeddings by chunk.
 
         Raises:
-            PosirError: The model has no mean pooling, fast tokenizer or window.
+            PosirError: The model has no mean pooling, no fast tokenizer or no known window.
         """
         encoder = self.require_encoder(base)
         overlap = getattr(self, "overlap", None)
@@ -263,10 +263,9 @@ class LateChunks(DividingMethod):
         wrappers = (SentenceTransformerEncoderWrapper, InstructSentenceTransformerModel)
         modules = list(loaded_model) if isinstance(base, wrappers) else []
         if [type(module).__name__ for module in modules[:2]] != ["Transformer", "Pooling"]:
-            raise self.unsupported(
+            raise self.make_error(
                 base,
-                "works with local sentence-transformers models that have a transformer and "
-                "pooling.",
+                "needs a local sentence-transformers model with a transformer and a pooling layer.",
             )
         vectorizer = LateVectorizer(loaded_model, self.chunking, overlap)
         pooling = modules[1]
@@ -277,15 +276,16 @@ class LateChunks(DividingMethod):
             and is_fast
             and vectorizer.loaded.max_seq_length
         ):
-            raise self.unsupported(
+            raise self.make_error(
                 base,
                 "needs mean pooling with the prompt, a fast tokenizer and a known window. This "
-                f"model pools by {pooling.pooling_mode}; use chunks.",
+                f"model uses {pooling.pooling_mode} pooling. Use chunks instead.",
             )
         if overlap is not None and overlap >= vectorizer.window:
-            raise self.unsupported(
+            raise self.make_error(
                 base,
-                f"the overlap is at most {vectorizer.window - 1}, below the model's window.",
+                "the overlap must be smaller than the model's window. Use at most "
+                f"{vectorizer.window - 1}.",
             )
         search = MaximumSearch(encoder, vectorizer)
         search.read_part = None if overlap is None else ReadPart.all(WindowSource.CHUNKS)
@@ -294,16 +294,16 @@ class LateChunks(DividingMethod):
 
 @dataclass(frozen=True)
 class LongLateChunks(LateChunks):
-    """Pool the token embeddings of documents that are encoded in windows."""
+    """Encode long documents in overlapping windows, and pool their token embeddings by chunk."""
 
     NAME: ClassVar[str] = "long_late_chunks"
     UNLIMITED: ClassVar[bool] = True
 
     overlap: Size = 64
-    """Number of tokens at the start of each window except the first that serve only as context."""
+    """Number of tokens that each window repeats from the previous window, only as context."""
 
 
-#: Token ids of a text, with prompt and special tokens, and the token range of each chunk.
+#: Token ids of a text, including prompt and special tokens, and the token range of each chunk.
 TokenizedText: TypeAlias = tuple[list[int], list[tuple[int, int]]]
 
 
@@ -312,14 +312,14 @@ class LateVectorizer:
     """Encodes documents and pools the token embeddings of their chunks."""
 
     loaded: Any
-    """The sentence-transformers model: a transformer, pooling, and possibly other modules."""
+    """The sentence-transformers model: a transformer, a pooling layer, perhaps other modules."""
     chunking: Chunking
     overlap: int | None = None
-    """Overlap of windows in tokens; None for a single window, which truncates texts."""
+    """Window overlap in tokens. None means a single window, which truncates long texts."""
 
     @property
     def window(self) -> int:
-        """Size of a window in tokens."""
+        """Window size in tokens."""
         return int(self.loaded.max_seq_length)
 
     def __call__(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
@@ -337,7 +337,7 @@ class LateVectorizer:
         return DocumentVectors(np.concatenate(vectors_by_text), list(map(len, vectors_by_text)))
 
     def tokenize(self, text: str, prompt: str, language: str) -> TokenizedText:
-        """Tokenize a text and find its chunks; without an overlap, truncate it to the window."""
+        """Tokenize a text and find its chunks. If `overlap` is None, truncate it to the window."""
         encoding = self.loaded.tokenizer(
             prompt + text,
             return_offsets_mapping=True,
@@ -346,38 +346,39 @@ class LateVectorizer:
             max_length=self.window if self.overlap is None else None,
         )
         ids = encoding["input_ids"]
-        # Tokens of the text; special tokens have no characters, and prompts join the first chunk.
+        # Exclude special tokens, which have no characters, and the prompt.
         tokens = [
-            (number, start)
-            for number, (start, end) in enumerate(encoding["offset_mapping"])
+            (index, start)
+            for index, (start, end) in enumerate(encoding["offset_mapping"])
             if end > max(start, len(prompt))
         ]
-        firsts = list(range(len(tokens)))
+        unit_starts = list(range(len(tokens)))
         if self.chunking.unit is ChunkUnit.SENTENCES:
             starts = [span.start + len(prompt) for span in find_sentences(text, language)]
             indices = np.searchsorted([start for _, start in tokens], starts).tolist()
-            firsts = [index for index in dict.fromkeys([0, *indices]) if index < len(tokens)]
-        edges = [0, *(tokens[first][0] for first in firsts[1:]), len(ids)]
+            unit_starts = [index for index in dict.fromkeys([0, *indices]) if index < len(tokens)]
+        edges = [0, *(tokens[start][0] for start in unit_starts[1:]), len(ids)]
         groups = self.chunking.group(len(edges) - 1)
         return ids, [(edges[first], edges[end]) for first, end in groups]
 
-    def divide(self, tokens: int) -> list[tuple[int, int, int]]:
-        """Divide a text with `tokens` tokens into windows.
+    def split(self, token_count: int) -> list[tuple[int, int, int]]:
+        """Split a text into windows.
 
         Returns:
-            The first token of each window, the first token after the overlap, and the end.
+            For each window, the index of its first token, its first token after the overlap, and
+            its end.
         """
-        windows = [(0, 0, min(self.window, tokens))]
-        while windows[-1][2] < tokens:
-            new = windows[-1][2]
-            first = new - (self.overlap or 0)
-            windows.append((first, new, min(first + self.window, tokens)))
+        windows = [(0, 0, min(self.window, token_count))]
+        while windows[-1][2] < token_count:
+            previous_end = windows[-1][2]
+            first = previous_end - (self.overlap or 0)
+            windows.append((first, previous_end, min(first + self.window, token_count)))
         return windows
 
     @torch.inference_mode()
     def _pool(self, texts: Sequence[TokenizedText], batch_size: int) -> Iterator[Vectors]:
-        """Yield the chunk vectors of each text after all modules, shape (chunks, dimensions)."""
-        windows = [(ids, *window) for ids, _ in texts for window in self.divide(len(ids))]
+        """Yield the chunk vectors of each text, shape (chunks, dimensions)."""
+        windows = [(ids, *window) for ids, _ in texts for window in self.split(len(ids))]
         states = []
         for batch in split_batches(windows, batch_size):
             batch_states = self._encode([ids[first:end] for ids, first, _, end in batch])
@@ -385,7 +386,7 @@ class LateVectorizer:
                 states.append(window_states[new - first :])
         state_iterator = iter(states)
         for ids, chunks in texts:
-            document_states = torch.cat(list(islice(state_iterator, len(self.divide(len(ids))))))
+            document_states = torch.cat(list(islice(state_iterator, len(self.split(len(ids))))))
             means = torch.stack(
                 [document_states[start:end].float().mean(dim=0) for start, end in chunks]
             )
@@ -399,7 +400,7 @@ class LateVectorizer:
         self.loaded.eval()
         features = self.loaded.tokenizer.pad({"input_ids": list(inputs)}, return_tensors="pt")
         features = {name: tensor.to(self.loaded.device) for name, tensor in features.items()}
-        # Convert the mask first, since modules may remove it.
+        # Copy the mask, since the transformer may remove it from the features.
         masks = features["attention_mask"].bool()
         states = self.loaded[0](features)["token_embeddings"]
         return [rows[mask] for rows, mask in zip(states, masks, strict=True)]

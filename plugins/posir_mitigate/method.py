@@ -1,4 +1,4 @@
-"""The base class of mitigations, which wrap an mteb model."""
+"""Base class of mitigations. A mitigation wraps an mteb model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mitigation(ABC):
-    """A method with its arguments as fields.
+    """A mitigation method. Its arguments are dataclass fields.
 
     `str` returns the canonical name, such as `chunks(128,64,max,tokens)`.
     """
@@ -25,10 +25,10 @@ class Mitigation(ABC):
     NAME: ClassVar[str]
     """Name of the method in references."""
     DEPLOYMENT: ClassVar[str]
-    """Deployment instructions, shown after the method's name."""
+    """Deployment instructions, printed after the method's name."""
     UNLIMITED: ClassVar[bool] = False
-    """If true, the mitigated model reads texts of any length; otherwise it has the window of the
-    base model.
+    """Whether the mitigated model reads texts of any length. If false, it has the base model's
+    window.
     """
 
     def __str__(self) -> str:
@@ -41,23 +41,24 @@ class Mitigation(ABC):
 
     @abstractmethod
     def wrap(self, base: MTEBModels) -> MTEBModels:
-        """Return the mitigated model, which shares the weights of the base model.
+        """Return the mitigated model, which shares the base model's weights.
 
         Raises:
-            PosirError: The method does not work for the model.
+            PosirError: The model does not support the method.
         """
 
-    def unsupported(self, model: Any, reason: str) -> PosirError:
-        """Build the error for a model that the method does not support."""
+    def make_error(self, model: Any, reason: str) -> PosirError:
+        """Make the error for a model that does not support the method."""
         return PosirError(f"{model.mteb_model_meta.name}+{self}: {reason}")
 
     def require_encoder(self, model: MTEBModels) -> EncoderProtocol:
-        """Return the model if it has one vector per text, else raise PosirError."""
-        other_kinds = CrossEncoderProtocol | SearchProtocol
-        if isinstance(model, other_kinds) or not isinstance(model, EncoderProtocol):
-            raise self.unsupported(
+        """Return the model; raise PosirError if it does not embed each text as one vector."""
+        if isinstance(model, CrossEncoderProtocol | SearchProtocol) or not isinstance(
+            model, EncoderProtocol
+        ):
+            raise self.make_error(
                 model,
-                "needs a model with one vector per text, unlike rerankers, BM25 and multi-vector "
-                "models.",
+                "needs a model with one vector per text. Rerankers, BM25 and multi-vector models "
+                "are not supported.",
             )
         return model

@@ -1,9 +1,8 @@
 """References to mitigated models: `BASE+METHOD(ARGUMENTS)`, such as `all-MiniLM-L6-v2+chunks(128)`.
 
-BASE is any model reference, which may itself include a method. Results are stored under a name with
-all arguments, such as `sentence-transformers/all-MiniLM-L6-v2+chunks(128,64,max,tokens)`, so they
-do not mix with results of the base model or of other arguments. In a shell, the parentheses must be
-quoted.
+BASE is any model reference, and may itself include a method. Results are stored under a name with
+all arguments, such as `sentence-transformers/all-MiniLM-L6-v2+chunks(128,64,max,tokens)`, so that
+results with different arguments are kept separate. Quote the parentheses in a shell.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ REFERENCE = re.compile(
 
 @cache
 def list_methods() -> dict[str, type[Mitigation]]:
-    """Return all methods by name; this imports PyTorch."""
+    """Return the method classes by name. Imports PyTorch."""
     from posir_mitigate.chunks import BothOrders, Chunks, ContextChunks, LateChunks, LongLateChunks
     from posir_mitigate.temperature import Temperature
 
@@ -44,13 +43,13 @@ def list_methods() -> dict[str, type[Mitigation]]:
 
 
 def resolve_mitigated(name: str, registry: Mapping[str, ModelMeta]) -> ModelMeta | None:
-    """Resolve a model with a method; return None for other names."""
+    """Resolve a reference to a mitigated model. Return None if the name contains no method."""
     match = REFERENCE.fullmatch(name)
     if match is None:
         return None
     from posir_tasks.models.folder import is_model_folder
 
-    # The name of a model may contain `+`. An unknown method is an error only if it has arguments.
+    # A model name may contain `+`, so an unknown method is an error only if it has arguments.
     if is_model_folder(Path(name).expanduser()) or (
         match["method"] not in list_methods() and match["arguments"] is None
     ):
@@ -63,7 +62,7 @@ def resolve_mitigated(name: str, registry: Mapping[str, ModelMeta]) -> ModelMeta
 
 
 def describe_mitigated(base: ModelMeta, method: Mitigation) -> ModelMeta:
-    """Return mteb's metadata for a model with a method."""
+    """Build mteb's metadata for a mitigated model."""
 
     def load(_name: str, _revision: str | None, **options: Any) -> MTEBModels:
         return method.wrap(base.load_model(**options))
@@ -83,41 +82,41 @@ def parse_reference(text: str) -> Mitigation:
     """Parse a method, such as `chunks(64,mean)`; raise PosirError if it is malformed."""
     match = REFERENCE.fullmatch(f"model+{text.strip().removeprefix('+')}")
     if match is None:
-        raise PosirError(f"'{text}': not a method. Write one like chunks(64,mean) or both_orders.")
+        raise PosirError(f"'{text}': not a method. Examples: chunks(64,mean), both_orders.")
     return parse_method(match["method"], match["arguments"] or "")
 
 
 def parse_method(name: str, arguments: str) -> Mitigation:
-    """Parse the name and the arguments of a method.
+    """Parse a method from its name and comma-separated arguments.
 
-    Numbers follow the order of the fields. Words such as `mean`, and `name=value`, can appear
-    anywhere.
+    Numbers are assigned to fields in order. Words such as `mean` and pairs such as `stride=32` can
+    appear anywhere.
 
     Raises:
-        PosirError: There is no such method, or an argument is invalid.
+        PosirError: The method does not exist, or an argument is invalid.
     """
     methods = list_methods()
     if name not in methods:
         raise PosirError(
-            f"'+{name}': no such method.{suggest_name(name, methods)} The methods are "
+            f"'+{name}': unknown method.{suggest_name(name, methods)} The methods are "
             f"{', '.join(methods)}."
         )
     method = methods[name]
-    kinds = get_type_hints(method)
-    names = [field.name for field in fields(method)]
-    # Words that each enumeration accepts, such as max or mean.
-    choices = {name: list(kinds[name]) for name in names if isinstance(kinds[name], EnumMeta)}
+    types = get_type_hints(method)
+    field_names = [field.name for field in fields(method)]
+    # Words that enum fields accept, such as max or mean.
+    choices = {key: list(types[key]) for key in field_names if isinstance(types[key], EnumMeta)}
     values: dict[str, str] = {}
-    syntax = ", ".join(" or ".join(choices.get(name, [name])) for name in names)
+    syntax = ", ".join(" or ".join(choices.get(key, [key])) for key in field_names)
     help_text = f"The arguments are {syntax}; the default is {method()}."
     for argument in filter(None, map(str.strip, arguments.split(","))):
         key, equals, value = (part.strip() for part in argument.partition("="))
         if not equals:
             value = argument
-            matches = [name for name, words in choices.items() if argument in words]
-            positional = [name for name in names if name not in choices and name not in values]
+            matches = [field for field, words in choices.items() if argument in words]
+            positional = [field for field in field_names if field not in {*choices, *values}]
             key = next(iter([*matches, *positional]), "")
-        if key not in names or key in values:
+        if key not in field_names or key in values:
             raise PosirError(
                 f"'+{name}({arguments})': unexpected argument '{argument}'. {help_text}"
             )

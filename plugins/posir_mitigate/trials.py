@@ -1,4 +1,4 @@
-"""Trials of a model and its mitigations on a task, with the gain and cost of each method."""
+"""Evaluate a model and its mitigations on a task, and compare gain and cost."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from posir_mitigate.method import Mitigation
 from posir_mitigate.references import describe_mitigated
 from posir_run.jobs import (
     EvaluationJob,
-    corpus_name,
     evaluate_subset,
     find_missing_subsets,
     find_tasks,
+    name_corpus,
 )
 from posir_significance.analysis import analyze
 from posir_significance.decision import decide
@@ -46,19 +46,17 @@ if TYPE_CHECKING:
     from mteb.types import EncodeKwargs
 
 
-#: Prefixes of the encoding and searching phases in mteb's result files. Phases differ between
-#: models: a chunk search only has "Encoding queries and documents".
-SEARCH_PHASES = ("Encoding ", "Searching ")
-
-
+#: Name prefixes of the encoding and search phases in mteb's result files. The phases depend on the
+#: model: chunk search only records "Encoding queries and documents".
+PHASE_PREFIXES = ("Encoding ", "Searching ")
 #: Scores to compare with the plain model.
-COMPARED = (Metric.NDCG_AT_10, Metric.POSITION_EFFECT)
+METRICS = (Metric.NDCG_AT_10, Metric.POSITION_EFFECT)
 
 
 def open_task(data: str) -> PositionTask:
-    """Open a task by name, or build a task on other data with evidence spans.
+    """Open a task by name, or build a task from other data with evidence spans.
 
-    A file or a folder takes precedence over a task.
+    A file or folder takes precedence over a task of the same name.
     """
     if Path(data).expanduser().exists() or is_hub_name(data):
         return open_data_task(open_data(data).with_questions("posir mitigate"))
@@ -67,14 +65,14 @@ def open_task(data: str) -> PositionTask:
 
 
 def open_data_task(data: Dataset) -> LayoutTask:
-    """Build a task on data and register it in mteb.
+    """Build a task from a dataset and register it in mteb.
 
     Raises:
         PosirError: The language of the data is unknown.
     """
     if not data.has_questions or data.in_memory:
         for subset in data.subsets:
-            # Errors in the data should come before the model is loaded.
+            # Report errors in the data before the model is loaded.
             subset.read()
     return register_task(
         build_task(
@@ -96,14 +94,14 @@ def run_trials(
     batch_size: int,
     output_folder: Path,
 ) -> tuple[ModelMeta, Mapping[Mitigation, ModelMeta], tuple[str, ...]]:
-    """Evaluate the plain model and each mitigation, unless the folder contains the results.
+    """Evaluate the plain model and each mitigation, except where the folder contains a result.
 
     The model is loaded once, and only if a result is missing. The embedding cache must be off,
     since it would distort the timings.
 
     Returns:
-        The plain model, the mitigated models, and the errors of methods that do not work for the
-        model.
+        The plain model, the mitigated models, and the errors of methods that the model does not
+        support.
     """
     from mteb.cache import ResultCache
 
@@ -143,7 +141,7 @@ def _evaluate(
     batch_size: int,
     results: ResultCache,
 ) -> None:
-    """Evaluate a model on the subsets of a task without a result, and save each result."""
+    """Evaluate a model on the task subsets that have no result, and save each new result."""
     missing_subsets = find_missing_subsets(task, meta, results)
     if not missing_subsets:
         return
@@ -154,7 +152,7 @@ def _evaluate(
         for subset in task.hf_subsets:
             if subset not in missing_subsets:
                 continue
-            job = EvaluationJob(reference, task.metadata.name, subset, corpus_name(task, subset))
+            job = EvaluationJob(reference, task.metadata.name, subset, name_corpus(task, subset))
             result = evaluate_subset(model, job, encode_kwargs)
             process_saver().add(
                 results, result, meta, order=task.hf_subsets, encode_kwargs=encode_kwargs
@@ -164,30 +162,30 @@ def _evaluate(
 
 @dataclass(frozen=True)
 class Trial:
-    """Findings, changes and cost of a method."""
+    """Findings, changes and cost of a method, or of the plain model."""
 
     method: str
-    """`plain` for the plain model."""
+    """Name of the method; `plain` for the plain model."""
     findings: GroupFindings
-    """Findings, with this method's window."""
+    """Findings with this method's window."""
     vectors_per_document: float
     seconds: float
-    """Wall time of encoding and searching."""
+    """Encoding and search time in seconds."""
     time_ratio: float | None
-    """Seconds relative to the plain model; None if its time is unknown."""
+    """Time relative to the plain model; None if the plain model's time is unknown."""
     deployment: str = ""
-    """Instructions for deployment; empty for the plain model."""
+    """Deployment instructions; empty for the plain model."""
     changes: Mapping[Metric, ChangeRow] = field(default_factory=dict)
-    """Changes from the plain model; empty for the plain model."""
+    """Changes from the plain model; empty for the plain model itself."""
 
     def find_estimate(self, metric: Metric) -> Estimate | None:
-        """Return the estimate of a score; None if it is undefined."""
+        """Return the estimate of a metric, or None if it is undefined."""
         return self.findings[Quantity(metric.key)].estimate
 
-    def record(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """Convert the trial to a row for JSON and CSV."""
         row: dict[str, Any] = {"method": self.method, "queries": self.findings.questions}
-        row |= {metric.key: self.find_estimate(metric) for metric in COMPARED}
+        row |= {metric.key: self.find_estimate(metric) for metric in METRICS}
         row |= {
             "vectors_per_document": self.vectors_per_document,
             "seconds": self.seconds,
@@ -195,7 +193,7 @@ class Trial:
             "state": self.findings.state,
             "reason": self.findings.reason,
         }
-        for metric in COMPARED:
+        for metric in METRICS:
             change = self.changes.get(metric)
             row |= {
                 f"{metric.key}_change": change and change.state,
@@ -213,7 +211,8 @@ def compare_trials(
 ) -> list[Trial]:
     """Compare each mitigation with the plain model on the same questions.
 
-    The plain model is the first trial.
+    Returns:
+        A trial per model, the plain model first.
     """
     runs = {
         run.results[0].model: run
@@ -228,12 +227,12 @@ def compare_trials(
     trials = [Trial("plain", findings, 1.0, plain_seconds, 1.0)]
     for method, (pair, common) in zip(mitigated_models, comparison.common, strict=True):
         seconds = measure_seconds(pair.b, task)
-        results = pair.b.by_subset(task).values()
+        results = pair.b.get_position_results(task).values()
         rows = [row for row in comparison.rows if row.subject.model == pair.b.label]
         trial = Trial(
             method=str(method),
             findings=decide(analyze(common.b).overall),
-            # Results without a count have one vector per document.
+            # Results do not store the count if there is one vector per document.
             vectors_per_document=average_vectors(result.run for result in results) or 1.0,
             seconds=seconds,
             time_ratio=seconds / plain_seconds if plain_seconds else None,
@@ -245,13 +244,13 @@ def compare_trials(
 
 
 def measure_seconds(run: ModelRun, task: str) -> float:
-    """Sum the seconds of encoding and searching phases, which may be nested."""
-    file = next(iter(run.by_subset(task).values())).file
+    """Return the total seconds of encoding and search phases, counting overlaps once."""
+    file = next(iter(run.get_position_results(task).values())).file
     phases = read_json(file, nan_prefix=NAN_PREFIX).get("evaluation_phases") or []
     seconds = 0.0
     end = float("-inf")
     for phase in sorted(phases, key=lambda phase: float(phase["start"])):
-        if phase["name"].startswith(SEARCH_PHASES):
+        if phase["name"].startswith(PHASE_PREFIXES):
             seconds += max(0.0, phase["end"] - max(phase["start"], end))
             end = max(end, phase["end"])
     return seconds

@@ -1,4 +1,4 @@
-"""The public functions of this package: `posir.probe`, and the studies over models and datasets."""
+"""Public functions: `posir.probe` and the studies over models and datasets."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ if TYPE_CHECKING:
     from posir_probe.tables import ProbeMeasurements
 
 #: Default maximum number of documents per subset.
-DOCUMENTS = 1_000
+MAX_DOCUMENTS = 1_000
 
 
 def parse_bounds(text: str) -> tuple[int, int]:
-    """Parse the bounds of `--words`, such as `100,512`."""
+    """Parse the exclusive bounds of `--words`, such as `100,512`."""
     try:
         low, high = map(int, text.split(","))
     except ValueError:
         low, high = 0, 0
     if not 0 <= low < high - 1:
         raise PosirError(
-            f"--words {text}: expected two numbers with a number between them, such as 100,512."
+            f"--words {text}: expected LOW,HIGH with at least one number between them, such as "
+            "100,512."
         )
     return low, high
 
@@ -60,7 +61,7 @@ def probe(
     document_prompt: str | None = None,
     query_field: Names | None = None,
     passage_field: Names | None = None,
-    documents: Positive = DOCUMENTS,
+    documents: Positive = MAX_DOCUMENTS,
     seed: int = 1,
     words: Annotated[tuple[int, int] | None, Option(metavar="LOW,HIGH", parse=parse_bounds)] = None,
     min_tokens: Annotated[int, Option(min=0)] = 0,
@@ -76,13 +77,13 @@ def probe(
         posir probe all-MiniLM-L6-v2 --documents 12
         posir probe all-MiniLM-L6-v2 questions.json --html probes.html
 
-    Results are saved next to mteb's, in the folder `probes` of the model.
+    Results are saved next to mteb's results, in the model's folder `probes`.
 
     Args:
         model: A registered model, a local folder, or an endpoint.
         data: A task, a dataset on the Hub, or any data with questions or plain texts; also
             `--data DATA`.
-        probe: A probe, or the beginning of its name; by default all except variants.
+        probe: One or more probes or name prefixes; by default all probes except variants.
         revision: Revision of the model.
         window: Override the model's context window, in tokens. Results are stored separately, as
             an experiment.
@@ -90,32 +91,33 @@ def probe(
             experiment.
         query_prompt: Override the model's query prompt. Results are stored separately, as an
             experiment.
-        document_prompt: Override the model's document prompt, with the same effect.
+        document_prompt: Override the model's document prompt. Results are stored separately, as
+            an experiment.
         query_field: A field to add to an endpoint's query requests, such as `input_type=query`.
-        passage_field: The same for documents, such as `truncate=true`.
+        passage_field: A field to add to an endpoint's document requests, such as `truncate=true`.
         documents: Maximum number of documents per domain, sampled at random.
         seed: Seed of the random sample.
-        words: Sample only texts with more than LOW and fewer than HIGH words: 100,512 for table 4
-            of PosQ on SQuAD v2.
-        min_tokens: Sample only documents with at least this many tokens: 1024 for figure 5 of
-            PosIR.
-        split_at_periods: Split sentences at line breaks and periods, as in the code of Bias
-            Learning.
-        cut: Maximum number of tokens per text, with the largest needle, for the probes of Bias
-            Learning; by default from the protocol, 2,048.
-        tokenizer: Tokenizer for `cut`, needles and removal: a name on the Hub, a folder, or a file
-            of tiktoken, such as the authors' cl100k_base.tiktoken; by default the model's.
+        words: Sample only texts with more than LOW and fewer than HIGH words. PosQ uses 100,512
+            for Table 4 on SQuAD v2.
+        min_tokens: Sample only documents with at least this many tokens. PosIR uses 1024 for
+            Figure 5.
+        split_at_periods: Split sentences at line breaks and periods, as in the Bias Learning code.
+        cut: Maximum number of tokens per text, including the largest needle, for the Bias Learning
+            probes. By default, the value of the protocol is used (2,048).
+        tokenizer: Tokenizer for `cut`, needles and removal: a name on the Hub, a folder, or a
+            tiktoken file, such as the authors' cl100k_base.tiktoken; by default the model's
+            tokenizer.
         column: Column or field of plain texts.
         batch_size: Number of texts per encoding batch.
         output: Folder for results, as in `mteb run`.
 
     Returns:
         A row for each summary and each position of every probe, with 95% intervals by bootstrap
-        over documents. The unit depends on the probe, such as cosine similarity in [-1, 1].
+        over documents. The unit depends on the probe, for example cosine similarity in [-1, 1].
 
     Raises:
-        PosirError: The model, the probe or the data does not exist, or the probe does not suit
-            them.
+        PosirError: The model, the probe or the data does not exist, or the probe cannot be applied
+            to the model or the data.
 
     Examples:
         >>> import posir
@@ -144,18 +146,25 @@ def probe(
             passage_field=passage_field,
         ):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
-            row = find_run_protocol(encoder.model.mteb_model_meta)
-    cuts = any(probe.cut_share for probe in probes)
-    if row and cuts and cut is None:
-        cut = int(row.cut_tokens or 0)
-    if (cut or tokenizer) and not (cuts and cut):
+            run_protocol = find_run_protocol(encoder.model.mteb_model_meta)
+    can_cut = any(probe.cut_share for probe in probes)
+    if run_protocol and can_cut and cut is None:
+        cut = int(run_protocol.cut_tokens or 0)
+    if (cut or tokenizer) and not (can_cut and cut):
         raise PosirError(
             "--cut and --tokenizer are for needle_insertion, text_removal and "
-            "sentence_regression. Name one of them with --probe, and give --cut, such as 2048."
+            "sentence_regression. Select one of these probes with --probe, and give --cut, such as "
+            "2048."
         )
-    name = str(tokenizer) if tokenizer else None
     run = ProbeRun(
-        encoder, source, Path(output), documents, selection, split_at_periods, cut or 0, name
+        encoder=encoder,
+        source=source,
+        output=Path(output),
+        documents=documents,
+        selection=selection,
+        split_at_periods=split_at_periods,
+        cut=cut or 0,
+        tokenizer=str(tokenizer) if tokenizer else None,
     )
     results = run_probes(run, probes)
     reference = build_reference(
@@ -176,15 +185,15 @@ def correlate(
 ) -> Result:
     """Correlate probes with the position effect, start minus end and PSI over models.
 
-    With `architecture` or `benchmark`, correlate position bias with the models' architecture, or
-    nDCG@10 with another benchmark. With only `published`, show PosIR's Table 2 as published and
-    corrected.
+    With `architecture`, correlate position bias with the models' architecture. With `benchmark`,
+    correlate nDCG@10 with another benchmark. With only `published`, show PosIR's Table 2 as
+    published and corrected.
 
     Args:
         results: A folder with results of `mteb run` and `posir probe` on several models; optional
             with `published`.
-        families: CSV file with the columns model,family, to group variants of a model, which are
-            not independent; by default the family is the name before a +.
+        families: CSV file with the columns model,family. Variants of a model are not independent,
+            so they form a family. By default, the family is the model name up to a +.
         architecture: Correlate position bias with parameters, dimension, attention, pooling and
             positional encoding.
         architectures: CSV file with the columns model,positional_encoding,attention,pooling, for
@@ -199,7 +208,8 @@ def correlate(
         independent models needed, and a verdict.
 
     Raises:
-        PosirError: The folder has no results of tasks or of probes, or options exclude each other.
+        PosirError: The folder contains no task results or no probe results, or options cannot be
+            combined.
 
     Examples:
         >>> import posir
@@ -218,31 +228,34 @@ def correlate(
         describe_correlations,
         read_families,
     )
-    from posir_probe.probing import all_probes
+    from posir_probe.probing import collect_probes
     from posir_probe.results import read_probe_results
 
     if results is None and not published:
-        raise PosirError("Give a folder with results, or --published.")
+        raise PosirError("no results given. Give a folder with results, or --published.")
     folder = None if results is None else Path(results)
     if architecture or architectures or benchmark:
         if families:
-            raise PosirError("--families is for probes. Omit --architecture and --benchmark.")
+            raise PosirError(
+                "--families: applies to probes only. Omit --families, or --architecture and "
+                "--benchmark."
+            )
         return _correlate_models(folder, architectures, benchmark, published=published)
     if folder is None:
         return tabulate_mmteb()
     if published:
         raise PosirError(
-            "--published needs --architecture or --benchmark, or no folder: the papers publish no "
-            "raw probe results."
+            "--published: needs --architecture or --benchmark if a folder is given, since the "
+            "papers publish no raw probe results."
         )
     rows = correlate_probes(
         read_probe_results(folder),
         summarize(read_results(folder)),
-        all_probes(),
+        collect_probes(),
         read_families(families) if families else {},
     )
     if not rows:
-        raise _explain_missing(folder)
+        raise _make_missing_error(folder)
     return Result(
         title="Which probe predicts retrieval?",
         rows=rows,
@@ -256,9 +269,9 @@ def correlate(
 def _correlate_models(
     folder: Path | None, architectures: Path | None, benchmark: Path | None, *, published: bool
 ) -> Result:
-    """Correlate scores with a benchmark or, without one, with the models' architecture."""
+    """Correlate scores with a benchmark if one is given, else with the models' architecture."""
     from posir_probe.correlation import (
-        BIAS,
+        BIAS_SCORES,
         NDCG,
         build_model_table,
         correct_rows,
@@ -270,7 +283,7 @@ def _correlate_models(
     )
 
     summaries = summarize(read_results(folder)) if folder else []
-    names = (NDCG,) if benchmark else BIAS
+    names = (NDCG,) if benchmark else BIAS_SCORES
     scores = read_scores(summaries, names, published=published)
     if not scores:
         raise PosirError(
@@ -281,8 +294,8 @@ def _correlate_models(
         excluded_results = read_results(benchmark) if benchmark.is_dir() else []
         values = read_benchmark(benchmark, excluded_results)
         rows = [
-            correlate_values(key, benchmark.stem, by_model, values)
-            for key, by_model in scores.items()
+            correlate_values(key, benchmark.stem, scores_by_model, values)
+            for key, scores_by_model in scores.items()
         ]
     else:
         metas = read_model_metas(folder)
@@ -298,7 +311,7 @@ def _correlate_models(
     )
 
 
-def _explain_missing(folder: str | Path) -> PosirError:
+def _make_missing_error(folder: str | Path) -> PosirError:
     output = shlex.quote(str(folder))
     return PosirError(
         f"{folder}: no results of these probes. Run `posir probe MODEL --output {output}` first."
@@ -309,19 +322,20 @@ def _explain_missing(folder: str | Path) -> PosirError:
 def model_means(results: str | Path, *, ending: Names | None = None) -> Result:
     """Average the main scores of `mteb run` over models, by task.
 
-    Tables 4 and 14 of 'Built-in or learned?' average models with the same training in this way.
+    Tables 4 and 14 of 'Built-in or learned?' average models with the same training.
 
         posir study model-means results --ending=-begin --ending=-uniform
 
     Args:
         results: The --output-folder of `mteb run` on several models.
-        ending: Average only models whose names have this ending; by default all.
+        ending: Suffixes of model names. Each suffix defines a group. By default, all models form a
+            group.
 
     Returns:
         A row for each ending and task, and for the mean over tasks: the unweighted mean in [0, 1].
 
     Raises:
-        PosirError: There are no results, or no model with such an ending has results of all tasks.
+        PosirError: There are no results, or no model of a group has results for all tasks.
 
     Examples:
         >>> import posir
@@ -332,7 +346,7 @@ def model_means(results: str | Path, *, ending: Names | None = None) -> Result:
     from posir_probe.model_means import average_models, build_mean_table
 
     rows = average_models(Path(results), to_list(ending))
-    note = "Main score x 100 of each task, unweighted over models, subsets and splits."
+    note = "Main score x 100: unweighted mean over models, subsets and splits."
     return Result(
         title="Means over models", rows=rows, tables=[build_mean_table(rows)], notes=[note]
     )
@@ -352,7 +366,7 @@ def probe_groups(
     Args:
         results: A folder with results of `posir probe` on several models.
         by: Property that defines the groups.
-        probe: A probe, or the beginning of its name; by default all with results.
+        probe: One or more probes or name prefixes; by default all probes with results.
         architectures: CSV file with the columns model,positional_encoding,attention,pooling, for
             additional models.
         published: Include the published means by positional encoding.
@@ -362,7 +376,7 @@ def probe_groups(
         bootstrap over documents.
 
     Raises:
-        PosirError: The folder has no results of these probes.
+        PosirError: The folder contains no results of these probes.
 
     Examples:
         >>> import posir
@@ -371,26 +385,27 @@ def probe_groups(
         >>> posir.probe_groups("my-groups").to_polars()["group"].unique().to_list()
         ['unknown']
     """
-    from posir_probe.probing import all_probes, select_probes
+    from posir_probe.probing import collect_probes, select_probes
     from posir_probe.results import read_probe_results
-    from posir_probe.studies import build_group_tables, group_results, published_groups
+    from posir_probe.studies import build_group_tables, group_results, list_published_groups
 
     if published and by is not Kind.POSITIONAL_ENCODING:
         raise PosirError(
-            f"--published needs --by {Kind.POSITIONAL_ENCODING}: no means by {by} are published."
+            f"--published: needs --by {Kind.POSITIONAL_ENCODING}, since no means by {by} are "
+            "published."
         )
-    names = [selected.name for selected in select_probes(probe or list(all_probes()))]
+    names = [selected.name for selected in select_probes(probe or list(collect_probes()))]
     stored_results = [
         result for result in read_probe_results(Path(results)) if result.probe in names
     ]
     if not stored_results:
-        raise _explain_missing(results)
-    rows = group_results(stored_results, all_probes(), read_architectures(architectures), by)
+        raise _make_missing_error(results)
+    rows = group_results(stored_results, collect_probes(), read_architectures(architectures), by)
     if published:
-        rows += published_groups(dict.fromkeys(result.probe for result in stored_results))
+        rows += list_published_groups(dict.fromkeys(result.probe for result in stored_results))
     note = (
-        "95% intervals by bootstrap over documents, for these models only: they do not generalize "
-        "to other models."
+        "95% intervals by bootstrap over documents. They are for these models and do not "
+        "generalize to other models."
     )
     return Result(title="Probes by group", rows=rows, tables=build_group_tables(rows), notes=[note])
 
@@ -404,11 +419,11 @@ def subset_validity(results: str | Path) -> Result:
             on its task.
 
     Returns:
-        A row for each model, sample and position bucket: both nDCG@10 in [0, 1] and the difference
-        with its 95% interval.
+        A row for each model, sample and position bucket: nDCG@10 in [0, 1] on both, and the
+        difference with its 95% interval.
 
     Raises:
-        PosirError: No model has results of both.
+        PosirError: No model has results on both a sample and its task.
 
     Examples:
         >>> import posir
@@ -428,8 +443,8 @@ def subset_validity(results: str | Path) -> Result:
     rows = [row for pair in find_samples(summaries) for row in compare_tiny(*pair)]
     if not rows:
         raise PosirError(
-            f"{results}: no model has results of both a Tiny sample, such as SQuAD-PosQ-Tiny, and "
-            "its task."
+            f"{results}: no model has results on both a Tiny sample, such as SQuAD-PosQ-Tiny, and "
+            "its task. Run `mteb run` on both."
         )
     return Result(
         title="Samples and complete data",
@@ -452,20 +467,20 @@ def domain_similarity(
 ) -> Result:
     """Measure the similarity of a dataset's domains; run again to resume.
 
-    The similarity is the cosine of the mean embeddings of all documents. The sums of embeddings are
-    saved next to mteb's results, in the folder `domains` of the model.
+    The similarity of two domains is the cosine of the mean embeddings of their documents. The sums
+    of embeddings are saved next to mteb's results, in the model's folder `domains`.
 
     Args:
         model: A registered model, a local folder, or an endpoint.
         data: A task, or a folder in the PosIR layout.
-        above: A second dataset with the same domains, such as PosIR-Chinese, for the triangle above
-            the diagonal of the heat map.
+        above: A second dataset with the same domains, such as PosIR-Chinese, to show above the
+            diagonal of the heat map.
         revision: Revision of the model.
         batch_size: Number of texts per encoding batch.
         output: Folder for results, as in `mteb run`.
 
     Returns:
-        A row for each pair of domains, with the cosine in [-1, 1], the most similar first.
+        A row for each pair of domains with the cosine in [-1, 1], the most similar pair first.
 
     Raises:
         PosirError: The model or the data does not exist, or there is only one domain.
@@ -477,7 +492,7 @@ def domain_similarity(
         posir_tasks.base.errors.PosirError: PosIR-Mini: only one domain...
     """
     from posir_probe.data import open_probe_source
-    from posir_probe.results import result_folder
+    from posir_probe.results import find_result_folder
     from posir_probe.studies import (
         build_domain_table,
         draw_domains,
@@ -492,7 +507,7 @@ def domain_similarity(
         find_shared_domains(source.subsets for source in sources)
     encoder = load_encoder(str(model), revision, batch_size=batch_size)
     meta = encoder.model.mteb_model_meta
-    folder = result_folder(Path(output), meta).with_name("domains")
+    folder = find_result_folder(Path(output), meta).with_name("domains")
     sums = {
         source.name: measure_domains(encoder, source, folder / f"{source.name}.json")
         for source in sources

@@ -19,8 +19,8 @@ WORD = re.compile(r"\w+")
 
 
 @lru_cache(maxsize=100_000)
-def word_vector(word: str) -> Floats:
-    """Return the random vector of a word, shape (DIMENSIONS,), seeded with the word."""
+def make_word_vector(word: str) -> Floats:
+    """Sample a word's vector, shape (DIMENSIONS,), with the word as seed."""
     return np.random.default_rng(int.from_bytes(digest(word))).standard_normal(DIMENSIONS)
 
 
@@ -28,11 +28,12 @@ def order_blind(
     texts: Sequence[str],
     prompt_type: PromptType = PromptType.document,  # noqa: ARG001
 ) -> Vectors:
-    """Embed n texts by the means of their word vectors, shape (n, DIMENSIONS); a text without words
-    has a zero vector.
+    """Embed n texts as the means of their word vectors, shape (n, DIMENSIONS).
+
+    Texts without words have a zero vector.
     """
     vectors = np.zeros((len(texts), DIMENSIONS), np.float32)
     for row, words in enumerate(map(WORD.findall, texts)):
         if words:
-            vectors[row] = np.mean([word_vector(word) for word in words], axis=0)
+            vectors[row] = np.mean([make_word_vector(word) for word in words], axis=0)
     return vectors

@@ -1,16 +1,16 @@
 """Rank correlations over models: probes with position bias, and model properties with scores.
 
-Probes are correlated with the position effect (the controlled test), with start minus end (in the
-observed data) and with the published PSI.
+Probes are correlated with the position effect (the controlled test), start minus end (the observed
+data) and PSI as published.
 
-Variants of one model (the same weights with another window, or mitigated) are not independent, so
-they form a family. In a simulation of 12 families with 3 variants each, whose values correlate .7
-within families (`benchmarks/correlate_coverage.py`), the interval for independent models covered
-the true correlation in 82 to 86% of 300 runs, the jackknife over families in 94 to 95%.
+Variants of a model (the same weights with another window or a mitigation) are not independent, so
+they form a family. `benchmarks/correlate_coverage.py` simulates 12 families with 3 variants each,
+whose values correlate at .7 within families. Of 300 runs, the interval for independent models
+covered the true correlation in 82 to 86%, and the jackknife over families in 94 to 95%.
 
-For model properties, PosIR (Zeng et al. 2026, arXiv 2601.08363) reports no clear relation of PSI to
-size, dimension, attention and pooling (Section 4.2, without numbers), and Spearman's rho of nDCG@10
-with the MMTEB retrieval score by document length (Table 2).
+PosIR (Zeng et al. 2026, arXiv 2601.08363) reports no clear relation between PSI and size,
+dimension, attention and pooling (Section 4.2, without numbers). Its Table 2 contains Spearman's rho
+of nDCG@10 with the MMTEB retrieval score by document length.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ from posir_tasks.values.scores import ALL
 if TYPE_CHECKING:
     from posir_tasks.results import SubsetResult
 
-#: Names of the scores to correlate with.
+#: Score names.
 POSITION_EFFECT = "position effect"
 START_MINUS_END = "start minus end"
 PSI = "PSI as published"
 NDCG = "nDCG@10"
 #: The scores that measure position bias.
-BIAS = (POSITION_EFFECT, START_MINUS_END, PSI)
-#: Keys of the scores, by name.
+BIAS_SCORES = (POSITION_EFFECT, START_MINUS_END, PSI)
+#: Score keys by name.
 SCORE_KEYS = {
     POSITION_EFFECT: "position_effect",
     START_MINUS_END: "start_minus_end",
@@ -70,55 +70,55 @@ SCORE_KEYS = {
 }
 FAMILY_FILE = "a file with the columns model,family"
 SCORE_FILE = "a CSV file with the columns model,score"
-#: Minimum number of models for a correlation, and of independent models for its interval.
+#: Minimum number of models for a correlation, and of independent models for an interval.
 MIN_MODELS, MIN_FOR_INTERVAL = 3, 5
 #: Standard normal quantiles for a two-sided 95% interval and for a power of 80%.
 Z, Z_POWER = 1.959964, 0.841621
 PERMUTATIONS, SEED = 9_999, 1
 #: Maximum number that `count_needed` returns.
 MAX_NEEDED = 10_000
-#: A larger correlation counts as complete agreement, where Fisher's z is infinite.
-COMPLETE = 1 - 1e-12
+#: Larger correlations count as complete agreement, for which Fisher's z is infinite.
+MAX_RHO = 1 - 1e-12
 #: Name of the benchmark whose scores the PosIR paper publishes.
 MMTEB = Path("MMTEB")
-#: Numeric model properties, with their fields in mteb's metadata.
-NUMBERS = {"parameters": "n_parameters", "dimension": "embed_dim"}
+#: Numeric model properties and their fields in mteb's metadata.
+NUMERIC_FACTORS = {"parameters": "n_parameters", "dimension": "embed_dim"}
 #: Model and revision.
 ModelKey: TypeAlias = tuple[str, str]
-#: Task, length and name of a score.
+#: Task, length bucket and score name.
 ScoreKey: TypeAlias = tuple[str, str, str]
-#: Values by `short_name` of the model.
-ByModel: TypeAlias = dict[str, float]
+#: Values by the model's `short_name`.
+ValuesByModel: TypeAlias = dict[str, float]
 NOTES = (
-    "Spearman: over models, of a probe's first summary. Against the position effect and start "
-    "minus end, positive values of the summary favor the start; against PSI, which has no sign, "
-    "it is the distance from no preference. 95% intervals: for new models; if some are variants "
-    "of one (a family), for new families. p: permutation of families, Holm-corrected for the "
-    "probes of a task and score. Needed: number of independent models for an interval that "
-    "excludes 0 in 80% of cases, if this were the true correlation.",
+    "Spearman: correlation over models between a probe's first summary and a retrieval score. For "
+    "the position effect and start minus end, positive summaries favor the start. For PSI, which "
+    "has no sign, the summary's distance from no preference is used. 95% intervals: for new "
+    "models, or for new families if some models are variants of one model (a family). p: "
+    "permutation of families, Holm-corrected over the probes of a task and score. Needed: number "
+    "of independent models for an interval that excludes 0 in 80% of cases, if this were the true "
+    "correlation.",
 )
 DETAILS = (
-    "Variants of a model (MODEL+METHOD, and those listed with --families) are not independent. "
-    "With families, the interval is a jackknife over families on Fisher's z with Student's t; "
-    "otherwise it is that of Bonett & Wright (2000). A probe predicts a score if p < 0.05 and the "
-    "interval excludes 0; otherwise the result is inconclusive.",
-    "A probe on the data of a task is correlated with that task only; a probe on other data is "
-    "correlated with every task. Probes with the same value for all models, such as those that "
-    "depend only on the data, are omitted. The models in a folder are not a random sample: the "
-    "results may not hold for other kinds of models.",
+    "Variants of a model (MODEL+METHOD, or listed with --families) are not independent. With "
+    "families, the interval is a jackknife over families on Fisher's z with Student's t; otherwise "
+    "it follows Bonett & Wright (2000). A probe predicts a score if p < 0.05 and the interval "
+    "excludes 0; otherwise the result is inconclusive.",
+    "A probe on a task's data is correlated only with that task, and a probe on other data with "
+    "every task. Probes with the same value for all models, such as probes of the data, are "
+    "omitted. The models in a folder are not a random sample, so the results may not generalize to "
+    "other kinds of models.",
 )
 MODEL_NOTE = (
-    "Value: Spearman's rho over models, or epsilon squared, the share of the variance of ranks "
-    "between kinds. p is two-sided; 5% of unrelated pairs have p < 0.05. p corrected: by Holm's "
-    "method for the lengths and factors of a task and score. The models are not a random sample, "
-    "and versions of one model are not independent. PSI: as published, including the part due to "
-    "chance."
+    "Value: Spearman's rho over models, or epsilon squared, the share of rank variance between "
+    "kinds. p is two-sided; 5% of unrelated pairs have p < 0.05. p corrected: by Holm's method, "
+    "over the lengths and factors of a task and score. The models are not a random sample, and "
+    "versions of a model are not independent. PSI: as published, including the part due to chance."
 )
 
 
 @dataclass(frozen=True)
 class ProbeCorrelation:
-    """Spearman's rho of a probe's summary and a retrieval score over models."""
+    """Spearman's rho over models between a probe's first summary and a retrieval score."""
 
     probe: str
     data: str
@@ -127,14 +127,14 @@ class ProbeCorrelation:
     score: str
     models: int
     families: int
-    """Number of independent groups of models; the number of models if none are variants."""
+    """Number of independent groups of models. Equals `models` if none are variants."""
     rho: Estimate | None
-    """None with fewer than three models or a constant value."""
+    """None if there are fewer than three models, or if all have the same value."""
     p_value: float | None
-    """Two-sided, Holm-corrected for the probes of a task and score."""
+    """Two-sided p-value, Holm-corrected over the probes of a task and score."""
     needed: int | None
-    """Number of independent models for an interval that excludes 0, with a power of 80% at this
-    correlation; None if over 10,000 or unknown.
+    """Number of independent models for an interval that excludes 0 with 80% power, if `rho` is the
+    true correlation. None if over 10,000 or if `rho` is None.
     """
     verdict: Prediction = Prediction.INCONCLUSIVE
 
@@ -147,30 +147,30 @@ def correlate_probes(
 ) -> list[ProbeCorrelation]:
     """Correlate the first summary of each probe with the bias scores of each task.
 
-    Each correlation is over the models that have both values. Probe results on the data of a task
-    are correlated with that task only. `families` is as in `find_family`.
+    Each correlation is over the models that have both values. Probe results on a task's data are
+    correlated only with that task. `families` maps models to families, as in `find_family`.
     """
-    scores = collect_scores(summaries, BIAS)
+    scores = collect_scores(summaries, BIAS_SCORES)
     tasks = {task for task, _, _ in scores}
-    values_by_probe = defaultdict[tuple[str, str], dict[ModelKey, float]](dict)
+    probe_values = defaultdict[tuple[str, str], dict[ModelKey, float]](dict)
     for result in results:
         probe = probes.get(result.probe)
         estimate = probe and result.sums.estimate(probe.first_summary)
         if estimate and result.experiment is None:
             key = (result.model, result.revision)
-            values_by_probe[result.probe, result.data][key] = estimate.value
+            probe_values[result.probe, result.data][key] = estimate.value
     rows: list[ProbeCorrelation] = []
-    for (name, data), values in values_by_probe.items():
-        for (task, length, score), by_model in scores.items():
+    for (name, data), values in probe_values.items():
+        for (task, length, score), scores_by_model in scores.items():
             if length != ALL or data in tasks - {task}:
                 continue
-            models = sorted(values.keys() & by_model.keys())
+            models = sorted(values.keys() & scores_by_model.keys())
             x = np.array([orient(values[model], probes[name], score) for model in models])
             if len(models) >= MIN_MODELS and np.ptp(x) == 0:
                 continue
-            labels = [find_family(model, families or {}) for model, _ in models]
-            y = np.array([by_model[model] for model in models])
-            rho, p_value = estimate_rho(x, y, labels)
+            model_families = [find_family(model, families or {}) for model, _ in models]
+            y = np.array([scores_by_model[model] for model in models])
+            rho, p_value = estimate_rho(x, y, model_families)
             row = ProbeCorrelation(
                 probe=name,
                 data=data,
@@ -178,7 +178,7 @@ def correlate_probes(
                 task=task,
                 score=score,
                 models=len(models),
-                families=len(set(labels)),
+                families=len(set(model_families)),
                 rho=rho,
                 p_value=p_value,
                 needed=count_needed(rho.value) if rho else None,
@@ -188,7 +188,7 @@ def correlate_probes(
     p_values = correct_p_values([row.p_value for row in rows], groups)
     corrected_rows = []
     for row, p_value in zip(rows, p_values, strict=True):
-        verdict = judge(row.rho, row.families, p_value)
+        verdict = decide_prediction(row.rho, row.families, p_value)
         corrected_rows.append(replace(row, p_value=p_value, verdict=verdict))
     return sorted(corrected_rows, key=lambda row: (row.task, row.score))
 
@@ -198,7 +198,7 @@ def collect_scores(
 ) -> dict[ScoreKey, dict[ModelKey, float]]:
     """Collect scores by task, length and name, then by model.
 
-    For a length bucket, nDCG@10 is averaged as in the papers.
+    nDCG@10 of a length bucket is averaged as in the papers.
     """
     scores = defaultdict[ScoreKey, dict[ModelKey, float]](dict)
     for summary in summaries:
@@ -214,10 +214,10 @@ def collect_scores(
 
 
 def orient(value: float, probe: Probe, score: str) -> float:
-    """Orient a summary so that a positive correlation is expected.
+    """Orient a summary so that a positive correlation with a score is expected.
 
-    The result is the preference for the start. For PSI, which has no sign, it is the size of the
-    preference. Summaries of probes without a preferred direction are unchanged.
+    Returns the preference for the start or, for PSI, which has no sign, the size of the preference.
+    If the probe measures no preference, the value is returned unchanged.
     """
     if not probe.preference_sign:
         return value
@@ -228,25 +228,25 @@ def read_families(file: Path) -> dict[str, str]:
     """Read families by model from a CSV file with the columns `model` and `family`.
 
     Raises:
-        DataError: The file cannot be read or lacks a column.
+        DataError: The file cannot be read, or a column is missing.
     """
     rows = read_csv_rows(file, ("model", "family"), FAMILY_FILE)
     return {row["model"]: row["family"] for row in rows}
 
 
 def find_family(model: str, families: Mapping[str, str]) -> str:
-    """Find the family of a model, with or without its mitigation and its organization.
+    """Find a model's family, by its name with or without organization and mitigation.
 
-    A model without an entry belongs to the family of its base model.
+    The default is the name of the base model.
     """
     base = model.split("+")[0]
     names = (model, drop_organization(model), base, drop_organization(base))
     return next((families[name] for name in names if name in families), base)
 
 
-def judge(rho: Estimate | None, independent: int, p_value: float | None) -> Prediction:
-    """Return the verdict on a correlation over `independent` models or families."""
-    if rho is None or independent < MIN_FOR_INTERVAL:
+def decide_prediction(rho: Estimate | None, families: int, p_value: float | None) -> Prediction:
+    """Decide whether a probe predicts a score, from their correlation over families."""
+    if rho is None or families < MIN_FOR_INTERVAL:
         return Prediction.INCONCLUSIVE
     low, high = rho.interval or (rho.value, rho.value)
     if low <= 0 <= high or p_value is None or p_value >= ALPHA:
@@ -255,7 +255,7 @@ def judge(rho: Estimate | None, independent: int, p_value: float | None) -> Pred
 
 
 def describe_correlations(rows: Sequence[ProbeCorrelation]) -> list[str]:
-    """For each score, describe the probes that predict it on all or on some tasks."""
+    """Describe which probes predict each score, on all tasks or on some."""
     sentences = []
     for score in dict.fromkeys(row.score for row in rows):
         tasks = dict.fromkeys(row.task for row in rows if row.score == score)
@@ -292,84 +292,85 @@ def build_table(rows: Sequence[ProbeCorrelation]) -> Table:
 
 
 def format_rho(rho: float | None) -> str:
-    """Format a correlation: `0.62`."""
+    """Format a correlation, such as `0.62`."""
     return format_number(rho, ".2f")
 
 
 def estimate_rho(
     x: Floats, y: Floats, families: Sequence[str] | None = None
 ) -> tuple[Estimate | None, float | None]:
-    """Estimate Spearman's rho over n models with its 95% interval and two-sided p-value.
+    """Estimate Spearman's rho over n models, with a 95% interval and a two-sided p-value.
 
     Args:
         x: Values of one variable, shape (n,).
-        y: Values of the other, shape (n,).
+        y: Values of the other variable, shape (n,).
         families: Family of each model, to permute and resample whole families. By default, models
-            are independent.
+            are assumed to be independent.
 
     Returns:
-        The correlation and the p-value, or None for both with fewer than three models or a constant
-        variable.
+        The correlation and the p-value. Both are None if there are fewer than three models, or if a
+        variable is constant.
     """
     if _is_undefined(x, y):
         return None, None
     result = spearmanr(x, y)
     rho = float(result.statistic)
-    interval = find_interval(rho, len(x))
+    interval = compute_interval(rho, len(x))
     if families is None:
         return Estimate(rho, interval), float(result.pvalue)
-    labels = np.unique(families, return_inverse=True)[1]
+    family_indices = np.unique(families, return_inverse=True)[1]
     if len(set(families)) < len(families):
-        interval = jackknife_interval(x, y, labels)
-    return Estimate(rho, interval), permutation_p_value(x, y, labels)
+        interval = compute_jackknife_interval(x, y, family_indices)
+    return Estimate(rho, interval), compute_permutation_p_value(x, y, family_indices)
 
 
 def _is_undefined(x: Floats, y: Floats) -> bool:
     return len(x) < MIN_MODELS or np.ptp(x) == 0 or np.ptp(y) == 0
 
 
-def find_interval(rho: float, models: int) -> Interval | None:
+def compute_interval(rho: float, models: int) -> Interval | None:
     """Compute the 95% interval of Spearman's rho over independent models.
 
-    Fisher's z with variance (1 + rho^2 / 2) / (n - 3) (Bonett & Wright 2000, Psychometrika 65,
-    23-28). None with fewer than five models or complete agreement.
+    Fisher's z has the variance (1 + rho^2 / 2) / (n - 3) (Bonett & Wright 2000, Psychometrika 65,
+    23-28). Returns None if there are fewer than five models, or for complete agreement.
     """
-    if models < MIN_FOR_INTERVAL or abs(rho) > COMPLETE:
+    if models < MIN_FOR_INTERVAL or abs(rho) > MAX_RHO:
         return None
-    return _widen(rho, Z * math.sqrt((1 + rho**2 / 2) / (models - 3)))
+    return _build_interval(rho, Z * math.sqrt((1 + rho**2 / 2) / (models - 3)))
 
 
-def _widen(rho: float, half: float) -> Interval:
-    """Return the interval around a correlation, given its half width in Fisher's z."""
+def _build_interval(rho: float, half_width: float) -> Interval:
+    """Compute an interval around a correlation from its half width in Fisher's z."""
     z = math.atanh(rho)
-    return math.tanh(z - half), math.tanh(z + half)
+    return math.tanh(z - half_width), math.tanh(z + half_width)
 
 
-def jackknife_interval(x: Floats, y: Floats, families: NDArray[np.intp]) -> Interval | None:
+def compute_jackknife_interval(x: Floats, y: Floats, families: NDArray[np.intp]) -> Interval | None:
     """Compute the 95% interval of Spearman's rho for new families.
 
-    Fisher's z with the delete-one-cluster jackknife over families and Student's t with one degree
-    of freedom fewer than families (Cameron & Miller 2015, Journal of Human Resources 50, 317-372).
-    All arguments have the shape (n,). None with fewer than five families or complete agreement.
+    The standard error of Fisher's z is from a delete-one-cluster jackknife over G families, with
+    Student's t on G - 1 degrees of freedom (Cameron & Miller 2015, Journal of Human Resources 50,
+    317-372). All arguments have shape (n,). Returns None if there are fewer than five families, or
+    for complete agreement.
     """
-    samples = [families != family for family in np.unique(families)]
-    count = len(samples)
-    if count < MIN_FOR_INTERVAL or any(_is_undefined(x[rows], y[rows]) for rows in samples):
+    masks = [families != family for family in np.unique(families)]
+    count = len(masks)
+    if count < MIN_FOR_INTERVAL or any(_is_undefined(x[mask], y[mask]) for mask in masks):
         return None
     rho = float(spearmanr(x, y).statistic)
-    replicates = [float(spearmanr(x[rows], y[rows]).statistic) for rows in samples]
-    if max(map(abs, [rho, *replicates])) > COMPLETE:
+    replicates = [float(spearmanr(x[mask], y[mask]).statistic) for mask in masks]
+    if max(map(abs, [rho, *replicates])) > MAX_RHO:
         return None
     error = math.sqrt((count - 1) * np.var(np.arctanh(replicates)))
-    return _widen(rho, t.ppf(0.975, count - 1) * error)
+    return _build_interval(rho, t.ppf(0.975, count - 1) * error)
 
 
-def permutation_p_value(x: Floats, y: Floats, families: NDArray[np.intp]) -> float:
-    """Compute the two-sided p-value of no correlation, (hits + 1) / (permutations + 1).
+def compute_permutation_p_value(x: Floats, y: Floats, families: NDArray[np.intp]) -> float:
+    """Compute the two-sided p-value for no correlation, (hits + 1) / (permutations + 1).
 
-    Families of `y` are permuted as blocks, and their models within them. This is exact for
-    independent models and for families of equal size (Winkler et al. 2015, NeuroImage 123, 253-268,
-    whole-block exchangeability).
+    Families of `y` are permuted as blocks, and models are permuted within families. The test is
+    exact for independent models and for families of equal size (Winkler et al. 2015, NeuroImage
+    123, 253-268, whole-block exchangeability).
     """
     order = np.argsort(families, kind="stable")
     x_ranks, y_ranks = (rankdata(values[order]) - (len(x) + 1) / 2 for values in (x, y))
@@ -381,24 +382,24 @@ def permutation_p_value(x: Floats, y: Floats, families: NDArray[np.intp]) -> flo
 
 @lru_cache(maxsize=8)
 def permute_families(families: tuple[int, ...]) -> NDArray[np.intp]:
-    """Sample random orders of models that keep families together, shape (PERMUTATIONS, n)."""
+    """Sample random orders of models in which families stay together, shape (PERMUTATIONS, n)."""
     rng = np.random.default_rng(SEED)
-    numbers = np.unique(families, return_inverse=True)[1]
-    ranks = rng.random((PERMUTATIONS, numbers.max() + 1)).argsort()
-    within = rng.random((PERMUTATIONS, len(families)))
-    return np.argsort(ranks[:, numbers] + within)
+    indices = np.unique(families, return_inverse=True)[1]
+    family_ranks = rng.random((PERMUTATIONS, indices.max() + 1)).argsort()
+    fractions = rng.random((PERMUTATIONS, len(families)))
+    return np.argsort(family_ranks[:, indices] + fractions)
 
 
 def count_needed(rho: float) -> int | None:
     """Compute the number of independent models for an interval that excludes 0, with 80% power.
 
-    From the variance of `find_interval`: n = 3 + (1 + rho^2 / 2) ((z_.975 + z_.80) / atanh rho)^2
-    (the sample size for an interval of Bonett & Wright 2000, with the power added). None if over
-    `MAX_NEEDED`.
+    n = 3 + (1 + rho^2 / 2) ((z_.975 + z_.80) / atanh rho)^2, with the variance of
+    `compute_interval` (sample size of Bonett & Wright 2000, plus the power). Returns None if n
+    exceeds `MAX_NEEDED`.
     """
-    strength = math.atanh(min(abs(rho), 0.999))
-    number = 3 + (1 + rho**2 / 2) * ((Z + Z_POWER) / strength) ** 2 if strength else math.inf
-    return max(MIN_FOR_INTERVAL, math.ceil(number)) if number < MAX_NEEDED else None
+    z = math.atanh(min(abs(rho), 0.999))
+    models = 3 + (1 + rho**2 / 2) * ((Z + Z_POWER) / z) ** 2 if z else math.inf
+    return max(MIN_FOR_INTERVAL, math.ceil(models)) if models < MAX_NEEDED else None
 
 
 @dataclass(frozen=True)
@@ -409,24 +410,24 @@ class ModelCorrelation:
     length: str
     score: str
     factor: str
-    """`parameters`, `dimension`, `attention` and so on, or the name of a benchmark."""
+    """A model property, such as `parameters` or `attention`, or the name of a benchmark."""
     models: int
     groups: str
-    """Number of models of each kind; empty for a numeric factor."""
+    """Number of models of each kind; empty for numeric factors."""
     test: str
-    """`Spearman` for numbers, `Kruskal-Wallis` for kinds (Kruskal & Wallis 1952)."""
+    """`Spearman` for numeric factors, `Kruskal-Wallis` (1952) for kinds."""
     value: Estimate | None
-    """Spearman's rho in [-1, 1], with an interval from five models on; or epsilon squared in
-    [0, 1], the share of the variance of ranks between kinds, without an interval.
+    """Spearman's rho in [-1, 1], with an interval if there are at least five models; or epsilon
+    squared in [0, 1], the share of rank variance between kinds, without an interval.
     """
     p_value: float | None
-    """Two-sided, not corrected."""
+    """Two-sided p-value, not corrected."""
     p_corrected: float | None = None
-    """Holm-corrected for the lengths and factors of a task and score."""
+    """The p-value Holm-corrected over the lengths and factors of a task and score."""
 
 
 def correct_rows(rows: Sequence[ModelCorrelation]) -> list[ModelCorrelation]:
-    """Correct the p-values for the lengths and factors of each task and score."""
+    """Correct the p-values over the lengths and factors of each task and score."""
     groups = [(row.task, row.score) for row in rows]
     p_values = correct_p_values([row.p_value for row in rows], groups)
     return [replace(row, p_corrected=p_value) for row, p_value in zip(rows, p_values, strict=True)]
@@ -434,27 +435,27 @@ def correct_rows(rows: Sequence[ModelCorrelation]) -> list[ModelCorrelation]:
 
 def read_scores(
     summaries: Iterable[TaskSummary], names: Sequence[str], *, published: bool
-) -> dict[ScoreKey, ByModel]:
-    """Collect scores by model from summaries; with `published`, also from the papers.
+) -> dict[ScoreKey, ValuesByModel]:
+    """Collect scores by model from summaries and, with `published`, from the papers.
 
-    A model's own result takes precedence over its published scores.
+    A model's score from a summary takes precedence over its published score.
     """
-    scores: dict[ScoreKey, ByModel] = {}
+    scores: dict[ScoreKey, ValuesByModel] = {}
     for key, values in collect_scores(summaries, names).items():
         scores[key] = {short_name(model): value for (model, _), value in values.items()}
     for task in published_tasks() if published else ():
         for row in published_rows(task):
             for name, value in ((NDCG, row.ndcg_at_10), (PSI, row.psi_as_published)):
                 if name in names:
-                    by_model = scores.setdefault((task, row.length, name), {})
-                    by_model.setdefault(short_name(row.model), value)
+                    published_scores = scores.setdefault((task, row.length, name), {})
+                    published_scores.setdefault(short_name(row.model), value)
     return scores
 
 
 def read_model_metas(results: Path | None) -> dict[str, Fields]:
     """Read the metadata of mteb's registered models and of the models in a results folder.
 
-    Models are keyed by `short_name`.
+    Returns the metadata by `short_name`.
 
     Raises:
         PosirError: A `model_meta.json` is damaged.
@@ -469,35 +470,33 @@ def read_model_metas(results: Path | None) -> dict[str, Fields]:
             meta = read_json(file)
             metas[short_name(meta["name"])] = meta
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise PosirError(
-                f"{file}: not the metadata of a model ({summarize_error(error)})."
-            ) from error
+            raise PosirError(f"{file}: not model metadata ({summarize_error(error)}).") from error
     return metas
 
 
 def correlate_architecture(
-    scores: Mapping[ScoreKey, ByModel],
+    scores: Mapping[ScoreKey, ValuesByModel],
     metas: Mapping[str, Fields],
     architectures: Mapping[str, Architecture],
 ) -> list[ModelCorrelation]:
-    """Correlate scores with model size and dimension, and compare kinds of architecture."""
-    factors = {factor: _read_numbers(metas, field) for factor, field in NUMBERS.items()}
+    """Correlate scores with numeric model properties, and compare kinds of architecture."""
+    factors = {factor: _read_numbers(metas, field) for factor, field in NUMERIC_FACTORS.items()}
     rows = []
-    for key, by_model in scores.items():
+    for key, scores_by_model in scores.items():
         for factor, numbers in factors.items():
-            rows.append(correlate_values(key, factor, by_model, numbers))
+            rows.append(correlate_values(key, factor, scores_by_model, numbers))
         for kind in Kind:
             groups = defaultdict[str, list[float]](list)
-            for model, value in by_model.items():
+            for model, value in scores_by_model.items():
                 if name := getattr(architectures.get(model), kind, ""):
                     groups[name].append(value)
             rows.append(_compare_kinds(key, kind, groups))
     return rows
 
 
-def _read_numbers(metas: Mapping[str, Fields], field: str) -> ByModel:
-    """Read a numeric field by model, taking the largest number of a list, as mteb does."""
-    values: ByModel = {}
+def _read_numbers(metas: Mapping[str, Fields], field: str) -> ValuesByModel:
+    """Read a numeric field of each model. If it is a list, use its maximum, as mteb does."""
+    values: ValuesByModel = {}
     for name, meta in metas.items():
         numbers = np.ravel(meta.get(field) or 0)
         if np.issubdtype(numbers.dtype, np.number) and numbers.max():
@@ -521,30 +520,30 @@ def _compare_kinds(
 
 
 def correlate_values(
-    key: ScoreKey, factor: str, scores: ByModel, values: ByModel
+    key: ScoreKey, factor: str, scores: ValuesByModel, values: ValuesByModel
 ) -> ModelCorrelation:
-    """Correlate a score with another value, over the models that have both."""
+    """Correlate a score with another value over the models that have both."""
     models = sorted(scores.keys() & values.keys())
     x = np.array([values[name] for name in models])
     y = np.array([scores[name] for name in models])
     return ModelCorrelation(*key, factor, len(models), "", "Spearman", *estimate_rho(x, y))
 
 
-def read_benchmark(source: Path, results: Iterable[SubsetResult] = ()) -> ByModel:
-    """Read the score of each model on a benchmark, by `short_name`.
+def read_benchmark(source: Path, results: Iterable[SubsetResult] = ()) -> ValuesByModel:
+    """Read each model's score on a benchmark, by `short_name`.
 
     Args:
         source: `MMTEB` for the published scores of PosIR's models, a CSV file with the columns
-            `model` and `score`, or an `--output-folder` of `mteb run`. In a folder, the score is
-            the mean of the main scores over the tasks, splits and subsets that all models share.
-        results: Results in the folder whose tasks are excluded, such as position-aware tasks.
+            `model` and `score`, or an `--output-folder` of `mteb run`. For a folder, a model's
+            score is its mean main score over the tasks, splits and subsets that all models share.
+        results: Results of tasks to exclude from the folder, such as position-aware tasks.
 
     Raises:
-        PosirError: There are no scores, or one is not a number.
+        PosirError: There are no scores, or a score is not a number.
     """
     if source == MMTEB:
         return {short_name(model): score for model, score in read_mmteb_scores().items()}
-    scores: ByModel = {}
+    scores: ValuesByModel = {}
     if source.is_dir():
         scores = _average_shared(source, {result.task for result in results})
     else:
@@ -557,17 +556,16 @@ def read_benchmark(source: Path, results: Iterable[SubsetResult] = ()) -> ByMode
                 ) from error
     if not scores:
         raise PosirError(
-            f"{source}: no scores of a benchmark. Give MMTEB, {SCORE_FILE}, or results of `mteb "
-            "run`."
+            f"{source}: no benchmark scores. Give MMTEB, {SCORE_FILE}, or results of `mteb run`."
         )
     return scores
 
 
-def _average_shared(source: Path, excluded_tasks: set[str]) -> ByModel:
-    """Average the main scores of each model in a folder of mteb results.
+def _average_shared(source: Path, excluded_tasks: set[str]) -> ValuesByModel:
+    """Average each model's main scores in a folder of mteb results.
 
-    Only splits and subsets that every model has results on are included, averaged by task first, so
-    that all means are over the same data.
+    Only splits and subsets with results of every model are included, so that all means are over the
+    same data. Scores are averaged within tasks first.
     """
     frame = read_main_scores(source)
     if frame is None:

@@ -1,4 +1,4 @@
-"""The data that probes measure: documents, questions about them, and their source."""
+"""Documents and questions for probes, and the datasets that contain them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
 from posir_tasks.text.words import count_words, estimate_tokens
 
-#: Texts with fewer words are not divided into parts.
+#: Texts with fewer words are not split into parts.
 MIN_WORDS = 10
-NO_END = "the data has the start of the answer but not its end"
+END_MISSING = "the data has the start of the answer but not its end"
 
 
 @dataclass(frozen=True)
@@ -38,28 +38,28 @@ class ProbeQuestion:
     span: Span
     """Span of the evidence; `NO_SPAN` if it is unknown."""
     start: int | None = None
-    """Start of the evidence in characters if its end is unknown, as in SQuAD-PosQ."""
+    """Character offset of the evidence if its end is unknown, as in SQuAD-PosQ."""
 
 
 @dataclass(frozen=True)
 class Selection:
     """Criteria and seed of a random sample of documents.
 
-    The defaults are from the code of PosQ (arXiv 2505.13950, A.4): the texts in order, shuffled
-    with seed 1. For its table 4, this code takes texts with more than 100 and fewer than 512 words
-    (SQuAD v2), or 200 and 500 (FineWeb-Edu), where words are separated by spaces.
+    The defaults are from the PosQ code (arXiv 2505.13950, A.4), which sorts the texts and shuffles
+    them with seed 1. For Table 4, the code selects texts with 101 to 511 words (SQuAD v2) or 201 to
+    499 words (FineWeb-Edu), separated by spaces.
     """
 
     seed: int = 1
     words: tuple[int, int] | None = None
-    """Exclusive bounds of the number of words; None for no bounds."""
+    """Exclusive bounds of the number of words, or None for no bounds."""
     tokens: int = 0
-    """Minimum number of tokens, from the data or estimated from bytes."""
+    """Minimum number of tokens. Token counts are from the data or estimated from bytes."""
 
     def accepts(self, text: str, tokens: int | None) -> bool:
-        """Return True for documents that meet the criteria.
+        """Return whether a document meets the criteria.
 
-        `tokens` is the document length stored in the data, or None.
+        `tokens` is the document length from the data, or None if the data does not store it.
         """
         if self.words and not self.words[0] < len(text.split(" ")) < self.words[1]:
             return False
@@ -67,54 +67,54 @@ class Selection:
         return length >= self.tokens
 
     def __str__(self) -> str:
-        parts = [f"seed {self.seed}"]
+        criteria = [f"seed {self.seed}"]
         if self.words:
-            parts.append(f"more than {self.words[0]} and fewer than {self.words[1]} words")
+            criteria.append(f"more than {self.words[0]} and fewer than {self.words[1]} words")
         if self.tokens:
-            parts.append(f"at least {self.tokens} tokens")
-        return ", ".join(parts)
+            criteria.append(f"at least {self.tokens} tokens")
+        return ", ".join(criteria)
 
 
-#: No criteria.
-ANY = Selection()
+#: A selection without criteria.
+DEFAULT_SELECTION = Selection()
 
 
 @dataclass(frozen=True)
 class ProbeData:
-    """Documents and the questions about them."""
+    """Documents, questions about them, and settings for probes."""
 
     documents: Mapping[str, str]
     """Texts by id."""
     questions: tuple[ProbeQuestion, ...] = ()
     corpus: Mapping[str, str] = field(default_factory=dict)
-    """All texts by id that a search covers; empty if only `documents` are searched."""
+    """Texts to search by id; empty to search only `documents`."""
     tokens: Mapping[str, int] = field(default_factory=dict)
-    """Document lengths in tokens, by id, if the data stores them."""
+    """Document lengths in tokens by id; empty if the data does not store them."""
     language: str = UNKNOWN
     """Language of the documents, such as `eng-Latn`."""
     split_at_periods: bool = False
-    """If true, sentences are split as in the code of Bias Learning instead of by language."""
+    """Whether to split sentences as in the Bias Learning code instead of by language."""
     tokenizer: Tokenizer = field(default_factory=EstimatedTokenizer)
-    """Tokenizer of the model, or an estimate."""
+    """The model's tokenizer, or an estimate."""
     cut_tokenizer: Tokenizer | None = None
-    """Tokenizer for cutting, insertion and removal; None for the model's."""
+    """Tokenizer to cut, insert and remove tokens; None for the model's tokenizer."""
     room: int | None = None
-    """Maximum number of tokens of a text that fits the window with the prompt; None if unknown."""
+    """Tokens left in the window after the prompt; None if unknown."""
     encoder: Encoder | None = None
-    """The model, for probes of its internals."""
+    """The model, for probes that need more than embeddings."""
     revision: str = ""
-    """A commit of the Hub, or `local-` and a digest."""
+    """A commit on the Hub, or `local-` and a digest."""
     available: int = 0
-    """Number of documents that the sample was taken from; 0 if unknown."""
+    """Number of documents to sample from; 0 if unknown."""
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], language: str = UNKNOWN) -> ProbeData:
-        """Build data from texts without questions, numbered as ids."""
-        return cls({str(number): text for number, text in enumerate(texts)}, language=language)
+        """Build data from texts without questions. Their ids are `0`, `1` and so on."""
+        return cls({str(index): text for index, text in enumerate(texts)}, language=language)
 
     @classmethod
     def from_position_data(cls, data: PositionData, language: str = UNKNOWN) -> ProbeData:
-        """Convert the corpus and the questions of a task; evidence may be incomplete."""
+        """Convert the corpus and questions of a task. Evidence spans may be incomplete."""
         evidence = data.evidence
         documents = evidence.document_ids
         count = len(evidence)
@@ -131,7 +131,7 @@ class ProbeData:
         )
 
     def find_sentences(self, text: str) -> list[Span]:
-        """Find the spans of the sentences of a text."""
+        """Find the sentence spans of a text."""
         if self.split_at_periods:
             return find_at_periods(text)
         return find_sentences(text, self.language)
@@ -139,23 +139,28 @@ class ProbeData:
     def split_sentences(self, text: str) -> list[str]:
         """Split a text into sentences.
 
-        With `split_at_periods`, each gets a period at its end, as in the code of Bias Learning.
+        With `split_at_periods`, a period is appended to each sentence, as in the Bias Learning
+        code.
         """
         if self.split_at_periods:
             return split_at_periods(text)
         return [span.of(text) for span in self.find_sentences(text)]
 
     def sample(
-        self, documents: int, selection: Selection = ANY, *, with_questions: bool = True
+        self,
+        documents: int,
+        selection: Selection = DEFAULT_SELECTION,
+        *,
+        with_questions: bool = True,
     ) -> ProbeData:
         """Sample documents and their questions, in random order.
 
-        All documents become the corpus.
+        All documents become the corpus of the sample.
 
         Args:
             documents: Maximum number of documents.
             selection: Criteria and seed.
-            with_questions: Sample only documents with questions, if there are any.
+            with_questions: Sample only documents that have questions, unless no document has any.
         """
         relevant = {question.document for question in self.questions} if with_questions else set()
         eligible = {
@@ -163,20 +168,20 @@ class ProbeData:
             for name, text in self.documents.items()
             if (not relevant or name in relevant) and selection.accepts(text, self.tokens.get(name))
         }
-        # Sorted by text, so that neither ids nor their order matter, as in the code of PosQ.
+        # Sort by text, so that the sample does not depend on ids or their order, as in PosQ's code.
         names = sorted(eligible, key=lambda name: (eligible[name], name))
         Random(selection.seed).shuffle(names)
         sample = self._select(names[:documents])
         return replace(sample, corpus=self.documents, available=len(eligible))
 
     @property
-    def counter(self) -> Tokenizer:
-        """The tokenizer for cutting, insertion and removal."""
+    def edit_tokenizer(self) -> Tokenizer:
+        """The tokenizer to cut, insert and remove tokens."""
         return self.cut_tokenizer or self.tokenizer
 
     def cut(self, tokens: int) -> ProbeData:
-        """Truncate every document to a number of tokens of `counter`."""
-        texts = truncate_texts(self.counter, list(self.documents.values()), tokens)
+        """Truncate every document to a number of tokens, counted by `edit_tokenizer`."""
+        texts = truncate_texts(self.edit_tokenizer, list(self.documents.values()), tokens)
         return replace(self, documents=dict(zip(self.documents, texts, strict=True)))
 
     def iterate_blocks(self, size: int) -> Iterator[ProbeData]:
@@ -191,18 +196,18 @@ class ProbeData:
 
 
 def truncate_texts(tokenizer: Tokenizer, texts: Sequence[str], tokens: int) -> list[str]:
-    """Truncate texts to `tokens` tokens, at least 1."""
-    truncated = []
+    """Truncate texts to `tokens` tokens. `tokens` must be at least 1."""
+    truncated_texts = []
     for text, spans in zip(texts, tokenizer.find_tokens(texts), strict=True):
-        truncated.append(text[: spans[tokens - 1, 1]] if len(spans) > tokens else text)
-    return truncated
+        truncated_texts.append(text[: spans[tokens - 1, 1]] if len(spans) > tokens else text)
+    return truncated_texts
 
 
 def select_long_enough(data: ProbeData) -> tuple[dict[str, str], Counter[str]]:
     """Select the documents with at least `MIN_WORDS` words.
 
     Returns:
-        Texts by id, and the numbers of skipped documents, by reason.
+        The texts by id, and the number of skipped documents by reason.
     """
     documents = {}
     skipped: Counter[str] = Counter()
@@ -215,10 +220,10 @@ def select_long_enough(data: ProbeData) -> tuple[dict[str, str], Counter[str]]:
 
 
 def select_with_evidence(data: ProbeData) -> tuple[list[ProbeQuestion], Counter[str]]:
-    """Select the questions whose evidence is a proper part of their document.
+    """Select the questions whose evidence is part of the document, but not all of it.
 
     Returns:
-        The questions, and the numbers of skipped questions, by reason.
+        The questions, and the number of skipped questions by reason.
     """
     skipped: Counter[str] = Counter()
     questions = []
@@ -226,7 +231,7 @@ def select_with_evidence(data: ProbeData) -> tuple[list[ProbeQuestion], Counter[
         start, end = question.span
         text = data.documents[question.document]
         if not (0 <= start < end <= len(text) and text[start:end].strip()):
-            skipped["no evidence span" if question.start is None else NO_END] += 1
+            skipped["no evidence span" if question.start is None else END_MISSING] += 1
         elif not (text[:start] + text[end:]).strip():
             skipped["the evidence is the whole document"] += 1
         else:
@@ -239,10 +244,10 @@ class ProbeSource:
     """A dataset whose subsets are read on demand."""
 
     name: str
-    """Name of the task, or derived from the file or folder."""
+    """Name of the task, or a name derived from the file or folder."""
     subsets: Mapping[str, Callable[[], ProbeData]]
-    """A function that reads each subset, keyed by `language/domain`, or by language for texts
-    without questions. It raises PosirError if the data is missing or invalid.
+    """Functions that read the subsets, by `language/domain`, or by language if there are no
+    questions. They raise PosirError if the data is missing or invalid.
     """
     skipped: Sequence[SkippedText] = ()
     """Unusable texts, files, rows and questions."""
@@ -253,16 +258,16 @@ def open_probe_source(
     *,
     column: str | None = None,
     limit: int = 1000,
-    selection: Selection = ANY,
+    selection: Selection = DEFAULT_SELECTION,
 ) -> ProbeSource:
-    """Open any data that `open_data` accepts.
+    """Open a dataset for probes.
 
     Args:
-        source: The data.
+        source: Any data that `open_data` accepts.
         column: Column or field of plain texts.
-        limit: Maximum number of texts without questions to read; data with questions is sampled
-            later.
-        selection: Criteria and seed for texts without questions.
+        limit: Maximum number of texts to read if there are no questions. Data with questions is
+            sampled later.
+        selection: Criteria and seed to sample texts without questions.
 
     Raises:
         PosirError: The data does not exist or cannot be used.
@@ -276,8 +281,8 @@ def open_probe_source(
         return ProbeSource(dataset.name, subsets, skipped)
 
     def sample(items: Iterable[Passage | SkippedText]) -> tuple[int, list[Passage | SkippedText]]:
-        """Return the number of items, and a list with the unreadable items first, then the
-        accepted passages, shuffled as in `ProbeData.sample`.
+        """Return the number of items, and the items: unreadable items first, then the accepted
+        passages, shuffled as in `ProbeData.sample`.
         """
         unreadable: list[Passage | SkippedText] = []
         passages: list[Passage] = []
@@ -292,10 +297,10 @@ def open_probe_source(
         Random(selection.seed).shuffle(passages)
         return item_count, unreadable + passages
 
-    texts = sample_texts(dataset, limit, sample)
-    documents = {text.name: text.text for text in texts.texts}
-    data = ProbeData(documents, language=texts.language, revision=dataset.find_revision())
-    return ProbeSource(dataset.name, {texts.language: lambda: data}, texts.skipped)
+    sampled = sample_texts(dataset, limit, sample)
+    documents = {text.name: text.text for text in sampled.texts}
+    data = ProbeData(documents, language=sampled.language, revision=dataset.find_revision())
+    return ProbeSource(dataset.name, {sampled.language: lambda: data}, sampled.skipped)
 
 
 def _read_subset(subset: Subset) -> ProbeData:

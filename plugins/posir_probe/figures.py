@@ -1,4 +1,4 @@
-"""Probe figures: models with intervals, drawn over published values in gray."""
+"""Probe figures: results of models with intervals, and published values in gray."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from posir_tasks.display.numbers import FORMATS, format_estimate
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import Unit, flatten
 
-WIDTH, WIDE, HEIGHT = 300, 640, 190
-#: Height of a category's row, in pixels.
-ROW = 11
+PANEL_WIDTH, SINGLE_PANEL_WIDTH, PANEL_HEIGHT = 300, 640, 190
+#: Height of a category's row in pixels.
+ROW_HEIGHT = 11
 #: Maximum number of models with intervals in one figure.
 MAX_INTERVALS = 4
 PUBLISHED = "published"
-#: Colors of the control and of published values, with a contrast of at least 3 to white.
+#: Colors of the control and published values. Their contrast with white is at least 3.
 GRAYS = {CONTROL: FAINT, PUBLISHED: "#949494"}
-#: Maximum number of positions on a line with points.
+#: Lines with more positions have no points.
 MAX_POINTS = 20
 
 
 def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
-    """Plot the results of a probe on a dataset, titled by the headline of the first model."""
+    """Plot models' results of a probe on a dataset. The title is the first model's headline."""
     first = results[0]
     labels = short_labels(results)
     subject = f"{', '.join(labels)}; {first.data}"
@@ -75,13 +75,12 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     documents = pluralize(first.sums.documents, probe.unit_name)
     source = f"Source: {first.data}, {documents}. Method: {probe.source}."
     framed_chart = add_frame(alt.vconcat(chart), title, subject, explanation, source)
-    # The figure has an alternative text as a whole; a mark without rows would be an image without
-    # one.
+    # The figure as a whole has alternative text. A mark without rows would be an image without it.
     return Figure(first.probe, first.data, None, framed_chart.configure_mark(aria=False))
 
 
 def _list_cells(label: str, result: ProbeResult, probe: Probe) -> Iterator[Record]:
-    """Yield the counts of the cells of a model."""
+    """Yield a model's non-empty cells with their counts."""
     for (name, x, y), points in zip(probe.cells, result.sums.totals[:, 0].tolist(), strict=False):
         if points:
             panel, _, _ = probe.split(name + SEPARATOR)
@@ -89,8 +88,9 @@ def _list_cells(label: str, result: ProbeResult, probe: Probe) -> Iterator[Recor
 
 
 def _list_values(label: str, result: ProbeResult, probe: Probe) -> Iterator[Record]:
-    """Yield the values of a model and of the control on the same texts, averages first, then the
-    end of the window in a median-length document.
+    """Yield the values of a model and the control, averages first.
+
+    The last row is the end of the model's window in a document of median length.
     """
     sums = result.sums
     estimates = {name: sums.estimate(average) for name, average in probe.averages.items()}
@@ -107,12 +107,12 @@ def _list_values(label: str, result: ProbeResult, probe: Probe) -> Iterator[Reco
 
 
 def _list_published(rows: Sequence[Record], probe: Probe) -> Iterator[Record]:
-    """Yield the published values for the panels and positions of measured rows."""
-    positions = {(row["panel"], row.get("position")) for row in rows}
+    """Yield the published values for the panels and positions of the measured rows."""
+    measured_positions = {(row["panel"], row.get("position")) for row in rows}
     for curve in read_published_curves(probe.name):
         for name, value in zip(curve.positions, curve.values, strict=True):
             row = _build_row(curve.model, name, Estimate(value), probe)
-            if (row["panel"], row["position"]) in positions:
+            if (row["panel"], row["position"]) in measured_positions:
                 yield row | {"kind": PUBLISHED, "key": PUBLISHED}
 
 
@@ -122,7 +122,7 @@ def _build_row(model: str, name: str, estimate: Estimate, probe: Probe) -> Recor
         "model": model,
         "panel": panel,
         "kind": "value",
-        # The control is the same for all models.
+        # All models have the same control.
         "key": line if line == CONTROL else ": ".join(filter(None, (model, line))),
         "middle": probe.relative_positions.get(name.rpartition(SEPARATOR)[2]),
         "position": position,
@@ -131,8 +131,8 @@ def _build_row(model: str, name: str, estimate: Estimate, probe: Probe) -> Recor
     }
 
 
-def _facet(chart: LayeredChart | alt.Chart, rows: Sequence[Record]) -> alt.FacetChart:
-    """Facet a chart by panel, at most three in a row."""
+def _split_panels(chart: LayeredChart | alt.Chart, rows: Sequence[Record]) -> alt.FacetChart:
+    """Split a chart into panels, at most three per row."""
     panels = list(dict.fromkeys(row["panel"] for row in rows if row["panel"]))
     facet = alt.Facet("panel:N", title=None, sort=panels)
     facets: alt.FacetChart = chart.facet(facet=facet, columns=2 if len(panels) == 4 else 3)
@@ -140,10 +140,10 @@ def _facet(chart: LayeredChart | alt.Chart, rows: Sequence[Record]) -> alt.Facet
 
 
 def _draw_cells(rows: Sequence[Record], probe: Probe) -> alt.FacetChart:
-    """Plot the number of points in each cell of a plane, by panel."""
+    """Plot the number of points in each cell of a two-dimensional histogram, by panel."""
     x_bins = alt.Bin(extent=[0, 1], step=0.1)
     y_bins = alt.Bin(extent=[-1, 1], step=0.1)
-    # More labels would collide at the ends of an axis.
+    # More labels would overlap.
     axis = alt.Axis(values=[-1, -0.5, 0, 0.5, 1])
     gradient = alt.Legend(orient="bottom", gradientLength=200)
     scale = alt.Scale(type="log", scheme="greys")
@@ -153,11 +153,11 @@ def _draw_cells(rows: Sequence[Record], probe: Probe) -> alt.FacetChart:
         color=alt.Color("points:Q", title="Sentences", scale=scale, legend=gradient),
         tooltip="points:Q",
     )
-    return _facet(cells.mark_rect().properties(width=WIDTH, height=HEIGHT), rows)
+    return _split_panels(cells.mark_rect().properties(width=PANEL_WIDTH, height=PANEL_HEIGHT), rows)
 
 
 def _draw_curves(rows: Sequence[Record], probe: Probe, *, has_intervals: bool) -> LayeredChart:
-    """Plot lines over positions, or dots by category."""
+    """Plot lines over positions or, for unordered positions, points by category."""
     # Models come before the control and published values.
     names = dict.fromkeys(row["key"] for row in rows if "key" in row)
     keys = sorted(names, key=lambda name: name in GRAYS)
@@ -171,7 +171,9 @@ def _draw_curves(rows: Sequence[Record], probe: Probe, *, has_intervals: bool) -
     base = alt.Chart().encode(color=color, detail=["model:N", "key:N"])
     layers = []
     if not probe.is_ordered:
-        category = alt.Y("position:N", title=None, sort=positions, axis=alt.Axis(labelLimit=WIDTH))
+        category = alt.Y(
+            "position:N", title=None, sort=positions, axis=alt.Axis(labelLimit=PANEL_WIDTH)
+        )
         base = base.encode(y=category, yOffset=alt.YOffset("key:N", sort=keys))
         values = base.encode(x=alt.X("value:Q", title=title, axis=axis))
         layers.append(alt.Chart().mark_rule(color=FAINT).encode(x=alt.datum(0)))
@@ -180,10 +182,10 @@ def _draw_curves(rows: Sequence[Record], probe: Probe, *, has_intervals: bool) -
         base = base.encode(x=axes.axis)
         values = base.encode(y=alt.Y("value:Q", title=title, axis=axis))
     values = values.encode(tooltip=["model:N", "position:N", "shown:N"])
-    # A layer without rows would have an axis without an extent.
+    # Omit layers without rows, which would have axes without an extent.
     if PUBLISHED in keys:
         gray = values.transform_filter(f"datum.kind == '{PUBLISHED}'")
-        tick = gray.mark_tick(thickness=1.5, size=ROW)
+        tick = gray.mark_tick(thickness=1.5, size=ROW_HEIGHT)
         layers.append(gray.mark_line(strokeWidth=0.8) if probe.is_ordered else tick)
     if probe.shows_spread:
         spread = base.transform_filter("isValid(datum.sd_high)").mark_area(opacity=0.1)
@@ -205,9 +207,9 @@ def _draw_curves(rows: Sequence[Record], probe: Probe, *, has_intervals: bool) -
     chart = alt.layer(
         *layers,
         data=alt.InlineData(values=rows),
-        height=HEIGHT if probe.is_ordered else alt.Step(ROW),
+        height=PANEL_HEIGHT if probe.is_ordered else alt.Step(ROW_HEIGHT),
     )
     if len({row["panel"] for row in rows} - {""}) < 2:
-        return chart.properties(width=WIDE)
-    facets = _facet(chart.properties(width=WIDTH), rows)
+        return chart.properties(width=SINGLE_PANEL_WIDTH)
+    facets = _split_panels(chart.properties(width=PANEL_WIDTH), rows)
     return facets if probe.same_scale else facets.resolve_scale(x="independent")

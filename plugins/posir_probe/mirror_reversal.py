@@ -1,14 +1,15 @@
-"""Retrieval after the five parts of every document are put in reverse order.
+"""Retrieval after the order of each document's five parts is reversed.
 
-'Built-in or learned?' (arXiv 2605.26578v1, appendix E, Table 12). Questions and relevance stay the
-same. Groups are by the original part of the evidence: front (1, 2), middle (3) and back (4, 5). FB
-is the score of front questions after the reversal, when their evidence is at the back, and BF the
-score of back questions; Delta_rev = BF - FB. The paper does not define the following choices: parts
-have equal numbers of words, all documents of the corpus are reversed, evidence belongs to the part
-with its midpoint, and the score is nDCG@10.
+From 'Built-in or learned?' (arXiv 2605.26578v1, appendix E, Table 12). Questions and relevance
+judgments do not change. Questions are grouped by the part that contains their evidence in the
+original document: front (1, 2), middle (3) and back (4, 5). After the reversal, FB is the score of
+front questions, whose evidence is now at the back, and BF is the score of back questions.
+Delta_rev = BF - FB. The paper leaves some choices open. Here, parts have equal numbers of words,
+all documents of the corpus are reversed, the midpoint of the evidence determines its part, and the
+score is nDCG@10.
 
 For an order-blind model, Delta_rev is back - front instead of 0, since questions differ in
-difficulty. Delta_diff = (BF - back) - (FB - front) is 0 for it.
+difficulty. Delta_diff = (BF - back) - (FB - front) is 0 for such a model.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.probe import SCORE, Probe, ProbePlan, Summary
+from posir_probe.probe import NDCG_TITLE, Probe, ProbePlan, Summary
 from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.models.dispatch import MAX_SIMILARITIES
@@ -28,18 +29,19 @@ from posir_tasks.text.interventions import find_part, find_parts, reverse_parts
 from posir_tasks.values.scores import Unit
 
 PARTS = 5
-#: The group of each part.
-GROUPS = (0, 0, 1, 2, 2)
-#: Maximum rank with a gain.
+#: Group of each part: 0 front, 1 middle, 2 back.
+PART_GROUPS = (0, 0, 1, 2, 2)
+#: The cutoff of nDCG@10.
 CUTOFF = 10
-#: Indexes of front questions in original and reversed documents, and of back questions.
+#: Position indices of front and back questions: in original documents (FRONT, BACK) and in reversed
+#: documents (FB, BF).
 FRONT, FB, BACK, BF = 0, 1, 4, 5
-#: Means over front and back questions while their evidence is near the start, or near the end.
+#: Means over front and back questions whose evidence is now near the start, or near the end.
 NEAR_START = average([FRONT, BF])
 NEAR_END = average([FB, BACK])
 
 
-def search(
+def compute_search_ndcg(
     embeddings: Embeddings,
     questions: Sequence[ProbeQuestion],
     corpus: Mapping[str, str],
@@ -51,11 +53,11 @@ def search(
     `posir_tasks.values.ranks`.
 
     Args:
-        embeddings: Embeddings of questions, corpus and versions.
+        embeddings: Embeddings of the questions, corpus and versions.
         questions: The n questions.
         corpus: Texts by id.
-        versions: n K texts: K versions of each question's document, each replacing the document in
-            a separate search.
+        versions: n K texts, K versions of each question's document. Each version replaces the
+            document in a separate search.
 
     Returns:
         nDCG@10, shape (n, 1) without versions, else (n, K).
@@ -63,7 +65,7 @@ def search(
     names = list(corpus)
     rows = {name: row for row, name in enumerate(names)}
     relevant = np.array([rows[question.document] for question in questions], int)
-    order = np.argsort(np.argsort(np.array(names, object)))
+    name_ranks = np.argsort(np.argsort(np.array(names, object)))
     queries = embeddings.select((question.text for question in questions), PromptType.query)
     documents = embeddings.select(corpus.values())
     count = len(versions) // max(1, len(questions))
@@ -79,7 +81,7 @@ def search(
         if versions:
             positive_scores = np.einsum("nd,nkd->nk", queries[block], version_vectors[block])
         scores[positives] = -np.inf
-        wins_ties = order > order[relevant[block], None]
+        wins_ties = name_ranks > name_ranks[relevant[block], None]
         for version, score in enumerate(positive_scores.T[:, :, None]):
             before = (scores > score) | ((scores == score) & wins_ties)
             ranks[block, version] = before.sum(axis=1) + 1
@@ -87,17 +89,17 @@ def search(
 
 
 class MirrorReversal(Probe):
-    """nDCG@10 of front, middle and back questions, in original and in reversed documents."""
+    """nDCG@10 of front, middle and back questions, in original and reversed documents."""
 
     name = "mirror_reversal"
     title = "Mirror reversal"
     source = "arXiv 2605.26578v1, appendix E"
     notes = (
-        "Every document of the corpus is cut into five parts, whose order is reversed. Near the "
-        "start: front questions in original and back questions in reversed documents. Near the "
-        "end: the other way round.",
+        "Every document of the corpus is split into five parts, and the order of the parts is "
+        "reversed. Near the start: front questions in original documents and back questions in "
+        "reversed documents. Near the end: the reverse.",
         "For an order-blind model, back minus front after reversal is not 0, since questions "
-        "differ in difficulty; the difference of the changes is 0. Both include the loss from "
+        "differ in difficulty, but the difference of the changes is 0. Both include losses from "
         "truncation.",
     )
     positions = tuple(
@@ -106,19 +108,19 @@ class MirrorReversal(Probe):
         for order in ("original", "reversed")
     )
     summaries = {
-        # (BF - back) - (FB - front), 0 for an order-blind model.
+        # (BF - back) - (FB - front), which is 0 for an order-blind model.
         "delta_diff": Summary(
             "nDCG@10 by reversal, back minus front",
             subtract(subtract(select(BF), select(BACK)), subtract(select(FB), select(FRONT))),
             Unit.POINTS,
         ),
-        # Half of it: the same questions, with the evidence near the start and near the end.
+        # Half of delta_diff: the same questions with their evidence near the start and the end.
         "place": Summary(
             "nDCG@10 near start minus near end", subtract(NEAR_START, NEAR_END), Unit.POINTS
         ),
         "near_start": Summary("nDCG@10 near start", NEAR_START, Unit.PERCENT),
         "near_end": Summary("nDCG@10 near end", NEAR_END, Unit.PERCENT),
-        # BF - FB, which depends on the difficulty of the questions.
+        # BF - FB, which also depends on the difficulty of the questions.
         "delta_rev": Summary(
             "nDCG@10 reversed, back minus front", subtract(select(BF), select(FB)), Unit.POINTS
         ),
@@ -128,14 +130,14 @@ class MirrorReversal(Probe):
     measures_search = True
     needs_questions = True
     needs_all = True
-    value_title = SCORE
+    value_title = NDCG_TITLE
     position_title = "Original position of the evidence"
     unit = Unit.PERCENT
     position_names = {"back": "end"}
     series = {"original": ("Documents as they are", ""), "reversed": ("Documents reversed", "")}
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """Search the documents and the reversed documents."""
+        """Search the original and the reversed documents."""
         all_questions, skipped = select_with_evidence(data)
         questions = []
         groups = []
@@ -143,7 +145,7 @@ class MirrorReversal(Probe):
             parts = find_parts(data.documents[question.document], PARTS)
             if len(parts) == PARTS:
                 questions.append(question)
-                groups.append(GROUPS[find_part(parts, question.span)])
+                groups.append(PART_GROUPS[find_part(parts, question.span)])
         skipped["fewer than five words to reverse"] += len(all_questions) - len(questions)
         corpus = data.corpus or data.documents
         reversed_corpus = {name: reverse_parts(text, PARTS) for name, text in corpus.items()}
@@ -152,7 +154,7 @@ class MirrorReversal(Probe):
             rows = np.arange(len(questions))
             values = np.full((len(questions), len(self.positions)), np.nan)
             for order, documents in enumerate((corpus, reversed_corpus)):
-                scores = search(embeddings, questions, documents)
+                scores = compute_search_ndcg(embeddings, questions, documents)
                 values[rows, 2 * np.array(groups, int) + order] = scores[:, 0]
             names = [question.document for question in questions]
             return ProbeSums.from_means(self.positions, names, values)

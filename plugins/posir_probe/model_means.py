@@ -1,4 +1,4 @@
-"""Mean scores over models, as papers report them."""
+"""Mean scores over groups of models, as reported in papers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class ModelMean:
     """The main score of a task, averaged over a group of models."""
 
     group: str
-    """Common suffix of the model names; `all` for all models."""
+    """Common suffix of the model names, or `all` for all models."""
     task: str
-    """A task, or `mean of N tasks`."""
+    """Name of the task, or `mean of N tasks`."""
     models: int
     score: float
     """Unweighted mean over models, splits and subsets, in [0, 1]."""
@@ -31,14 +31,15 @@ class ModelMean:
 def average_models(source: Path, endings: Sequence[str]) -> list[ModelMean]:
     """Average mteb's main scores over groups of models in a folder.
 
-    A model counts only if it has results of all tasks in its group.
+    A model is included only if it has results for all tasks of its group.
 
     Args:
         source: Output folder of `mteb run`.
-        endings: One group per suffix of model names; without suffixes, one group of all models.
+        endings: Suffixes of model names. Each suffix defines a group. If empty, all models form a
+            group.
 
     Raises:
-        PosirError: There are no results, or no model of a group has results of all tasks.
+        PosirError: There are no results, or no model of a group has results for all tasks.
     """
     frame = read_main_scores(source) if source.is_dir() else None
     if frame is None:
@@ -50,7 +51,7 @@ def average_models(source: Path, endings: Sequence[str]) -> list[ModelMean]:
         complete = group.dropna(axis="columns", how="all").dropna()
         if complete.empty:
             raise PosirError(
-                f"{source}: no model whose name ends in '{ending}' has results of all tasks. The "
+                f"{source}: no model whose name ends in '{ending}' has results for all tasks. The "
                 f"models are {', '.join(scores.index)}."
             )
         means = complete.mean().to_dict()
@@ -71,9 +72,9 @@ def build_mean_table(rows: Sequence[ModelMean]) -> Table:
 
 
 def read_main_scores(source: Path) -> Any:
-    """Read mteb's main scores in a folder as a pandas DataFrame, or None without results.
+    """Read mteb's main scores from a folder into a pandas DataFrame, or return None.
 
-    It has a row per model, task, split and subset.
+    The DataFrame has a row per model, task, split and subset.
     """
     from mteb import ResultCache
 
@@ -81,7 +82,7 @@ def read_main_scores(source: Path) -> Any:
         results = ResultCache(source).load_results(include_remote=False)
     except (KeyError, ValueError) as error:
         raise PosirError(
-            f"{source}: a result is not one of mteb ({summarize_error(error)}). Remove it, or give "
-            "the --output-folder of `mteb run`."
+            f"{source}: a result file is not from mteb ({summarize_error(error)}). Remove it, or "
+            "give the --output-folder of `mteb run`."
         ) from error
     return results.to_dataframe("subset", format="long") if results.model_results else None

@@ -1,19 +1,19 @@
-"""Pairs of documents that differ in one property, and the difference of their scores.
+"""Score differences between paired documents that differ in one property.
 
-`ControlledPairs` is ColDeR (arXiv 2503.05037, section 3). Its pairs are from Re-DocRED: a query
-about a head entity, and the only sentence with head and answer. Here, pairs are built from any
-questions with evidence spans. The evidence is all sentences that overlap the span, and the rest is
-all other sentences, at least four as in the authors' code (more than four sentences in all). A
-biased model prefers the first document of a pair:
+`ControlledPairs` is ColDeR (arXiv 2503.05037, section 3). Its pairs are built from Re-DocRED: a
+query about a head entity, and the only sentence with both the head and the answer. Here, pairs are
+built from any questions with evidence spans. The evidence is all sentences that overlap the span,
+and the rest is all other sentences, at least four as in the authors' code (more than four sentences
+in total). A biased model prefers the first document of a pair:
 
 - position: evidence + rest / rest + evidence;
 - brevity: evidence / evidence + rest;
 - repetition: evidence + two sentences about the topic / evidence + two other sentences, all without
-  the answer. The paper uses the head entity as the topic. Here, the two sentences share the most
-  words with the question, weighted by their rarity in the document, and the other two share the
-  fewest;
+  the answer. The paper uses the head entity as the topic. Here, the first two sentences share the
+  most words with the question, weighted by their rarity in the document, and the other two share
+  the fewest;
 - literal match: evidence with the last word of a name, as in the question / evidence with the full
-  name. The paper uses known aliases; here, a name is a run of capitalized words.
+  name. The paper uses known aliases. Here, a name is a sequence of capitalized words.
 
 Scores are cosines; the paper uses raw dot products.
 """
@@ -45,21 +45,21 @@ POSITION = "position"
 BREVITY = "brevity"
 REPETITION = "repetition"
 LITERAL_MATCH = "literal match"
-#: Property of the first document, by kind of pair.
-FAVORED = {
+#: Property of the first document by kind of pair.
+FAVORED_DOCUMENTS = {
     POSITION: "evidence first",
     BREVITY: "evidence alone",
     REPETITION: "more mentions",
     LITERAL_MATCH: "name as in the question",
 }
-KINDS = tuple(FAVORED)
+KINDS = tuple(FAVORED_DOCUMENTS)
 #: Number of sentences that a repetition pair adds to the evidence.
-ADDED = 2
-#: Minimum number of sentences besides the evidence.
+ADDED_SENTENCES = 2
+#: Minimum number of sentences in addition to the evidence.
 MIN_REST = 4
 TOO_FEW_SENTENCES = f"fewer than {MIN_REST} sentences besides the evidence"
-#: Reasons for a missing pair, by kind.
-MISSING: Mapping[str, str] = {
+#: Reasons why a pair cannot be built, by kind.
+MISSING_PAIR_REASONS: Mapping[str, str] = {
     REPETITION: "repetition: no two sentences without the answer share more of the question's "
     "words than two others",
     LITERAL_MATCH: "literal match: question and evidence share no name of several words",
@@ -68,7 +68,7 @@ NAME_WORD = re.compile(r"\w[\w'’-]*")
 
 
 class ControlledPair(NamedTuple):
-    """A query and two documents with its answer."""
+    """A query and two documents that contain its answer."""
 
     query: str
     document_1: str
@@ -79,7 +79,7 @@ class ControlledPair(NamedTuple):
 def build_pairs(
     text: str, sentences: Sequence[Span], question: ProbeQuestion
 ) -> dict[str, ControlledPair]:
-    """Build the possible pairs for a question, by kind; none if there are too few sentences."""
+    """Build the pairs for a question, by kind. Kinds that cannot be built are missing."""
     answer = question.span
     evidence_sentences = [
         span for span in sentences if span.start < answer.end and answer.start < span.end
@@ -97,9 +97,9 @@ def build_pairs(
     }
     answer_text = answer.of(text).casefold()
     candidates = [span for span in other_sentences if answer_text not in span.of(text).casefold()]
-    if added_sentences := _choose_sentences(text, sentences, question.text, candidates):
+    if sentence_pairs := _choose_sentences(text, sentences, question.text, candidates):
         documents = [
-            " ".join([evidence, *(span.of(text) for span in spans)]) for spans in added_sentences
+            " ".join([evidence, *(span.of(text) for span in spans)]) for spans in sentence_pairs
         ]
         pairs[REPETITION] = ControlledPair(question.text, *documents)
     if literal := _match_name(question.text, evidence):
@@ -110,10 +110,10 @@ def build_pairs(
 def _choose_sentences(
     text: str, sentences: Sequence[Span], question: str, candidates: Sequence[Span]
 ) -> tuple[list[Span], list[Span]] | None:
-    """Choose the two sentences that share the most terms with a question and the two that share the
-    fewest, or return None for a tie.
+    """Choose the two sentences that share the most terms with a question, and the two that share
+    the fewest. Return None for a tie.
 
-    The weight of a shared term is its inverse sentence frequency in the document, as a logarithm.
+    Shared terms are weighted by the logarithm of their inverse sentence frequency in the document.
     """
     terms = {span: set(find_terms(span.of(text))) for span in sentences}
     frequencies = Counter(term for sentence_terms in terms.values() for term in sentence_terms)
@@ -121,18 +121,21 @@ def _choose_sentences(
     weights = {}
     for span in candidates:
         shared_terms = question_terms & terms[span]
-        # An exact sum does not depend on the order of the set, which differs between processes.
+        # An exact sum does not depend on the set's order, which differs between processes.
         weights[span] = math.fsum(
             math.log(len(sentences) / frequencies[term]) for term in shared_terms
         )
     ranking = sorted(candidates, key=lambda span: (-weights[span], span))
-    if len(ranking) < 2 * ADDED or weights[ranking[ADDED - 1]] <= weights[ranking[-ADDED]]:
+    if (
+        len(ranking) < 2 * ADDED_SENTENCES
+        or weights[ranking[ADDED_SENTENCES - 1]] <= weights[ranking[-ADDED_SENTENCES]]
+    ):
         return None
-    return sorted(ranking[:ADDED]), sorted(ranking[-ADDED:])
+    return sorted(ranking[:ADDED_SENTENCES]), sorted(ranking[-ADDED_SENTENCES:])
 
 
 def _match_name(question: str, evidence: str) -> ControlledPair | None:
-    """Build the literal-match pair from a name that both texts share, or return None."""
+    """Build the literal-match pair from a name in both texts. Return None if there is none."""
     for name in dict.fromkeys([*find_names(evidence), *find_names(question)]):
         last = name.rpartition(" ")[2]
         word = re.compile(rf"(?<!\w){re.escape(last)}(?!\w)")
@@ -144,7 +147,7 @@ def _match_name(question: str, evidence: str) -> ControlledPair | None:
 
 
 def find_names(text: str) -> list[str]:
-    """Find runs of capitalized words, separated by single spaces, without the first word."""
+    """Find sequences of capitalized words separated by single spaces, except the first word."""
     runs: list[list[str]] = [[]]
     end = 0
     for word in list(NAME_WORD.finditer(text))[1:]:
@@ -157,17 +160,17 @@ def find_names(text: str) -> list[str]:
 
 
 class ControlledPairs(Probe):
-    """Score difference between a pair's documents, for the model and an order-blind embedder."""
+    """Score difference between paired documents, for the model and an order-blind embedder."""
 
     name = "controlled_pairs"
     title = "Pairs of documents"
     source = "arXiv 2503.05037, section 3"
     notes: tuple[str, ...] = (
-        "Two documents that differ in one property are compared with the same question. Positive "
-        "values mean that the model prefers evidence first, evidence alone, more mentions of the "
-        "topic, or a name as in the question.",
-        "For an order-blind embedder, only the difference by position is 0; the other values show "
-        "the effect of words. Differences below 1e-6 count as ties.",
+        "A question is compared with two documents that differ in one property. Positive values "
+        "mean that the model prefers evidence first, evidence alone, more mentions of the topic, "
+        "or a name as in the question.",
+        "For an order-blind embedder, only the position difference is 0. Its other values show the "
+        "effect of the words themselves. Differences below 1e-6 count as ties.",
     )
     positions = tuple(f"{series} · {kind}" for series, kind in product(("model", CONTROL), KINDS))
     summaries: Mapping[str, Summary] = {
@@ -179,11 +182,11 @@ class ControlledPairs(Probe):
     position_title = "Favored document"
     is_ordered = False
     series = {"model": ("", ""), CONTROL: ("", CONTROL)}
-    position_names = FAVORED
+    position_names = FAVORED_DOCUMENTS
     statistic = "mean"
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """Compare the questions with both documents of their pairs."""
+        """Compare each question with both documents of its pairs."""
         questions, skipped = select_with_evidence(data)
         names: list[str] = []
         pairs: list[ControlledPair] = []
@@ -201,7 +204,7 @@ class ControlledPairs(Probe):
                     rows.append(len(names))
                     kinds.append(index)
                 else:
-                    skipped[MISSING[kind]] += 1
+                    skipped[MISSING_PAIR_REASONS[kind]] += 1
             names.append(question.document)
         queries, first, second = zip(*pairs, strict=True) if pairs else ((), (), ())
 
@@ -221,8 +224,8 @@ class ControlledPairs(Probe):
 
 
 class ControlledPairsEffect(ControlledPairs):
-    """Mean difference in standard deviations over pairs: t divided by the root of the number of
-    pairs, 250 in the paper.
+    """Mean difference in standard deviations: t divided by the square root of the number of pairs,
+    which is 250 in the paper.
     """
 
     name = "controlled_pairs_effect"

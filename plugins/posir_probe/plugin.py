@@ -1,4 +1,4 @@
-"""`posir probe` with its builtin probes, and `posir study`."""
+"""The commands `posir probe` and `posir study`, and the builtin probes."""
 
 from collections.abc import Iterable
 
@@ -8,9 +8,9 @@ from posir_tasks.plugin_api import PROBE, Command, declare, hookimpl
 @hookimpl
 def posir_probes() -> Iterable[object]:
     """Return the builtin probes."""
-    from posir_probe.probing import builtin_probes
+    from posir_probe.probing import build_builtin_probes
 
-    return builtin_probes()
+    return build_builtin_probes()
 
 
 posir_commands = declare(

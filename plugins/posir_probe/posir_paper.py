@@ -1,21 +1,22 @@
 """The probes of PosIR (Zeng et al. 2026, arXiv 2601.08363v1): saliency and data statistics.
 
 Vanilla gradient saliency (section 4.3, Fig. 5) follows the authors' code. It is the norm of the
-gradient of cos(f(q), f(E)) with respect to each input embedding of the document, without special
-tokens, clipped at the 99th percentile P, divided by P, and interpolated linearly at 100 points. The
-paper says 'max normalization', which is `gradient_saliency_max`. If fewer than 1% of the norms are
-positive, P is 0 and the norms are not scaled. The paper takes pairs of at least 1,024 tokens with
-the midpoint of the evidence in the middle fifth of the document. Here, documents have any length
-unless a `Selection` sets a minimum, so that models with short windows can be measured.
+gradient of cos(f(q), f(E)) with respect to each input embedding of the document, except special
+tokens. The norms are clipped at their 99th percentile P, divided by P, and linearly interpolated at
+100 points. If fewer than 1% of the norms are positive, P is 0 and the norms are not scaled. The
+paper says 'max normalization', which is `gradient_saliency_max`. The paper uses pairs of at least
+1,024 tokens with the midpoint of the evidence in the middle fifth of the document. Here, documents
+have any length unless a `Selection` sets a minimum, so that models with short windows can be
+measured.
 
-Location of the evidence (section 3.1, Fig. 2) is its midpoint / length of the document, in 20 bins.
-'Built-in or learned?' (arXiv 2605.26578v1, section 5, Fig. 9) uses its start / length, with lines
-at one and two thirds. Both are in characters here.
+The location of the evidence (section 3.1, Fig. 2) is its midpoint divided by the document length,
+in 20 bins. 'Built-in or learned?' (arXiv 2605.26578v1, section 5, Fig. 9) uses the start of the
+evidence instead, with lines at one and two thirds. Here, both are in characters.
 
 Query types are defined by question words (A.2, Table 6). The paper does not publish its word lists,
-so these are ours. In English, the first question word among the first words counts; in Chinese, the
-first one anywhere. A query without question word and question mark is a claim; most of the other
-queries without question word are yes/no questions.
+so these are ours. In English, the type is the first question word among the query's first words. In
+Chinese, it is the first question word anywhere. A query with neither a question word nor a question
+mark is a claim. Other queries without a question word are mostly yes/no questions.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from mteb.types import PromptType
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
-from posir_probe.data import NO_END, ProbeData, select_with_evidence
+from posir_probe.data import END_MISSING, ProbeData, select_with_evidence
 from posir_probe.probe import Probe, ProbePlan, Summary
 from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.base.arrays import Floats
@@ -41,18 +42,18 @@ from posir_tasks.models.prompts import preprocess
 from posir_tasks.text.words import is_unspaced
 from posir_tasks.values.scores import Unit
 
-POINTS = 100
+CURVE_POINTS = 100
 #: Maximum number of tokens per document, from the authors' code.
 MAX_TOKENS = 2_048
 FIRST_TENTH = average(slice(10))
 LAST_TENTH = average(slice(-10, None))
 BINS = 20
-MIDDLES = (np.arange(BINS) + 0.5) / BINS
-#: Query types, and the index of claims.
-TYPES = ("what", "how", "why", "which", "when", "where", "who", "claim", "others")
-CLAIM = TYPES.index("claim")
-ENGLISH = {word: word for word in TYPES[:7]} | {"whose": "who", "whom": "who"}
-CHINESE = {
+BIN_CENTERS = (np.arange(BINS) + 0.5) / BINS
+#: Query types, and the index of the type `claim`.
+QUERY_TYPES = ("what", "how", "why", "which", "when", "where", "who", "claim", "others")
+CLAIM = QUERY_TYPES.index("claim")
+ENGLISH_QUESTION_WORDS = {word: word for word in QUERY_TYPES[:7]} | {"whose": "who", "whom": "who"}
+CHINESE_QUESTION_WORDS = {
     **dict.fromkeys(("为什么", "为何", "为啥"), "why"),
     **dict.fromkeys(("什么时候", "何时"), "when"),
     **dict.fromkeys(("什么地方", "哪里", "哪儿", "何处"), "where"),
@@ -61,16 +62,16 @@ CHINESE = {
     "谁": "who",
     "哪": "which",
 }
-#: Number of leading words searched for a question word, so that `In what year` counts.
+#: Number of leading words that may be a question word, as in `In what year`.
 LEADING_WORDS = 3
 ENGLISH_WORD = re.compile(r"[a-z]+")
-CHINESE_WORD = re.compile("|".join(sorted(CHINESE, key=len, reverse=True)))
+CHINESE_WORD = re.compile("|".join(sorted(CHINESE_QUESTION_WORDS, key=len, reverse=True)))
 #: Question marks of every script, as in `posir stats`.
 QUESTION_MARK = re.compile(QUESTION.replace(r"\p{Pe}\p{Pf}\p{Pi}", r")\]}»”’"))
 
 
 def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) -> Floats:
-    """Compute the gradient norms of the tokens of a document, for any pooling.
+    """Compute the gradient norms of a document's tokens, for any pooling.
 
     Args:
         model: The model.
@@ -78,7 +79,7 @@ def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) 
         document: Text of the document, without a prompt.
 
     Returns:
-        Norms of the tokens within the window, without special tokens, shape (L,).
+        Norms of the tokens within the window, except special tokens, shape (L,).
     """
     model.eval()
     window = model.max_seq_length
@@ -87,7 +88,7 @@ def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) 
         features = batch_to_device(dict(preprocess(model, [document])), model.device)
     finally:
         model.max_seq_length = window
-    # Detached input embeddings are leaves of the graph.
+    # Detached input embeddings are leaves of the autograd graph.
     leaves: list[torch.Tensor] = []
 
     def replace_output(_: torch.nn.Module, __: Any, output: torch.Tensor) -> torch.Tensor:
@@ -112,41 +113,41 @@ def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) 
 
 
 def find_input_embeddings(model: SentenceTransformer) -> torch.nn.Module:
-    """Return the token embedding module of a model; raise PosirError if it has none."""
+    """Return a model's token embedding module. Raise PosirError if it has none."""
     for module in model.modules():
         getter: Any = getattr(module, "get_input_embeddings", None)
         if getter:
             embeddings: torch.nn.Module = getter()
             return embeddings
     raise PosirError(
-        "the model has no input embeddings of tokens, so gradient_saliency cannot measure it. "
-        "Omit this probe."
+        "the model has no token embeddings, so gradient_saliency cannot measure it. Omit this "
+        "probe."
     )
 
 
-def interpolate(norms: Floats, top: float) -> Floats:
-    """Clip gradient norms, shape (L,), at `top`, scale `top` to 1 unless it is 0, and interpolate
-    them at `POINTS` points.
+def interpolate(norms: Floats, max_norm: float) -> Floats:
+    """Clip gradient norms, shape (L,), at `max_norm`, divide by `max_norm` unless it is 0, and
+    interpolate at `CURVE_POINTS` points.
     """
-    scaled = np.minimum(norms, top) / top if top > 0 else norms
-    return np.interp(np.linspace(0, 1, POINTS), np.linspace(0, 1, len(norms)), scaled)
+    scaled = np.minimum(norms, max_norm) / max_norm if max_norm > 0 else norms
+    return np.interp(np.linspace(0, 1, CURVE_POINTS), np.linspace(0, 1, len(norms)), scaled)
 
 
 class GradientSaliency(Probe):
-    """Normalized gradient norms at 100 points of the document, for evidence in the middle."""
+    """Normalized gradient norms at 100 points of documents with evidence in the middle."""
 
     name = "gradient_saliency"
     title = "Gradient of tokens"
     source = "arXiv 2601.08363v1, section 4.3"
     notes = (
-        "The influence of each token on the similarity of question and document. For a document "
-        "beyond the model's window, the curve ends at the end of the window.",
-        "Only questions with the midpoint of the evidence in the middle fifth of the document, "
-        "which may be beyond the window. The first and last tokens may stand out because they are "
-        "next to special tokens. Gradients do not measure search, and they are scaled by a "
-        "percentile of each document, so values of two models are not comparable.",
+        "The influence of each token on the similarity of question and document. If a document "
+        "exceeds the model's window, the curve covers only the text within the window.",
+        "Only questions with the midpoint of the evidence in the middle fifth of the document are "
+        "included; the evidence may be truncated. The first and last tokens may have large values "
+        "because they are next to special tokens. Gradients do not measure search. They are scaled "
+        "by a percentile of each document, so values are not comparable between models.",
     )
-    positions = tuple(str(point) for point in range(POINTS))
+    positions = tuple(str(point) for point in range(CURVE_POINTS))
     summaries = {
         "start_minus_end": Summary(
             "Gradient, first minus last tenth",
@@ -169,22 +170,22 @@ class GradientSaliency(Probe):
     scale_name = "gradient"
     value_title = "Gradient (1 = 99th percentile)"
     position_title = "Position of the token, as a share of the text within the window"
-    relative_positions = dict(zip(positions, np.linspace(0, 1, POINTS).tolist(), strict=True))
+    relative_positions = dict(zip(positions, np.linspace(0, 1, CURVE_POINTS).tolist(), strict=True))
     percentile: float = 99
-    """Percentile of the norms that is scaled to 1."""
+    """Percentile of the norms to scale to 1."""
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """Encode the questions; gradients are computed for each pair.
+        """Encode the questions. The gradients are computed later, pair by pair.
 
         Raises:
-            PosirError: The model is not a local model of sentence-transformers.
+            PosirError: The model is not a local sentence-transformers model.
         """
         model = getattr(getattr(data.encoder, "model", None), "model", None)
         if not isinstance(model, SentenceTransformer):
             raise PosirError(
-                "gradient_saliency needs the gradients of a sentence-transformers model in this "
-                "process; endpoints, mitigated models and other kinds of models provide none. Omit "
-                "this probe, or give the model's folder."
+                "gradient_saliency needs the gradients of a local sentence-transformers model. "
+                "Endpoints, mitigated models and other kinds of models provide none. Omit this "
+                "probe, or give the model's folder."
             )
         questions, skipped = select_with_evidence(data)
         questions = [
@@ -194,13 +195,13 @@ class GradientSaliency(Probe):
         ]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
-            curves = np.full((len(questions), POINTS), np.nan)
+            curves = np.full((len(questions), CURVE_POINTS), np.nan)
             for row, question in enumerate(track_items(questions, "Gradients")):
                 (query,) = embeddings.select([question.text], PromptType.query)
                 norms = compute_saliency(model, query, data.documents[question.document])
                 if len(norms):
-                    top = float(np.percentile(norms, self.percentile))
-                    curves[row] = interpolate(norms, top)
+                    max_norm = float(np.percentile(norms, self.percentile))
+                    curves[row] = interpolate(norms, max_norm)
             names = [question.document for question in questions]
             return ProbeSums.from_means(self.positions, names, curves)
 
@@ -218,19 +219,19 @@ class GradientSaliencyMax(GradientSaliency):
 
 
 def find_query_type(query: str) -> str:
-    """Classify a query as one of `TYPES`."""
+    """Classify a query as one of `QUERY_TYPES`."""
     if is_unspaced(query):
-        kinds = [CHINESE[word] for word in CHINESE_WORD.findall(query)]
+        types = [CHINESE_QUESTION_WORDS[word] for word in CHINESE_WORD.findall(query)]
     else:
         words = ENGLISH_WORD.findall(query.lower())[:LEADING_WORDS]
-        kinds = [ENGLISH[word] for word in words if word in ENGLISH]
-    if kinds:
-        return kinds[0]
+        types = [ENGLISH_QUESTION_WORDS[word] for word in words if word in ENGLISH_QUESTION_WORDS]
+    if types:
+        return types[0]
     return "others" if QUESTION_MARK.search(query) else "claim"
 
 
 class EvidenceLocation(Probe):
-    """Histogram of the midpoints of evidence in 20 bins of the document, as in PosIR."""
+    """Histogram of evidence midpoints in 20 bins of the document, as in PosIR."""
 
     name = "evidence_location"
     title = "Location of the evidence"
@@ -241,7 +242,7 @@ class EvidenceLocation(Probe):
     positions = tuple(f"{index / BINS:.2f}-{(index + 1) / BINS:.2f}" for index in range(BINS))
     summaries = {
         "mean": Summary(
-            "Mean position of the evidence (%)", lambda values: values @ MIDDLES, Unit.PERCENT
+            "Mean position of the evidence (%)", lambda values: values @ BIN_CENTERS, Unit.PERCENT
         ),
         "first_quarter": Summary(
             "Evidence in first quarter (%)",
@@ -258,11 +259,11 @@ class EvidenceLocation(Probe):
     needs_questions = True
     value_title = "Questions (%)"
     unit = Unit.PERCENT
-    relative_positions = dict(zip(positions, MIDDLES.tolist(), strict=True))
+    relative_positions = dict(zip(positions, BIN_CENTERS.tolist(), strict=True))
     ignores_model = True
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """Count positions without encoding; for starts, the end of the evidence may be unknown."""
+        """Count positions without encoding. For starts, the end of the evidence may be unknown."""
         questions, skipped = select_with_evidence(data)
         positions = [(question.document, question.span.middle) for question in questions]
         if self.counts_starts:
@@ -270,7 +271,7 @@ class EvidenceLocation(Probe):
             for question in data.questions:
                 if question.start is not None:
                     positions.append((question.document, question.start))
-            del skipped[NO_END]
+            del skipped[END_MISSING]
         rows = [
             min(int(BINS * position / len(data.documents[name])), BINS - 1)
             for name, position in positions
@@ -281,7 +282,7 @@ class EvidenceLocation(Probe):
 
 
 class EvidenceLocationStart(EvidenceLocation):
-    """Histogram of the starts of evidence in 20 bins, as in 'Built-in or learned?'."""
+    """Histogram of evidence starts in 20 bins of the document, as in 'Built-in or learned?'."""
 
     name = "evidence_location_start"
     title = "Location of the start of the evidence"
@@ -298,10 +299,10 @@ class QueryTypes(Probe):
     title = "Question words"
     source = "arXiv 2601.08363v1, A.2"
     notes = (
-        "A property of the data, independent of the model. The word lists, for English and Chinese "
-        "only, are ours, since the paper's are not published.",
+        "A property of the data, independent of the model. The word lists cover only English and "
+        "Chinese. They are ours, since the paper does not publish its lists.",
     )
-    positions = TYPES
+    positions = QUERY_TYPES
     summaries = {"claims": Summary("Claims among the questions (%)", select(CLAIM), Unit.PERCENT)}
     needs_questions = True
     value_title = "Questions (%)"
@@ -312,6 +313,6 @@ class QueryTypes(Probe):
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Count query types without encoding."""
-        rows = [TYPES.index(find_query_type(question.text)) for question in data.questions]
+        rows = [QUERY_TYPES.index(find_query_type(question.text)) for question in data.questions]
         names = [question.document for question in data.questions]
-        return ProbePlan(lambda _: ProbeSums.from_counts(TYPES, names, rows))
+        return ProbePlan(lambda _: ProbeSums.from_counts(QUERY_TYPES, names, rows))

@@ -1,4 +1,4 @@
-"""The base class of probes, and the rows of their results."""
+"""Base class of probes, and the table rows of their results."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ from posir_tasks.models.embeddings.encoding import Embeddings, Encoder, Vectors,
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import Unit
 
-#: A smaller difference of cosines in single precision counts as rounding error.
+#: Smaller differences between cosines in single precision count as rounding errors.
 ROUNDING = 1e-6
-#: Number of texts to encode between two updates of the progress bar.
-STEP = 256
-#: Separator between the names of series and position.
+#: Number of texts to encode between progress bar updates.
+BATCH_SIZE = 256
+#: Separator between the names of a series and a position.
 SEPARATOR = " · "
-#: Label of the control embedder, whose result is known in advance.
+#: Label of the control embedder.
 CONTROL = "order-blind control"
 #: Names of the summaries from `summarize_ends`.
-ENDS = ("start_minus_end", "first", "last")
-#: Units of differences, in words.
-UNITS = {Unit.POINTS: "points", Unit.NUMBER: "standard deviations"}
-#: Formats of differences, which print the sign.
-SIGNED: Mapping[Unit, Format] = {
+END_SUMMARIES = ("start_minus_end", "first", "last")
+#: Unit names for differences.
+UNIT_NAMES = {Unit.POINTS: "points", Unit.NUMBER: "standard deviations"}
+#: Formats for differences, which include the sign.
+SIGNED_FORMATS: Mapping[Unit, Format] = {
     **FORMATS,
     Unit.INDEX: format_psi_difference,
     Unit.NUMBER: partial(format_number, spec="+.2f"),
 }
-#: Title of an axis of nDCG@10.
-SCORE = "nDCG@10 (x 100)"
+#: Title of nDCG@10 axes.
+NDCG_TITLE = "nDCG@10 (x 100)"
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A statistic of the values of a probe at all positions."""
+    """A statistic computed from a probe's values at all positions."""
 
     title: str
-    """At most 40 characters, clear without the title of the probe."""
+    """At most 40 characters; must be clear without the probe's title."""
     compute: Compute
     unit: Unit = Unit.INDEX
 
@@ -66,100 +66,97 @@ class Summary:
 
 @dataclass(frozen=True)
 class ProbePlan:
-    """The texts that a probe needs, and a function that evaluates their embeddings."""
+    """The texts to encode, and a function that evaluates their embeddings."""
 
     summarize: Callable[[Embeddings], ProbeSums]
     documents: Sequence[str] = ()
-    """Texts to encode as documents; duplicates are encoded once."""
+    """Texts to encode as documents. Duplicates are encoded once."""
     queries: Sequence[str] = ()
     """Texts to encode as queries."""
     skipped: Mapping[str, int] = field(default_factory=dict)
-    """Numbers of skipped texts or questions, by reason."""
+    """Number of skipped texts or questions by reason."""
 
 
 class Probe:
     """A measurement of a model on texts, or of the texts themselves.
 
-    A subclass sets the attributes and implements `plan`. It sets attributes that depend on
-    arguments in `__init__`.
+    Subclasses set the attributes, in `__init__` if they depend on arguments, and implement `plan`.
     """
 
     name: str
-    """Unique name for `--probe` and results."""
+    """Unique name, for `--probe` and result files."""
     title: str
     """Title for headings, such as `Whole text and its thirds`."""
     source: str = ""
-    """Paper and section of the definition."""
+    """Paper and section that define the probe."""
     notes: tuple[str, ...] = ()
-    """Explanations in reports."""
+    """Explanations for reports."""
     is_variant: bool = False
-    """If true, the probe runs only on request; it is another interpretation of a paper."""
+    """Whether the probe runs only on request, as an alternative interpretation of a paper."""
 
     positions: tuple[str, ...] = ()
     """Names of the positions or conditions, `SERIES · POSITION` if there are several series."""
     summaries: Mapping[str, Summary] = {}
-    """Summaries by name; the first is correlated with retrieval."""
+    """Summaries by name. The first is correlated with retrieval."""
     headline: tuple[str, ...] = ()
-    """Names of the summaries in the headline, the most important first; by default the first
+    """Names of the summaries in the headline, the most important first. By default, the first
     summary.
     """
     preference_sign: int = 0
-    """1 if large values of the first summary mean a preference for the start, -1 if small values
-    do, 0 if the probe measures no preference.
+    """1 if high values of the first summary mean a preference for the start, -1 if low values do, 0
+    if the probe measures no preference.
     """
     measures_search: bool = False
-    """If true, the probe measures ranks in a search instead of embeddings only."""
+    """Whether the probe measures ranks in a search, not only embeddings."""
 
     set_size: int = 1
-    """Number of documents that are joined into a set, the unit of the probe."""
+    """Number of documents that are joined into one unit of the probe."""
     needs_questions: bool = False
-    """If true, the probe measures questions with evidence."""
+    """Whether the probe needs questions with evidence."""
     needs_sentences: bool = False
-    """If true, the probe splits texts into sentences."""
+    """Whether the probe splits texts into sentences."""
     cut_share: float = 0
-    """Maximum length of a text, as a share of `--cut`; 0 to measure whole texts."""
+    """Maximum length of a text as a share of `--cut`; 0 to measure whole texts."""
     needs_all: bool = False
-    """If true, the probe needs all documents at once, including those outside the sample."""
+    """Whether the probe needs all documents at once, including documents outside the sample."""
 
     scale_name: str = "cosine"
-    """Name of the scale; pages plot the differences of all probes with the same scale together."""
+    """Name of the scale. Pages plot the differences of probes with the same scale together."""
     value_title: str = ""
-    """Title of the value axis; by default the title of the probe."""
+    """Title of the value axis; by default the probe's title."""
     position_title: str = ""
     """Title of the position axis."""
     is_ordered: bool = True
-    """If true, a figure draws lines over the positions, otherwise a row for each."""
+    """Whether figures show lines over positions instead of a row per position."""
     unit: Unit = Unit.INDEX
     series: Mapping[str, tuple[str, str]] = {}
-    """Panel and line of each series in a figure; the line of the model itself is empty."""
+    """Panel and line of each series in a figure. The model's own line has an empty name."""
     position_names: Mapping[str, str] = {}
-    """Titles of positions, keyed by name without the series."""
+    """Titles of positions, by position name without the series."""
     relative_positions: Mapping[str, float] = {}
-    """Relative position in the text, in [0, 1], by name; empty for an axis of named steps."""
+    """Relative positions in the text, in [0, 1], by name; empty for a categorical axis."""
     same_scale: bool = True
-    """If true, all panels share a value axis."""
+    """Whether all panels share a value axis."""
     in_window: bool = False
-    """If true, all measured texts fit the model's window."""
+    """Whether all measured texts fit the model's window."""
     shows_window: bool = False
-    """If true, a figure marks the end of the model's window."""
+    """Whether figures mark the end of the model's window."""
     shows_spread: bool = False
-    """If true, a figure also shows the standard deviation of the values."""
+    """Whether figures also show the standard deviation of the values."""
     ignores_model: bool = False
-    """If true, the values depend on the data only."""
+    """Whether the values depend only on the data."""
     averages: Mapping[str, Compute] = {}
-    """Averages over conditions for a panel of the figure, by position, such as `mean over sizes ·
-    0%`.
-    """
+    """Averages over conditions, by panel and position, such as `mean over sizes · 0%`."""
     cells: Sequence[tuple[str, float, float]] = ()
-    """For counts in a plane, the panel of each position and the center of its cell on both axes;
-    cells are 0.1 wide and high.
+    """For two-dimensional histograms, the panel and the cell center (x, y) of each position. Cells
+    are 0.1 wide and high.
     """
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Plan the measurement of the documents.
 
         Raises:
-            PosirError: The model or the data does not suit the probe.
+            PosirError: The probe cannot be applied to the model or the data.
         """
         raise NotImplementedError
 
@@ -174,15 +171,15 @@ class Probe:
         return [self.summaries[name] for name in self.headline] or [self.first_summary]
 
     @property
-    def lead(self) -> Summary:
+    def main_summary(self) -> Summary:
         """The most important summary."""
         return self.headline_summaries[0]
 
     def describe(self, sums: ProbeSums, max_summaries: int | None = None) -> str:
-        """Describe a result by its headline, without a full stop.
+        """Describe the headline of a result, without a final period.
 
-        Only the first summary has its interval: `Mirror reversal: nDCG@10 near start minus near end
-        +12.3 [+4.0, +20.1] points; nDCG@10 near start 50.2; ...`
+        Only the first summary is shown with its interval: `Mirror reversal: nDCG@10 near start
+        minus near end +12.3 [+4.0, +20.1] points; nDCG@10 near start 50.2; ...`
         """
         values: list[tuple[str, str, str]] = []
         for summary in self.headline_summaries[:max_summaries]:
@@ -191,28 +188,28 @@ class Probe:
                 text = format_estimate(estimate, format_value)
                 if values:
                     text = format_value(estimate.value)
-                values.append((summary.title, text, UNITS.get(summary.unit, "")))
+                values.append((summary.title, text, UNIT_NAMES.get(summary.unit, "")))
         return describe_values(self.title, values)
 
     def find_format(self, summary: Summary) -> Format:
-        """Return the format of a summary; the sign of a preference is printed."""
-        is_difference = self.preference_sign and summary == self.lead
-        return (SIGNED if is_difference else FORMATS)[summary.unit]
+        """Return the number format of a summary. Preferences are printed with a sign."""
+        is_difference = self.preference_sign and summary == self.main_summary
+        return (SIGNED_FORMATS if is_difference else FORMATS)[summary.unit]
 
     @property
     def unit_name(self) -> str:
-        """The noun for the unit of the probe, `document` or `set`."""
+        """Name of the probe's unit, `document` or `set`."""
         return "set" if self.set_size > 1 else "document"
 
     def split(self, position: str) -> tuple[str, str, str]:
-        """Split the name of a position into panel, line and title."""
+        """Split a position name into panel, line and position title."""
         series, _, name = position.rpartition(SEPARATOR)
         panel, line = self.series.get(series, (series, ""))
         return panel, line, self.position_names.get(name, name)
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexRow:
+class ProbeRow:
     """A row of a result: a summary, or the value at one position."""
 
     model: str
@@ -229,23 +226,23 @@ class IndexRow:
     slope: float | None = None
     """Slope of the regression line, for Pearson's r."""
     p_value: float | None = None
-    """P-value of Pearson's r, treating points as independent."""
+    """P-value of Pearson's r, assuming independent points."""
     documents: int
     left_out: int
     """Number of documents that could not be measured."""
     complete: bool
-    """If false, some documents of the sample are not measured yet."""
+    """Whether all documents in the sample have been processed."""
     source: str
 
 
-def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> list[IndexRow]:
-    """Build the rows of each result, summaries first, then positions."""
+def build_probe_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> list[ProbeRow]:
+    """Build the rows of each result: summaries, then positions."""
     rows = []
     for result in results:
         probe = probes[result.probe]
         sums = result.sums
         build_row = partial(
-            IndexRow,
+            ProbeRow,
             model=result.model,
             revision=result.revision,
             data=result.data,
@@ -270,16 +267,16 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
 def run_plans(
     encoder: Encoder, plans: Sequence[ProbePlan], advance: Advance = float
 ) -> list[ProbeSums]:
-    """Encode the texts of several plans in one pass and summarize each plan.
+    """Encode the texts of several plans together and summarize each plan.
 
-    `advance` is called with the share of texts in each step; shares add up to 1.
+    After each batch, `advance` is called with the batch's share of all texts.
     """
     documents = dict.fromkeys(text for plan in plans for text in plan.documents)
     queries = dict.fromkeys(text for plan in plans for text in plan.queries)
 
     def encode(texts: Sequence[str], prompt_type: PromptType) -> Vectors:
         vectors = []
-        for batch in split_batches(texts, STEP):
+        for batch in split_batches(texts, BATCH_SIZE):
             vectors.append(encoder(batch, prompt_type))
             advance(len(vectors[-1]) / (len(documents) + len(queries)))
         return np.concatenate(vectors)
@@ -289,7 +286,7 @@ def run_plans(
 
 
 def run_probe(probe: Probe, encoder: Encoder, data: ProbeData) -> ProbeSums:
-    """Measure all data with one probe."""
+    """Measure all documents with one probe."""
     (sums,) = run_plans(encoder, [probe.plan(replace(data, encoder=encoder))])
     return sums
 
@@ -309,8 +306,8 @@ def plan_cosines(
         names: Ids of the n documents.
         texts: The n texts.
         versions: P documents for each text.
-        skipped: Numbers of documents that are not measured, by reason.
-        prompt_type: Role of the texts; versions are always documents.
+        skipped: Number of skipped documents by reason.
+        prompt_type: How to encode the texts. Versions are always encoded as documents.
     """
     all_versions = [version for row in versions for version in row]
 
@@ -326,25 +323,25 @@ def plan_cosines(
 
 
 def ignore_rounding(differences: Floats) -> Floats:
-    """Set rounding errors in differences of cosines to 0, so that no interval excludes 0."""
+    """Set differences below `ROUNDING` to 0, so that no interval excludes 0 by rounding alone."""
     return np.where(np.abs(differences) < ROUNDING, 0.0, differences)
 
 
-def start_minus_end(values: Floats) -> Floats:
-    """Subtract the last cosine from the first; positive values favor the start."""
+def compute_start_minus_end(values: Floats) -> Floats:
+    """Subtract the last cosine from the first. Positive values favor the start."""
     return ignore_rounding(values[..., 0] - values[..., -1])
 
 
 def summarize_ends(difference: str, first: str, last: str) -> dict[str, Summary]:
-    """Build the summaries of the first and last cosine and their difference, given their titles."""
+    """Build summaries of the difference, the first and the last cosine, with these titles."""
     return {
-        "start_minus_end": Summary(difference, start_minus_end),
+        "start_minus_end": Summary(difference, compute_start_minus_end),
         "first": Summary(first, select(0)),
         "last": Summary(last, select(-1)),
     }
 
 
-def value_range(values: Floats) -> Floats:
-    """Subtract the smallest value from the largest; sampling error biases this upwards."""
+def compute_range(values: Floats) -> Floats:
+    """Subtract the smallest value from the largest. Sampling error biases the result upward."""
     extent: Floats = np.ptp(values, axis=-1)
     return extent

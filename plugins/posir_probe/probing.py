@@ -1,4 +1,4 @@
-"""The builtin probes, and probe runs on a dataset in blocks, resumable after each block."""
+"""Builtin probes, and probe runs. Runs process a dataset in blocks and can resume after each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from posir_probe.bias_learning import (
     TextRemoval,
     TextRemovalCode,
 )
-from posir_probe.data import ANY, ProbeData, ProbeSource, Selection
+from posir_probe.data import DEFAULT_SELECTION, ProbeData, ProbeSource, Selection
 from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
 from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.pairs import ControlledPairs, ControlledPairsEffect
@@ -32,7 +32,7 @@ from posir_probe.posir_paper import (
     QueryTypes,
 )
 from posir_probe.probe import Probe, run_plans
-from posir_probe.results import ProbeResult, SubsetSums, load_probe_result, result_folder
+from posir_probe.results import ProbeResult, SubsetSums, find_result_folder, load_probe_result
 from posir_probe.segments import Permutation, PermutationParts, SegmentSimilarity
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
@@ -47,13 +47,13 @@ from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_token
 logger = logging.getLogger(__name__)
 
 #: Number of documents to encode together.
-BLOCK = 50
-#: Number of sampled documents whose tokens are counted.
-COUNTED_DOCUMENTS = 200
+BLOCK_SIZE = 50
+#: Maximum number of sampled documents whose tokens are counted.
+MAX_COUNTED_DOCUMENTS = 200
 
 
-def builtin_probes() -> tuple[Probe, ...]:
-    """Return the builtin probes; the variants at the end run only on request."""
+def build_builtin_probes() -> tuple[Probe, ...]:
+    """Build the builtin probes, variants last."""
     return (
         SegmentSimilarity(3),
         SegmentSimilarity(10),
@@ -79,32 +79,32 @@ def builtin_probes() -> tuple[Probe, ...]:
     )
 
 
-def all_probes() -> dict[str, Probe]:
-    """Collect the probes of all plugins by name; warn about unusable ones."""
-    declared = collect_unique("posir_probes", Probe)
-    return {name: probe for name, (_, probe) in declared.items()}
+def collect_probes() -> dict[str, Probe]:
+    """Collect the probes of all plugins by name. Warn about invalid probes."""
+    declarations = collect_unique("posir_probes", Probe)
+    return {name: probe for name, (_, probe) in declarations.items()}
 
 
 def select_probes(names: Names | None) -> list[Probe]:
-    """Select probes by name, or by the beginning of a name up to an underscore.
+    """Select probes by name or by a name prefix that ends before an underscore.
 
-    Without names, select all probes that are not variants.
+    By default, all probes except variants are selected.
 
     Raises:
-        PosirError: No probe has this name.
+        PosirError: A name is unknown.
     """
-    probes = all_probes()
-    default = [probe for probe in probes.values() if not probe.is_variant]
+    probes = collect_probes()
+    defaults = [probe for probe in probes.values() if not probe.is_variant]
     if not names:
-        return default
+        return defaults
     probes_by_name: dict[str, Probe] = {}
     for name in to_list(names):
-        matching = {probe.name: probe for probe in default if probe.name.startswith(f"{name}_")}
+        matching = {probe.name: probe for probe in defaults if probe.name.startswith(f"{name}_")}
         if name in probes:
             matching = {name: probes[name]}
         if not matching:
             raise PosirError(
-                f"there is no probe '{name}'.{suggest_name(name, probes)} The probes are: "
+                f"unknown probe '{name}'.{suggest_name(name, probes)} The probes are "
                 f"{', '.join(probes)}."
             )
         probes_by_name |= matching
@@ -120,63 +120,68 @@ class ProbeRun:
     output: Path
     documents: int
     """Maximum number of documents per subset."""
-    selection: Selection = ANY
+    selection: Selection = DEFAULT_SELECTION
     """Criteria and seed of the sample."""
     split_at_periods: bool = False
-    """If true, sentences are split as in the code of Bias Learning instead of by language."""
+    """Whether to split sentences as in the Bias Learning code instead of by language."""
     cut: int = 0
     """Maximum number of tokens per text for probes with a `cut_share`; 0 for whole texts."""
     tokenizer: str | None = None
-    """Tokenizer for cutting, insertion and removal; None for the model's."""
+    """Tokenizer to cut, insert and remove tokens; None for the model's tokenizer."""
 
     def find_file(self, probe: str) -> Path:
-        """Return the file for the result of a probe."""
-        folder = result_folder(self.output, self.encoder.model.mteb_model_meta)
+        """Return the path of a probe's result file."""
+        folder = find_result_folder(self.output, self.encoder.model.mteb_model_meta)
         return folder / f"{self.source.name}.{probe}.json"
 
     def load(self, probe: str) -> ProbeResult:
-        """Read the result of an earlier run, or return an empty one."""
+        """Read the result of a previous run. Return an empty result if there is none."""
         window = getattr(getattr(self.encoder.model, "model", None), "max_seq_length", None)
         file = self.find_file(probe)
         if file.exists():
             return replace(load_probe_result(file), window=window)
         meta = self.encoder.model.mteb_model_meta
-        name = meta.experiment_name
         return ProbeResult(
-            str(meta.name), str(meta.revision), name, self.source.name, probe, {}, window
+            model=str(meta.name),
+            revision=str(meta.revision),
+            experiment=meta.experiment_name,
+            data=self.source.name,
+            probe=probe,
+            subsets={},
+            window=window,
         )
 
 
 @dataclass(frozen=True)
 class ProbeStep:
-    """Probes that measure the same sample together."""
+    """Probes that measure the same sample."""
 
     probes: Sequence[Probe]
-    """A probe that needs all documents is alone."""
+    """One probe if it needs all documents, else one or more."""
     sample: ProbeData
     selection: str
-    """How the sample was selected and prepared."""
+    """Description of how the sample was selected and prepared."""
 
 
 def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
-    """Run the probes on the documents without results, and return all results.
+    """Run probes on documents that have no results yet, and return all results.
 
-    Results are saved after each block. Probes that do not suit the model or the data only cause a
-    warning.
+    Results are saved after each block. Probes that cannot be applied to the model or the data are
+    skipped with a warning.
 
     Raises:
-        PosirError: No probe can measure the model or the data, or the data cannot be read.
+        PosirError: No probe can be applied to the model and the data, or the data cannot be read.
     """
     results = {probe.name: run.load(probe.name) for probe in probes}
     problems: dict[str, str] = {}
     for subset, read in run.source.subsets.items():
         steps = _plan_steps(run, read(), probes)
-        encoder = _remember_samples(run.encoder, steps)
+        encoder = _cache_samples(run.encoder, steps)
         for number, step in enumerate(steps, 1):
             title = f"Probing {subset}, step {number} of {len(steps)}, documents"
             try:
                 with track(title, len(step.sample.documents)) as advance:
-                    for result in _measure(step, encoder, subset, results, advance):
+                    for result in _measure_step(step, encoder, subset, results, advance):
                         results[result.probe] = result
                         write_text(run.find_file(result.probe), json.dumps(result.to_json()))
             except PosirError as error:
@@ -185,11 +190,11 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
                 problems[step.probes[0].name] = str(error)
     for result in results.values():
         if result.subsets and not result.sums.documents:
-            problems[result.probe] = _find_problem(result)
-    complete = [
+            problems[result.probe] = _explain_empty_result(result)
+    measured = [
         result for name, result in results.items() if result.subsets and name not in problems
     ]
-    if not complete:
+    if not measured:
         no_documents = (
             f"{run.source.name}: no document meets the criteria ({run.selection}). Change --words "
             "or --min-tokens."
@@ -197,11 +202,11 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
         raise PosirError(" ".join(dict.fromkeys(problems.values())) or no_documents)
     for name, problem in problems.items():
         logger.warning("%s was not measured: %s", name, problem)
-    return complete
+    return measured
 
 
-def _find_problem(result: ProbeResult) -> str:
-    """Explain why a result has no documents."""
+def _explain_empty_result(result: ProbeResult) -> str:
+    """Explain why a result contains no documents."""
     if reasons := result.sums.describe_skipped():
         return f"nothing in {result.data} can be measured. Skipped: {reasons}."
     return (
@@ -211,7 +216,7 @@ def _find_problem(result: ProbeResult) -> str:
 
 
 def _plan_steps(run: ProbeRun, data: ProbeData, probes: Sequence[Probe]) -> list[ProbeStep]:
-    """Group the probes by sample."""
+    """Group the probes by the sample that they need."""
     model = run.encoder.model
     tokenizer: Tokenizer = EstimatedTokenizer()
     model_tokenizer = find_tokenizer(model)
@@ -224,24 +229,25 @@ def _plan_steps(run: ProbeRun, data: ProbeData, probes: Sequence[Probe]) -> list
     for probe in probes:
         at_periods = run.split_at_periods and probe.needs_sentences
         cut = int(probe.cut_share * run.cut)
-        lone_probe = probe.name if probe.needs_all else ""
-        groups[probe.needs_questions, at_periods, cut, lone_probe].append(probe)
+        # A probe that needs all documents is in a group by itself.
+        group_name = probe.name if probe.needs_all else ""
+        groups[probe.needs_questions, at_periods, cut, group_name].append(probe)
     steps = []
     for (needs_questions, at_periods, cut, _), group in sorted(groups.items(), key=itemgetter(0)):
         selection = str(run.selection)
         if at_periods:
             selection += ", split at periods"
-        prepared = replace(data, split_at_periods=at_periods)
-        sample = prepared.sample(run.documents, run.selection, with_questions=needs_questions)
+        split_data = replace(data, split_at_periods=at_periods)
+        sample = split_data.sample(run.documents, run.selection, with_questions=needs_questions)
         if cut:
-            owner = Path(run.tokenizer).name if run.tokenizer else "the model"
-            selection += f", cut to {cut:,} tokens of {owner}"
+            tokenizer_name = Path(run.tokenizer).name if run.tokenizer else "the model"
+            selection += f", cut to {cut:,} tokens of {tokenizer_name}"
             sample = sample.cut(cut)
         steps.append(ProbeStep(group, sample, selection))
     return steps
 
 
-def _remember_samples(encoder: ModelEncoder, steps: Sequence[ProbeStep]) -> ModelEncoder:
+def _cache_samples(encoder: ModelEncoder, steps: Sequence[ProbeStep]) -> ModelEncoder:
     """Return an encoder that caches the embeddings of the sampled documents and questions."""
     texts = set[str]()
     for step in steps:
@@ -250,29 +256,30 @@ def _remember_samples(encoder: ModelEncoder, steps: Sequence[ProbeStep]) -> Mode
     return replace(encoder, memory=EmbeddingMemory(frozenset(texts)))
 
 
-def _measure(
+def _measure_step(
     step: ProbeStep,
     encoder: ModelEncoder,
     subset: str,
     results: Mapping[str, ProbeResult],
     advance: Advance,
 ) -> Iterator[ProbeResult]:
-    """Run probes on the documents without results, and yield each result after each block.
+    """Run a step's probes on documents that have no results yet. Yield the updated result of each
+    probe after each block.
 
-    The caller updates `results` with the yielded result.
+    The caller must store each yielded result in `results`.
     """
     data = replace(step.sample, encoder=encoder)
-    sample = (data.revision, step.selection, len(data.documents))
-    texts = list(islice(data.documents.values(), COUNTED_DOCUMENTS))
+    sample_key = (data.revision, step.selection, len(data.documents))
+    texts = list(islice(data.documents.values(), MAX_COUNTED_DOCUMENTS))
     lengths = list(map(len, data.tokenizer.find_tokens(texts)))
     end = 0
-    for block in [data] if step.probes[0].needs_all else data.iterate_blocks(BLOCK):
+    for block in [data] if step.probes[0].needs_all else data.iterate_blocks(BLOCK_SIZE):
         documents = len(block.documents)
         end += documents
         pending: list[tuple[Probe, SubsetSums | None]] = []
         for probe in step.probes:
             stored = results[probe.name].subsets.get(subset)
-            if stored and (stored.data_revision, stored.selection, stored.sampled) != sample:
+            if stored and (stored.data_revision, stored.selection, stored.sampled) != sample_key:
                 stored = None
             if stored is None or stored.done < end:
                 pending.append((probe, stored))
@@ -280,11 +287,11 @@ def _measure(
             advance(documents)
             continue
         plans = [probe.plan(block) for probe, _ in pending]
-        all_sums = run_plans(
+        block_results = run_plans(
             encoder, plans, lambda share, documents=documents: advance(share * documents)
         )
-        for (probe, stored), block_sums in zip(pending, all_sums, strict=True):
+        for (probe, stored), block_sums in zip(pending, block_results, strict=True):
             total = stored.sums + block_sums if stored else block_sums
-            sums = SubsetSums(*sample, end, total, lengths, data.available)
+            sums = SubsetSums(*sample_key, end, total, lengths, data.available)
             result = results[probe.name]
             yield replace(result, subsets={**result.subsets, subset: sums})

@@ -1,9 +1,9 @@
-"""Stored probe results: additive sums per position, in a small JSON file per dataset and probe.
+"""Probe results: additive sums per position, stored in a small JSON file per dataset and probe.
 
-Replicates of the sums come from the Poisson bootstrap over documents (Hanley & MacGibbon 2006,
-Computer Methods and Programs in Biomedicine 83, 57-62): each document gets a Poisson(1) weight in
-each replicate. A document's id seeds its weights, so that replicates can be added over blocks,
-domains and machines, and all questions about a document are resampled together.
+Replicates of the sums are from the Poisson bootstrap over documents (Hanley & MacGibbon 2006,
+Computer Methods and Programs in Biomedicine 83, 57-62): each document has a Poisson(1) weight in
+each replicate. The document id is the seed of the weights, so that replicates can be added over
+blocks, domains and machines, and all questions about a document are resampled together.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Schema version of the files; newer versions are rejected.
+#: Schema version of result files. Newer versions are rejected.
 SCHEMA = 1
 FOLDER = "probes"
 #: Number of bootstrap replicates.
 REPLICATES = 200
-#: Minimum share of defined replicates for an interval, reached with about five documents.
+#: Minimum share of defined replicates for an interval. About five documents are enough.
 MIN_DEFINED = 0.99
 
-#: Reduces the values at all positions, shape (..., P), to one number, shape (...).
+#: Reduces the values at P positions, shape (..., P), to one number, shape (...).
 Compute: TypeAlias = Callable[[Floats], Floats]
 
 
 def select(index: int) -> Compute:
-    """Build a function that returns the value at one position."""
+    """Build a function that selects the value at one position."""
     return lambda values: values[..., index]
 
 
@@ -61,31 +61,31 @@ def average(positions: slice | list[int]) -> Compute:
 
 
 def subtract(first: Compute, second: Compute) -> Compute:
-    """Build a function that subtracts the second value from the first."""
+    """Build a function that subtracts the second result from the first."""
     return lambda values: first(values) - second(values)
 
 
-#: Number of sums per position, by statistic: n, x and x squared for `mean` and `effect_size`; n, x,
-#: y, x squared, y squared and xy for `pearson`; n for `share`.
-SIZES = {"mean": 3, "effect_size": 3, "pearson": 6, "share": 1}
+#: Number K of sums per position, by statistic: n, x and x squared for `mean` and `effect_size`; n,
+#: x, y, x squared, y squared and xy for `pearson`; n for `share`.
+TERM_COUNTS = {"mean": 3, "effect_size": 3, "pearson": 6, "share": 1}
 
 
 @np.errstate(invalid="ignore", divide="ignore")
 def compute_statistic(statistic: str, totals: Floats) -> dict[str, Floats]:
     """Compute a statistic from its sums.
 
-    - `mean`, with the standard deviation `sd` (denominator n).
+    - `mean`: the mean, and the standard deviation `sd` (denominator n).
     - `effect_size`: the mean in standard deviations (denominator n - 1); 0 if the mean is 0.
-    - `pearson`: r, with the `slope` and the two-sided `p_value` of SciPy's `linregress`. Points
-      count as independent, as in the papers, although sentences of one text are not.
+    - `pearson`: r, and the `slope` and two-sided `p_value` as in SciPy's `linregress`. Points are
+      assumed to be independent, as in the papers, although sentences of one text are not.
     - `share`: the position's share of the total count.
 
     Args:
-        statistic: A key of `SIZES`.
+        statistic: A key of `TERM_COUNTS`.
         totals: Sums, shape (..., P, K).
 
     Returns:
-        `value` and other statistics by name, shape (..., P), NaN if undefined.
+        `value` and other statistics by name, shape (..., P); NaN if undefined.
     """
     sums = np.moveaxis(totals, -1, 0)
     n = sums[0]
@@ -94,38 +94,39 @@ def compute_statistic(statistic: str, totals: Floats) -> dict[str, Floats]:
     if statistic == "pearson":
         _, x, y, xx, yy, xy = sums
         # Variances and covariance times n squared.
-        x_spread = np.maximum(n * xx - x * x, 0)
-        spread = np.sqrt(x_spread * np.maximum(n * yy - y * y, 0))
-        product = n * xy - x * y
-        r = np.where(spread > 0, product / spread, np.nan)
-        # Null distribution of r.
+        x_variance = np.maximum(n * xx - x * x, 0)
+        y_variance = np.maximum(n * yy - y * y, 0)
+        covariance = n * xy - x * y
+        scale = np.sqrt(x_variance * y_variance)
+        r = np.where(scale > 0, covariance / scale, np.nan)
+        # Under the null hypothesis, r has a beta distribution on [-1, 1].
         shape = n / 2 - 1
         p_value = 2 * beta.sf(np.abs(r), shape, shape, -1, 2)
-        return {"value": r, "slope": product / x_spread, "p_value": p_value}
+        return {"value": r, "slope": covariance / x_variance, "p_value": p_value}
     mean = sums[1] / n
     deviation = np.sqrt(np.maximum(sums[2] / n - mean**2, 0))
     if statistic == "mean":
         return {"value": mean, "sd": deviation}
-    sizes = np.where(mean == 0, 0.0, mean / (deviation * np.sqrt(n / (n - 1))))
-    return {"value": np.where(n > 1, sizes, np.nan)}
+    effect_sizes = np.where(mean == 0, 0.0, mean / (deviation * np.sqrt(n / (n - 1))))
+    return {"value": np.where(n > 1, effect_sizes, np.nan)}
 
 
 @dataclass(frozen=True, eq=False)
 class ProbeSums:
-    """Sums of a probe over documents, by position."""
+    """A probe's sums over documents, by position."""
 
     statistic: str
-    """A key of `SIZES`."""
+    """A key of `TERM_COUNTS`."""
     positions: tuple[str, ...]
     """Names of the P positions or conditions."""
     documents: int
     """Number of measured documents."""
     totals: Floats
-    """Shape (P, K)."""
+    """Sums over all documents, shape (P, K)."""
     replicates: Floats
-    """Sums of each bootstrap replicate, shape (REPLICATES, P, K)."""
+    """Sums for each bootstrap replicate, shape (REPLICATES, P, K)."""
     skipped: Mapping[str, int] = field(default_factory=dict)
-    """Numbers of skipped texts or questions, by reason."""
+    """Number of skipped texts or questions by reason."""
 
     @classmethod
     def from_columns(
@@ -136,18 +137,18 @@ class ProbeSums:
         rows: Integers,
         columns: Floats,
     ) -> ProbeSums:
-        """Sum n values.
+        """Sum the terms of n values.
 
         Args:
-            statistic: A key of `SIZES`.
+            statistic: A key of `TERM_COUNTS`.
             positions: Names of the P positions.
-            documents: Id of the document of each value.
-            rows: Index of the position of each value, shape (n,).
-            columns: Terms of each value in the sums of the statistic, shape (n, K).
+            documents: Document id of each value.
+            rows: Position index of each value, shape (n,).
+            columns: The value's terms in the K sums of the statistic, shape (n, K).
         """
-        names, numbers = np.unique(documents, return_inverse=True)
-        by_document = np.zeros((len(names), len(positions), SIZES[statistic]))
-        np.add.at(by_document, (numbers, rows), columns)
+        names, document_indices = np.unique(documents, return_inverse=True)
+        by_document = np.zeros((len(names), len(positions), TERM_COUNTS[statistic]))
+        np.add.at(by_document, (document_indices, rows), columns)
         weights = np.array([sample_weights(name) for name in names]).reshape(-1, REPLICATES)
         return cls(
             statistic,
@@ -165,7 +166,7 @@ class ProbeSums:
         values: Floats,
         statistic: str = "mean",
     ) -> ProbeSums:
-        """Sum values for their mean at each position.
+        """Sum values to compute their mean or effect size at each position.
 
         Args:
             positions: Names of the P positions.
@@ -173,11 +174,11 @@ class ProbeSums:
             values: Values, shape (n, P); NaN is ignored.
             statistic: `mean` or `effect_size`.
         """
-        row, position = np.nonzero(~np.isnan(values))
+        rows, columns = np.nonzero(~np.isnan(values))
         # Powers 0, 1 and 2 of the values.
-        columns = np.vander(values[row, position], 3, increasing=True)
+        terms = np.vander(values[rows, columns], 3, increasing=True)
         return cls.from_columns(
-            statistic, positions, np.take(documents, row).tolist(), position, columns
+            statistic, positions, np.take(documents, rows).tolist(), columns, terms
         )
 
     @classmethod
@@ -187,26 +188,25 @@ class ProbeSums:
         documents: Sequence[str],
         rows: Sequence[int],
     ) -> ProbeSums:
-        """Count n items for the share of each position.
+        """Count n items to compute the share of each position.
 
         Args:
             positions: Names of the P positions.
-            documents: Id of the document of each item.
-            rows: Index of the position of each item.
+            documents: Document id of each item.
+            rows: Position index of each item.
         """
-        counts = np.ones((len(rows), 1))
-        indexes = np.array(rows, int)
-        return cls.from_columns("share", positions, documents, indexes, counts)
+        terms = np.ones((len(rows), 1))
+        return cls.from_columns("share", positions, documents, np.array(rows, int), terms)
 
     def __add__(self, other: ProbeSums) -> ProbeSums:
-        """Pool with the sums over other documents.
+        """Add the sums over other documents.
 
         Raises:
-            ProfileError: Statistics or positions differ.
+            ProfileError: The statistics or positions differ.
         """
         if (self.statistic, self.positions) != (other.statistic, other.positions):
             raise ProfileError(
-                "Results of a probe with different positions cannot be pooled. Run the probe again."
+                "Probe results with different positions cannot be added. Run the probe again."
             )
         return replace(
             self,
@@ -218,37 +218,34 @@ class ProbeSums:
 
     @cached_property
     def details(self) -> dict[str, Floats]:
-        """All statistics at each position, by name, shape (P,); NaN if undefined."""
+        """All statistics by name, shape (P,); NaN if undefined."""
         return compute_statistic(self.statistic, self.totals)
 
     @property
     def values(self) -> Floats:
-        """The value at each position, shape (P,); NaN if undefined."""
+        """Values at the positions, shape (P,); NaN if undefined."""
         return self.details["value"]
 
     @cached_property
     def replicate_values(self) -> Floats:
-        """The value at each position in each bootstrap replicate, shape (REPLICATES, P)."""
+        """Values at the positions in each bootstrap replicate, shape (REPLICATES, P)."""
         return compute_statistic(self.statistic, self.replicates)["value"]
 
     def estimate(self, summary: Compute) -> Estimate | None:
-        """Compute a summary with its percentile-bootstrap interval, or None if undefined.
-
-        `summary` reduces (..., P) to (...).
-        """
+        """Compute a summary with its percentile bootstrap interval. Return None if undefined."""
         return estimate_parts([(self, summary)])
 
     @cached_property
     def estimates(self) -> list[Estimate | None]:
-        """The value at each position with its interval, or None if undefined."""
+        """Value at each position with its interval, or None if undefined."""
         return [self.estimate(select(index)) for index in range(len(self.positions))]
 
     def describe_skipped(self) -> str:
-        """List the skipped texts or questions: `3 (empty text), 1 (no evidence span)`."""
+        """Describe the skipped texts or questions: `3 (empty text), 1 (no evidence span)`."""
         return ", ".join(f"{count:,} ({reason})" for reason, count in sorted(self.skipped.items()))
 
     def to_json(self) -> Record:
-        """Convert to plain JSON; replicates are stored in single precision."""
+        """Convert to plain JSON. Replicates are stored in single precision."""
         content = zlib.compress(self.replicates.astype(np.float32).tobytes())
         return {
             **vars(replace(self)),
@@ -259,15 +256,15 @@ class ProbeSums:
 
     @classmethod
     def from_json(cls, data: Fields) -> ProbeSums:
-        """Convert from JSON.
+        """Build from JSON.
 
         Raises:
             ProfileError: The JSON is damaged.
-            NewerSchemaError: A newer version of posir wrote it.
+            NewerSchemaError: The JSON was written by a newer version of posir.
         """
-        with validate_json(data, SCHEMA, "result of a probe"):
+        with validate_json(data, SCHEMA, "probe result"):
             positions = tuple(data["positions"])
-            shape = (len(positions), SIZES[data["statistic"]])
+            shape = (len(positions), TERM_COUNTS[data["statistic"]])
             size = np.empty((REPLICATES, *shape), np.float32).nbytes
             content = base64.b64decode(data["replicates"])
             try:
@@ -286,17 +283,17 @@ class ProbeSums:
 
 
 def estimate_parts(parts: Sequence[tuple[ProbeSums, Compute]]) -> Estimate | None:
-    """Average a summary over results, unweighted, with its percentile-bootstrap interval.
+    """Average a summary over results, unweighted, and compute its percentile bootstrap interval.
 
-    A document has the same weights in all results, so that models on the same documents are
-    resampled together. There is no interval with fewer than `MIN_DOCUMENTS` documents. None if the
-    value is undefined.
+    A document has the same weights in all results, so that models with the same documents are
+    resampled together. The interval is None if there are fewer than `MIN_DOCUMENTS` documents.
+    Returns None if the value is undefined.
     """
     value = float(np.mean([compute(result.values) for result, compute in parts]))
     if not np.isfinite(value):
         return None
     replicates = np.mean([compute(result.replicate_values) for result, compute in parts], axis=0)
-    # A replicate that contains no document of a small group is undefined.
+    # Replicates that contain no document of a small group are undefined.
     replicates = replicates[np.isfinite(replicates)]
     documents = min(result.documents for result, _ in parts)
     if documents < MIN_DOCUMENTS or len(replicates) < MIN_DEFINED * REPLICATES:
@@ -306,29 +303,27 @@ def estimate_parts(parts: Sequence[tuple[ProbeSums, Compute]]) -> Estimate | Non
 
 
 def sample_weights(document: str) -> Integers:
-    """Sample a document's weight in each bootstrap replicate, shape (REPLICATES,), seeded with its
-    id.
-    """
+    """Sample a document's bootstrap weights, shape (REPLICATES,), with its id as seed."""
     seed = int.from_bytes(digest(document))
     return np.random.default_rng(seed).poisson(1.0, REPLICATES)
 
 
 @dataclass(frozen=True)
 class SubsetSums:
-    """The sums of one subset so far."""
+    """The sums of a subset, and the sample that they cover."""
 
     data_revision: str
     selection: str
-    """How the sample was selected and prepared."""
+    """Description of how the sample was selected and prepared."""
     sampled: int
     """Number of documents in the sample."""
     done: int
     """Number of documents processed so far, in the sample's order."""
     sums: ProbeSums
     lengths: Sequence[int] = ()
-    """Lengths of the sample's first documents, in the model's tokens."""
+    """Lengths of the sample's first documents in the model's tokens."""
     available: int = 0
-    """Number of documents that the sample was taken from; 0 if unknown."""
+    """Number of documents to sample from; 0 if unknown."""
 
 
 @dataclass(frozen=True)
@@ -338,17 +333,17 @@ class ProbeResult:
     model: str
     revision: str
     experiment: str | None
-    """mteb's name for an experiment with non-default settings, or None."""
+    """mteb's experiment name if settings differ from the defaults, else None."""
     data: str
-    """Name of the task or the folder."""
+    """Name of the task or folder."""
     probe: str
     subsets: Mapping[str, SubsetSums]
     window: int | None = None
-    """Context window of the model in tokens; None if unknown."""
+    """The model's context window in tokens; None if unknown."""
 
     @cached_property
     def sums(self) -> ProbeSums:
-        """Pooled sums of all subsets."""
+        """Sums over all subsets."""
         return reduce(add, (subset.sums for subset in self.subsets.values()))
 
     @property
@@ -358,14 +353,12 @@ class ProbeResult:
 
     @property
     def lengths(self) -> list[int]:
-        """Document lengths in the model's tokens; a subsample if the sample is large."""
+        """Document lengths in the model's tokens. Large samples only contain some documents."""
         return [length for subset in self.subsets.values() for length in subset.lengths]
 
     @property
     def share_read(self) -> float | None:
-        """The share of a median-length document that fits the window; None if it fits completely,
-        or if the window is unknown.
-        """
+        """Share of a median-length document within the window; None if unknown or not truncated."""
         if not self.window or not self.lengths:
             return None
         share = self.window / statistics.median(self.lengths)
@@ -381,8 +374,8 @@ class ProbeResult:
 
     @classmethod
     def from_json(cls, data: Fields) -> ProbeResult:
-        """Convert from JSON; errors as in `ProbeSums.from_json`."""
-        with validate_json(data, SCHEMA, "result of a probe"):
+        """Build from JSON. Raises the same errors as `ProbeSums.from_json`."""
+        with validate_json(data, SCHEMA, "probe result"):
             subsets = {}
             for name, values in data["subsets"].items():
                 sums = ProbeSums.from_json(values["sums"])
@@ -392,25 +385,25 @@ class ProbeResult:
             return cls(**values)
 
 
-def result_folder(output: Path, meta: ModelMeta) -> Path:
-    """Return the folder of a model's probe results below an `--output`."""
+def find_result_folder(output: Path, meta: ModelMeta) -> Path:
+    """Return the folder of a model's probe results in an `--output` folder."""
     from mteb import ResultCache
 
     return ResultCache(output).get_task_result_path("task", meta).parent / FOLDER
 
 
 def load_probe_result(file: Path) -> ProbeResult:
-    """Read a result; raise PosirError if it is damaged or has a newer schema."""
+    """Read a result. Raise PosirError if it is damaged or has a newer schema."""
     try:
         return ProbeResult.from_json(read_json(file))
     except (OSError, ValueError, PosirError) as error:
         raise PosirError(
-            f"{file}: not a result of a probe ({summarize_error(error)}). Remove it, and run again."
+            f"{file}: not a probe result ({summarize_error(error)}). Remove it, and run again."
         ) from error
 
 
 def read_probe_results(output: Path) -> Iterator[ProbeResult]:
-    """Yield the probe results below a folder; warn about damaged files.
+    """Yield the probe results in a folder and its subfolders. Warn about damaged files.
 
     Raises:
         PosirError: The folder does not exist.

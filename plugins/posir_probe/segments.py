@@ -1,19 +1,20 @@
-"""The weight of each segment in the embedding of a text, by position of the segment.
+"""Weights of a text's segments in its embedding, by position.
 
-`SegmentSimilarity` is the cosine of a text with each of its segments. Three segments follow Zeng et
-al. 2025 (arXiv 2505.13950v5, A.4, Table 4) and are cut as in the authors' code, at characters
-`int(.333 n)` and `int(.666 n)`. Ten segments follow 'Built-in or learned?' (arXiv 2605.26578v1,
-section 6, Fig. 3), which does not define the unit of 'equal length'; here it is characters. Each
-segment is embedded by itself, so that the value of a truncated segment is not 0 but the similarity
-of two unrelated texts.
+`SegmentSimilarity` is the cosine of a text with each of its segments. The version with three
+segments is from Zeng et al. 2025 (arXiv 2505.13950v5, A.4, Table 4). As in the authors' code, texts
+are split at characters `int(.333 n)` and `int(.666 n)`. The version with ten segments is from
+'Built-in or learned?' (arXiv 2605.26578v1, section 6, Fig. 3), which does not define the unit of
+'equal length'; here it is characters. Segments are embedded separately, so the value of a
+truncated segment is not 0, but the similarity of two unrelated texts.
 
 `Permutation` is the first experiment of arXiv 2601.16934, permuted segments, as in its code. Sets
-of P texts are joined with spaces in all P! orders, so that content cancels out. The cosine of the
-joined text with each of its segments is averaged by position. The paper's segments are whole texts
-of 1,000 to 2,000 tokens, at most 8,192 together. Here, texts are truncated so that P of them fit
-the model's window; otherwise the probe would measure truncation. Sets are disjoint and keep the
-order of the sample, so that each is one unit of the bootstrap; the paper's sets share texts. The
-repeated-measures ANOVA, the mean of token states, and attention are not reproduced.
+of P texts are joined with spaces in all P! orders, so that effects of content cancel out. The
+cosines of the joined text with its segments are averaged by position. The paper's segments are
+whole texts of 1,000 to 2,000 tokens, with at most 8,192 tokens together. Here, texts are truncated
+so that P of them fit the model's window; otherwise the probe would measure truncation. The paper's
+sets share texts. Here, sets are disjoint, so that each set is a unit of the bootstrap, and keep the
+order of the sample. The repeated-measures ANOVA, the mean of token states, and attention are not
+reproduced.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ import numpy as np
 
 from posir_probe.data import ProbeData, select_long_enough, truncate_texts
 from posir_probe.probe import (
-    ENDS,
+    END_SUMMARIES,
     Probe,
     ProbePlan,
     Summary,
+    compute_range,
+    compute_start_minus_end,
     ignore_rounding,
     plan_cosines,
-    start_minus_end,
     summarize_ends,
-    value_range,
 )
 from posir_probe.results import ProbeSums
 from posir_tasks.base.arrays import Floats
@@ -44,11 +45,11 @@ from posir_tasks.base.wording import format_ordinal
 from posir_tasks.models.embeddings.encoding import Embeddings
 from posir_tasks.text.interventions import find_parts
 
-#: Edges of segments in the code of Zeng et al. 2025, as shares of the characters.
-THIRDS = (0.0, 0.333, 0.666, 1.0)
-#: Maximum number of tokens of a joined text, from the paper.
+#: Segment edges in the code of Zeng et al. 2025, as shares of the characters.
+THIRD_EDGES = (0.0, 0.333, 0.666, 1.0)
+#: Maximum number of tokens in a joined text, from the paper.
 MAX_TOKENS = 8_192
-#: Number of segments of a joined text.
+#: Number of segments in a joined text.
 SEGMENTS = 3
 
 
@@ -57,11 +58,11 @@ class SegmentSimilarity(Probe):
 
     notes = (
         "A text and each of its parts are embedded separately. A higher cosine means that the part "
-        "has more weight in the embedding of the text. It is not 0 for a truncated part, since "
-        "parts of a text are similar.",
-        "Models with last-token pooling usually have their highest value in the last part.",
+        "has more weight in the embedding of the text. The cosine is not 0 for a truncated part, "
+        "since parts of a text are similar.",
+        "For models with last-token pooling, the last part usually has the highest value.",
     )
-    headline = ENDS
+    headline = END_SUMMARIES
     preference_sign = 1
     shows_window = True
     value_title = "Cosine of text and part"
@@ -71,18 +72,18 @@ class SegmentSimilarity(Probe):
         numbers = range(1, segments + 1)
         self.source = "arXiv 2605.26578v1, section 6"
         self.positions = tuple(map(str, numbers))
-        self.cuts = np.linspace(0, 1, segments + 1).tolist()
+        self.edges = np.linspace(0, 1, segments + 1).tolist()
         if segments == 3:
             self.source = "arXiv 2505.13950v5, A.4"
             self.positions = ("begin", "middle", "end")
-            self.cuts = THIRDS
+            self.edges = THIRD_EDGES
         self.name = f"segment_similarity_{segments}"
         self.title = f"Whole text and its {part}s"
         self.summaries = {
             **summarize_ends(f"First minus last {part} of a text", f"First {part}", f"Last {part}"),
-            "range": Summary(f"Range over the {part}s", value_range),
+            "range": Summary(f"Range over the {part}s", compute_range),
             "range_without_last": Summary(
-                f"Range without the last {part}", lambda values: value_range(values[..., :-1])
+                f"Range without the last {part}", lambda values: compute_range(values[..., :-1])
             ),
         }
         self.position_title = f"Midpoint of the {part}, as a share of the text"
@@ -95,21 +96,21 @@ class SegmentSimilarity(Probe):
             self.relative_positions[name] = (number - 0.5) / segments
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """Compare every text with its segments."""
+        """Compare each text with its segments."""
         documents, skipped = select_long_enough(data)
         texts = list(documents.values())
         segments = []
         for text in texts:
-            edges = [int(share * len(text)) for share in self.cuts]
+            edges = [int(share * len(text)) for share in self.edges]
             segments.append([text[low:high] for low, high in pairwise(edges)])
         return plan_cosines(self.positions, list(documents), texts, segments, skipped)
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def gini(values: Floats) -> Floats:
+def compute_gini(values: Floats) -> Floats:
     """Compute the Gini coefficient of P means, sum_ij |m_i - m_j| / (2 P^2 mean m).
 
-    Reduces shape (..., P) to (...); NaN unless all means are positive.
+    Reduces shape (..., P) to (...). NaN unless all means are positive.
     """
     differences = ignore_rounding(values[..., :, None] - values[..., None, :])
     total = np.abs(differences).sum(axis=(-2, -1))
@@ -118,14 +119,14 @@ def gini(values: Floats) -> Floats:
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def relative_drop(values: Floats) -> Floats:
-    """Compute 1 - m_last / m_first; NaN unless both are positive."""
-    drops = start_minus_end(values) / values[..., 0]
+def compute_relative_drop(values: Floats) -> Floats:
+    """Compute 1 - m_last / m_first. NaN unless both are positive."""
+    drops = compute_start_minus_end(values) / values[..., 0]
     return np.where((values[..., [0, -1]] > 0).all(axis=-1), drops, np.nan)
 
 
 class Permutation(Probe):
-    """Cosine of a joined text with its segment at each position, over all orders."""
+    """Cosine of a joined text with its segment at each position, averaged over all orders."""
 
     name = "permutation"
     title = "Joined texts in all orders"
@@ -134,11 +135,11 @@ class Permutation(Probe):
     notes = (
         "Texts are joined in all orders, and each joined text is compared with its segments. Equal "
         "values mean that the position in the text does not matter.",
-        "Texts are truncated so that joined texts fit the model's window. Joined texts on "
+        "Texts are truncated so that joined texts fit the model's window. Joined texts about "
         "different subjects are not natural. Differences below 1e-6 are rounding errors and count "
         "as 0.",
     )
-    headline = ENDS
+    headline = END_SUMMARIES
     preference_sign = 1
     in_window = True
     value_title = "Cosine of joined text and segment"
@@ -147,15 +148,15 @@ class Permutation(Probe):
     positions = tuple(format_ordinal(number) for number in range(1, SEGMENTS + 1))
     summaries = {
         **summarize_ends("Segments, first minus last", "First position", "Last position"),
-        "relative_drop": Summary("Relative drop from first to last", relative_drop),
-        "gini": Summary("Gini coefficient of the positions", gini),
+        "relative_drop": Summary("Relative drop from first to last", compute_relative_drop),
+        "gini": Summary("Gini coefficient of the positions", compute_gini),
     }
 
     missing_set = "left over from sets"
-    """Reason why a text is in no set."""
+    """Reason why a text is not in a set."""
 
     def build_sets(self, texts: Mapping[str, str]) -> dict[str, list[str]]:
-        """Group texts into sets of segments, by set id; segments are consecutive texts."""
+        """Group consecutive texts into sets, by set id."""
         sets = {}
         for names in split_batches(list(texts), SEGMENTS):
             if len(names) == SEGMENTS:
@@ -163,7 +164,7 @@ class Permutation(Probe):
         return sets
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """Compare the segments with joined texts in all orders."""
+        """Compare joined texts in all orders with their segments."""
         documents, skipped = select_long_enough(data)
         room = min(MAX_TOKENS, data.room or MAX_TOKENS)
         # Truncation within a word may add a token.
@@ -187,7 +188,7 @@ class Permutation(Probe):
 
 
 class PermutationParts(Permutation):
-    """Permutation of the parts of one text, truncated to the window."""
+    """Permutation of the parts of a text, which is truncated to the window."""
 
     name = "permutation_parts"
     title = "Parts of a text in all orders"
@@ -196,7 +197,7 @@ class PermutationParts(Permutation):
     missing_set = "fewer words within the window than segments"
 
     def build_sets(self, texts: Mapping[str, str]) -> dict[str, list[str]]:
-        """Divide each text into segments with equal numbers of words."""
+        """Split each text into segments with equal numbers of words."""
         sets = {}
         for name, text in texts.items():
             parts = find_parts(text, SEGMENTS)

@@ -1,12 +1,12 @@
 """Studies over models and datasets: sample validity, domain similarity, model groups.
 
 - Sample validity: Zeng et al. 2025 (arXiv 2505.13950v5, A.3, Fig. 3) plot nDCG@10 by position
-  bucket for the Tiny samples next to the complete data, without reporting a number. Here, each
-  bucket gets its difference, and the largest absolute difference is compared with that of random
-  samples of the same size. Intervals are by bootstrap over the sample's queries.
+  bucket for the Tiny samples next to the complete data, but report no numbers. Here, the difference
+  of each bucket is reported, and the largest absolute difference is compared with random samples of
+  the same size. Intervals are by bootstrap over the sample's queries.
 - Domain similarity: PosIR (Zeng et al. 2026, arXiv 2601.08363v1, A.2, Fig. 6) defines S_AB =
   cos(c_A, c_B), where c_A is the mean embedding of all documents in domain A. The paper does not
-  say whether embeddings are normalized before they are averaged; here they are.
+  say whether embeddings are normalized before averaging; here they are.
 - Model groups: Tables 2 and 3 of Bias Learning (OpenReview 4GD7a9Bo9A) average probes over two
   models per positional encoding.
 """
@@ -57,27 +57,27 @@ from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import NDCG_AT_10, average_gains, validate_json
 
 SUFFIX = "-Tiny"
-DRAWS, SEED = 2_000, 20250519
-LEVEL = 0.95
-#: Number of documents that are encoded and summed at a time.
-BLOCK = 1_000
-#: Schema version of the files of domain sums; newer versions are rejected.
+RANDOM_SAMPLES, SEED = 2_000, 20250519
+CONFIDENCE_LEVEL = 0.95
+#: Number of documents to encode and sum at a time.
+BLOCK_SIZE = 1_000
+#: Schema version of domain sum files. Newer versions are rejected.
 SCHEMA = 1
 UNKNOWN = "unknown"
 VALIDITY_NOTE = (
-    "nDCG@10 x 100. Queries: those in the sample. 95% intervals: bootstrap over these queries; for "
-    "the largest difference, over all buckets jointly. By chance: 95% of random samples of this "
-    "size differ less."
+    "nDCG@10 x 100. Queries: number of queries in the sample. 95% intervals: bootstrap over these "
+    "queries; for the largest difference, over all buckets jointly. By chance: 95% of random "
+    "samples of this size differ less."
 )
 DOMAIN_NOTE = (
-    "Cosine of the mean embeddings of all documents (arXiv 2601.08363v1, A.2); embeddings are "
+    "Cosine of the mean embeddings of all documents (arXiv 2601.08363v1, A.2). Embeddings are "
     "normalized before averaging."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValidityRow:
-    """nDCG@10 on a sample and on the complete data in one bucket, or the largest difference."""
+    """nDCG@10 of a bucket in a sample and in the complete data, or their largest difference."""
 
     model: str
     revision: str
@@ -92,13 +92,13 @@ class ValidityRow:
     ndcg_at_10_of_complete: float | None = None
     """Mean in [0, 1]; None for the largest difference."""
     difference: Estimate
-    """Sample minus complete data; the absolute value for the largest difference."""
+    """Sample minus complete data. The largest difference is an absolute value."""
     chance: float | None = None
-    """95th percentile of the largest difference in random samples; None for a bucket."""
+    """95th percentile of the largest difference of random samples; None for buckets."""
 
 
 def find_samples(summaries: Iterable[TaskSummary]) -> list[tuple[TaskSummary, TaskSummary]]:
-    """Pair each sample, `<task>-Tiny`, with its task if a model has results on both."""
+    """Pair each sample, `<task>-Tiny`, with its task if the same model has results on both."""
     by_task = {(summary.model, summary.revision, summary.task): summary for summary in summaries}
     pairs = []
     for (model, revision, task), full in by_task.items():
@@ -110,13 +110,13 @@ def find_samples(summaries: Iterable[TaskSummary]) -> list[tuple[TaskSummary, Ta
 def compare_tiny(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
     """Compare a sample with its task.
 
-    The interval of a bucket is its difference +- the 95th percentile of the absolute deviations of
+    A bucket's interval is its difference +- the 95th percentile of the absolute deviations of
     bootstrap samples. The interval of the largest difference uses the largest deviation over the
-    buckets, so that it holds for all buckets at once. A percentile interval would not cover the
-    largest difference, since noise from resampling always increases an absolute value.
+    buckets, so that it covers all buckets jointly. A percentile interval would not cover the
+    largest difference, since resampling noise always increases an absolute value.
 
     Returns:
-        The largest difference, then a row for each bucket with queries in both.
+        The largest difference, then a row per bucket with queries in both.
 
     Raises:
         ProfileError: The schemes differ.
@@ -136,15 +136,15 @@ def compare_tiny(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
     rng = np.random.default_rng(SEED)
     deviations = _sample_deviations(rng, tiny_counts[buckets], sizes[buckets])
     chance_deviations = _sample_deviations(rng, full_counts[buckets], sizes[buckets])
-    margins = np.quantile(deviations, LEVEL, axis=0)
+    margins = np.quantile(deviations, CONFIDENCE_LEVEL, axis=0)
     largest = float(np.abs(differences[buckets]).max())
-    margin = float(np.quantile(deviations.max(axis=1), LEVEL))
+    margin = float(np.quantile(deviations.max(axis=1), CONFIDENCE_LEVEL))
     rows = [
         build_row(
             position="largest difference",
             queries=tiny.profile.queries,
             difference=Estimate(largest, (max(0.0, largest - margin), largest + margin)),
-            chance=float(np.quantile(chance_deviations.max(axis=1), LEVEL)),
+            chance=float(np.quantile(chance_deviations.max(axis=1), CONFIDENCE_LEVEL)),
         )
     ]
     for index, margin in zip(buckets, margins, strict=True):
@@ -162,19 +162,18 @@ def compare_tiny(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
 
 
 def _sample_deviations(rng: np.random.Generator, counts: Integers, sizes: Integers) -> Floats:
-    """Simulate the absolute deviations of bucket means in random samples of `sizes` queries, shape
-    (DRAWS, P).
-    """
+    """Simulate absolute deviations of bucket means in samples, shape (RANDOM_SAMPLES, P)."""
     shares = counts / counts.sum(axis=1, keepdims=True)
     samples = [
-        rng.multinomial(size, share, DRAWS) for size, share in zip(sizes, shares, strict=True)
+        rng.multinomial(size, share, RANDOM_SAMPLES)
+        for size, share in zip(sizes, shares, strict=True)
     ]
     means = average_gains(np.stack(samples, axis=1), NDCG_AT_10)
     return np.abs(means - average_gains(counts, NDCG_AT_10))
 
 
 def describe_validity(rows: Iterable[ValidityRow]) -> Iterator[str]:
-    """Describe the largest difference for each model and sample, and that expected by chance."""
+    """Describe the largest difference of each model and sample, and the difference by chance."""
     for row in rows:
         if row.chance is not None:
             yield describe_sample_difference(row.model, row.sample, row.difference, row.chance)
@@ -209,7 +208,7 @@ def build_validity_table(rows: Iterable[ValidityRow]) -> Table:
 
 
 def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
-    """Plot nDCG@10 by position of each sample and its complete data, one figure per model."""
+    """Plot nDCG@10 by position on each sample and its complete data, one figure per model."""
     figures = []
     for pair in find_samples(summaries):
         names = [summary.task for summary in pair]
@@ -217,8 +216,8 @@ def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
             overlay_curves({summary.task: summary.values for summary in pair}),
             "Sample and complete data",
             pair[0].model,
-            "As Fig. 3 of arXiv 2505.13950v5: nDCG@10 by position of the evidence, all lengths "
-            "together. Shaded: 95%.",
+            "nDCG@10 by position of the evidence over all lengths, as in Fig. 3 of arXiv "
+            "2505.13950v5. Shaded: 95% intervals.",
             f"Source: {' and '.join(names)}.",
         )
         figures.append(Figure("subset-validity", names[0], pair[0].model, chart))
@@ -227,31 +226,31 @@ def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
 
 @dataclass(frozen=True, eq=False)
 class DomainSum:
-    """The sum of the normalized embeddings of a domain's documents."""
+    """Sum of the normalized embeddings of a domain's documents."""
 
     documents: int
     vector: Floats
-    """Shape (dimensions,)."""
+    """The sum, shape (dimensions,)."""
     data_revision: str = ""
 
     @classmethod
     def from_texts(
         cls, encoder: Encoder, texts: Sequence[str], data_revision: str = ""
     ) -> DomainSum:
-        """Embed and sum at least one document, in blocks."""
+        """Embed and sum documents in blocks. `texts` must not be empty."""
         sums = []
-        for block in split_batches(texts, BLOCK):
+        for block in split_batches(texts, BLOCK_SIZE):
             vectors = unit_vectors(encoder(block, PromptType.document))
             sums.append(vectors.sum(axis=0, dtype=float))
         return cls(len(texts), np.sum(sums, axis=0), data_revision)
 
 
-#: Sums by subset of a dataset.
-Domains = Mapping[str, DomainSum]
+#: Sums of a dataset by subset.
+DomainSums = Mapping[str, DomainSum]
 
 
-def compare_domains(sums: Domains) -> Floats:
-    """Compute the cosines of the centroids of D domains, shape (D, D)."""
+def compare_domains(sums: DomainSums) -> Floats:
+    """Compute the cosines between the centroids of D domains, shape (D, D)."""
     centroids = np.array([domain.vector for domain in sums.values()])
     centroids /= np.linalg.norm(centroids, axis=1, keepdims=True)
     similarities: Floats = centroids @ centroids.T
@@ -259,7 +258,7 @@ def compare_domains(sums: Domains) -> Floats:
 
 
 def measure_domains(encoder: Encoder, source: ProbeSource, file: Path) -> dict[str, DomainSum]:
-    """Sum the embeddings of each subset of a source, skipping subsets already in the file.
+    """Sum the embeddings of each subset. Subsets that are already in the file are skipped.
 
     The file is saved after each subset.
 
@@ -268,8 +267,8 @@ def measure_domains(encoder: Encoder, source: ProbeSource, file: Path) -> dict[s
     """
     if len(source.subsets) < 2:
         raise PosirError(
-            f"{source.name}: only one domain, nothing to compare. Give a task or a folder with "
-            "several domains."
+            f"{source.name}: only one domain, so there is nothing to compare. Give a task or a "
+            "folder with several domains."
         )
     sums = load_sums(file) if file.exists() else {}
     for subset, read in track_items(list(source.subsets.items()), "Domains"):
@@ -286,17 +285,17 @@ def measure_domains(encoder: Encoder, source: ProbeSource, file: Path) -> dict[s
 
 
 def load_sums(file: Path) -> dict[str, DomainSum]:
-    """Read domain sums; raise PosirError if the file is damaged or has a newer schema."""
+    """Read domain sums. Raise PosirError if the file is damaged or has a newer schema."""
     try:
         data = read_json(file)
-        with validate_json(data, SCHEMA, "similarity of domains"):
+        with validate_json(data, SCHEMA, "domain sums"):
             return {
                 name: DomainSum(**fields | {"vector": np.array(fields["vector"], float)})
                 for name, fields in data["domains"].items()
             }
     except (OSError, ValueError, PosirError) as error:
         raise PosirError(
-            f"{file}: not sums of domains ({summarize_error(error)}). Remove it, and run again."
+            f"{file}: not domain sums ({summarize_error(error)}). Remove it, and run again."
         ) from error
 
 
@@ -309,17 +308,19 @@ def find_shared_domains(datasets: Iterable[Iterable[str]]) -> list[str]:
         PosirError: There are fewer than two shared domains.
     """
     domains = [[subset.rpartition("/")[2] for subset in subsets] for subsets in datasets]
-    shared = [name for name in domains[0] if all(names.count(name) == 1 for names in domains)]
-    if len(shared) < 2:
+    shared_domains = [
+        name for name in domains[0] if all(names.count(name) == 1 for names in domains)
+    ]
+    if len(shared_domains) < 2:
         raise PosirError(
-            "fewer than two domains in common, so one heat map cannot show both datasets. With "
-            "--above, give data in one language each."
+            "fewer than two domains in common, so a heat map cannot show both datasets. With "
+            "--above, give two datasets in one language each."
         )
-    return shared
+    return shared_domains
 
 
-def list_pairs(sums: Domains, data: str) -> list[Record]:
-    """List the pairs of domains of a dataset, the most similar first."""
+def list_pairs(sums: DomainSums, data: str) -> list[Record]:
+    """List all pairs of a dataset's domains, the most similar pair first."""
     similarities = compare_domains(sums)
     pairs = [
         {
@@ -335,7 +336,7 @@ def list_pairs(sums: Domains, data: str) -> list[Record]:
     return sorted(pairs, key=lambda pair: -pair["similarity"])
 
 
-def build_domain_table(sums: Domains, data: str) -> Table:
+def build_domain_table(sums: DomainSums, data: str) -> Table:
     """Build the similarity matrix of a dataset's domains."""
     cells = []
     for (name, domain), row in zip(sums.items(), compare_domains(sums).tolist(), strict=True):
@@ -344,7 +345,7 @@ def build_domain_table(sums: Domains, data: str) -> Table:
     return Table(columns, tuple(cells), title=data, notes=(DOMAIN_NOTE,))
 
 
-def draw_domains(sums: Mapping[str, Domains], model: str) -> Figure:
+def draw_domains(sums: Mapping[str, DomainSums], model: str) -> Figure:
     """Plot a heat map of domain similarities.
 
     A second dataset fills the triangle above the diagonal.
@@ -388,24 +389,22 @@ class GroupRow:
     probe: str
     data: str
     group: str
-    """`APE`, `RoPE`, `causal` and so on; `unknown` without an entry in the table of
-    architectures.
-    """
+    """Group name, such as `RoPE` or `causal`; `unknown` if the model's architecture is unknown."""
     model: str
     """Name of the model; empty for the mean of the group."""
     models: int
     position: str
     value: Estimate
-    """Value with a 95% interval by bootstrap over documents, for these models; published values
+    """Value with a 95% interval for these models, by bootstrap over documents. Published values
     have no interval.
     """
     source: str
 
 
-#: A result's sums, and the functions that compute the value at each position.
-Part: TypeAlias = tuple[ProbeSums, Mapping[str, Compute]]
+#: Sums of a result, and functions that compute the value at each position.
+SumsAndValues: TypeAlias = tuple[ProbeSums, Mapping[str, Compute]]
 #: Parts to average, by model.
-ByModel: TypeAlias = dict[str, list[Part]]
+PartsByModel: TypeAlias = dict[str, list[SumsAndValues]]
 
 
 def group_results(
@@ -416,11 +415,11 @@ def group_results(
 ) -> list[GroupRow]:
     """Average probe values over groups of models, by probe and dataset.
 
-    Each model gets a row per position, and each group a row with the unweighted mean. The mean over
-    all datasets is added for models with results on all of them. A probe with averages over
-    conditions gets a row per average instead of per position; the mean over such probes is added
-    for models with results for all of them. Results with different settings, such as a paper's
-    protocol, are never averaged together.
+    Each model has a row per position, and each group has a row with the unweighted mean. For models
+    with results on all datasets, the mean over the datasets is added. Probes with averages over
+    conditions have a row per average instead of a row per position. For models with results for all
+    probes of this kind, the mean over the probes is added. Results with different settings, such as
+    a paper's protocol, are never averaged together.
     """
     rows: list[GroupRow] = []
     sources = {name: probe.source for name, probe in probes.items()}
@@ -432,20 +431,20 @@ def group_results(
         # Averages over conditions are comparable between probes.
         names = [name for name in by_probe if probes[name].averages and not probes[name].is_variant]
         if len(names) > 1:
-            mean = f"mean of {' and '.join(names)}"
-            sources[mean] = sources[names[0]]
+            mean_name = f"mean of {' and '.join(names)}"
+            sources[mean_name] = sources[names[0]]
             joined = {
                 data: _join_models([by_probe[name].get(data, {}) for name in names])
                 for data in by_probe[names[0]]
             }
-            by_probe[mean] = {data: by_model for data, by_model in joined.items() if by_model}
+            by_probe[mean_name] = {data: parts for data, parts in joined.items() if parts}
         for name, by_data in by_probe.items():
             if len(by_data) > 1:
                 by_data[f"mean of {len(by_data)} datasets"] = _join_models(list(by_data.values()))
-            for data, by_model in by_data.items():
-                models = sorted(by_model, key=lambda model: (find_group(model), model))
+            for data, parts_by_model in by_data.items():
+                models = sorted(parts_by_model, key=lambda model: (find_group(model), model))
                 for group, members in groupby(models, find_group):
-                    parts = {model: by_model[model] for model in members}
+                    parts = {model: parts_by_model[model] for model in members}
                     build_row = partial(GroupRow, name, data, group, source=sources[name])
                     rows += _average_group(parts, build_row)
     return rows
@@ -453,39 +452,39 @@ def group_results(
 
 def _collect_parts(
     results: Iterable[ProbeResult], probes: Mapping[str, Probe]
-) -> Iterable[dict[str, dict[str, ByModel]]]:
-    """Collect the parts of each experiment by probe, data and model."""
-    by_experiment: dict[str | None, dict[str, dict[str, ByModel]]] = {}
+) -> Iterable[dict[str, dict[str, PartsByModel]]]:
+    """Collect the parts of each experiment by probe, dataset and model."""
+    by_experiment: dict[str | None, dict[str, dict[str, PartsByModel]]] = {}
     for result in results:
-        computes = probes[result.probe].averages or {
+        functions = probes[result.probe].averages or {
             position: select(index) for index, position in enumerate(result.sums.positions)
         }
         data = f"{result.data} ({result.experiment})" if result.experiment else result.data
         by_probe = by_experiment.setdefault(result.experiment, {})
-        by_model = by_probe.setdefault(result.probe, {}).setdefault(data, {})
-        by_model[result.model] = [(result.sums, computes)]
+        parts = by_probe.setdefault(result.probe, {}).setdefault(data, {})
+        parts[result.model] = [(result.sums, functions)]
     return by_experiment.values()
 
 
-def _join_models(groups: Sequence[ByModel]) -> ByModel:
-    """Join the parts of each model that is in all groups."""
+def _join_models(groups: Sequence[PartsByModel]) -> PartsByModel:
+    """Join the parts of each model that all groups contain."""
     models = set.intersection(*map(set, groups))
     return {model: [part for group in groups for part in group[model]] for model in models}
 
 
-def _average_group(members: ByModel, build_row: Callable[..., GroupRow]) -> Iterator[GroupRow]:
-    """Estimate the values of each model of a group, and their mean unless the group is unknown."""
+def _average_group(members: PartsByModel, build_row: Callable[..., GroupRow]) -> Iterator[GroupRow]:
+    """Yield the values of each model in a group and, unless the group is unknown, their mean."""
     all_parts = [part for parts in members.values() for part in parts]
     for model, parts in {**members, "": all_parts}.items():
         for position in parts[0][1]:
-            value = estimate_parts([(sums, computes[position]) for sums, computes in parts])
+            value = estimate_parts([(sums, functions[position]) for sums, functions in parts])
             row = build_row(model, 1 if model else len(members), position, value)
             if value and (model or row.group != UNKNOWN):
                 yield row
 
 
-def published_groups(probes: Iterable[str]) -> list[GroupRow]:
-    """List the published mean for each positional encoding, each over two models."""
+def list_published_groups(probes: Iterable[str]) -> list[GroupRow]:
+    """List the published means for each positional encoding. Each mean is over two models."""
     rows = []
     for probe in probes:
         for curve in read_published_curves(probe):
@@ -511,8 +510,8 @@ def build_group_tables(rows: Sequence[GroupRow]) -> list[Table]:
     ]
     frame = pl.DataFrame(cells, ["title", "Group", "Model", "position", "value"], orient="row")
     tables = []
-    for part in frame.partition_by("title", maintain_order=True):
-        matrix = part.drop("title").pivot("position", values="value").fill_null(MISSING)
+    for group in frame.partition_by("title", maintain_order=True):
+        matrix = group.drop("title").pivot("position", values="value").fill_null(MISSING)
         columns = build_columns(matrix.columns, roles={"Model": Role.NAME})
-        tables.append(Table(columns, tuple(matrix.rows()), title=part["title"][0]))
+        tables.append(Table(columns, tuple(matrix.rows()), title=group["title"][0]))
     return tables

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posir_probe.bias_learning import MEAN
-from posir_probe.probe import SEPARATOR, UNITS, Probe, build_index_rows
-from posir_probe.probing import all_probes
+from posir_probe.bias_learning import MEAN_SERIES
+from posir_probe.probe import SEPARATOR, UNIT_NAMES, Probe, build_probe_rows
+from posir_probe.probing import collect_probes
 from posir_probe.results import ProbeResult, ProbeSums, read_probe_results
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
@@ -51,16 +51,16 @@ from posir_tasks.values.estimates import Estimate
 if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
-#: Maximum number of positions in a table; CSV and JSON have all.
+#: Maximum number of positions in a table. CSV and JSON contain all positions.
 MAX_ROWS = 45
-#: Maximum number of probes whose values are printed without `--explain`.
+#: With more probes, values are printed only with `--explain`.
 MAX_SECTIONS = 3
-COMPARED = "What is compared"
-DIFFERENCE = "Difference"
-#: Roles of columns by heading.
-ROLES = {COMPARED: Role.NAME, DIFFERENCE: Role.DIFFERENCE}
-#: Headings of differences, in order.
-GROUPS = (SEARCH, WITHIN, WHOLE, OTHER) = (
+COMPARED_HEADING = "What is compared"
+DIFFERENCE_HEADING = "Difference"
+#: Column roles by heading.
+ROLES = {COMPARED_HEADING: Role.NAME, DIFFERENCE_HEADING: Role.DIFFERENCE}
+#: Headings for groups of differences, in order.
+HEADINGS = (SEARCH_HEADING, WITHIN_WINDOW, WHOLE_TEXTS, OTHER_MEASUREMENTS) = (
     "Search",
     "Embeddings, within the window",
     "Embeddings, whole texts",
@@ -77,7 +77,7 @@ class ProbeMeasurements(Result):
 
 
 def write_commands(reference: CommandReference, output: Path) -> list[str]:
-    """Write the commands for a verdict on the same model and data; none for Python objects."""
+    """Write commands that give a verdict on the same model and data; none for Python objects."""
     model = reference.model
     data = reference.data
     if not model or not data:
@@ -88,22 +88,26 @@ def write_commands(reference: CommandReference, output: Path) -> list[str]:
     return [run, shlex.join(["posir", "report", str(output)])]
 
 
-def choose_lead(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> ProbeResult:
+def choose_main_result(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> ProbeResult:
     """Choose the result for the top of the page.
 
-    Results with enough documents for an interval come first, then searches, then comparisons of
-    start and end.
+    Results with enough documents for an interval are preferred, then search results, then
+    comparisons of start and end.
     """
 
     def rank(result: ProbeResult) -> tuple[bool, bool, bool]:
         group = choose_group(probes[result.probe])
-        return result.sums.documents < MIN_DOCUMENTS, group != SEARCH, group == OTHER
+        return (
+            result.sums.documents < MIN_DOCUMENTS,
+            group != SEARCH_HEADING,
+            group == OTHER_MEASUREMENTS,
+        )
 
     return min(results, key=rank)
 
 
 def describe_result(result: ProbeResult, probe: Probe) -> str:
-    """Write a result's headline, with the reason if it has no interval."""
+    """Describe a result by its headline. If it has no interval, add the reason."""
     documents = result.sums.documents
     min_documents = MIN_DOCUMENTS if documents < MIN_DOCUMENTS else None
     note = describe_few(min_documents, documents, probe.unit_name)
@@ -111,7 +115,7 @@ def describe_result(result: ProbeResult, probe: Probe) -> str:
 
 
 def describe_texts(result: ProbeResult) -> str:
-    """Describe the measured documents, how they were selected, and their truncated share."""
+    """Describe the measured documents, their selection and their truncated share."""
     subsets = result.subsets.values()
     lengths = result.lengths
     sample = describe_probe_sample(
@@ -122,80 +126,80 @@ def describe_texts(result: ProbeResult) -> str:
         int(statistics.median(lengths or [0])),
     )
     window = result.window or max(lengths, default=0)
-    truncated = sum(max(0, length - window) for length in lengths)
-    if not truncated:
+    truncated_tokens = sum(max(0, length - window) for length in lengths)
+    if not truncated_tokens:
         return sample
-    whole = sum(length <= window for length in lengths)
-    share = truncated / sum(lengths)
-    return f"{sample} {describe_truncated_tokens(share, window, whole, len(lengths))}"
+    fitting_documents = sum(length <= window for length in lengths)
+    share = truncated_tokens / sum(lengths)
+    return f"{sample} {describe_truncated_tokens(share, window, fitting_documents, len(lengths))}"
 
 
 def list_published(probe: Probe) -> list[float]:
-    """List the headline values of published models, in ascending order.
+    """List the headline values of published models in ascending order.
 
-    For papers that publish only means over sizes, the mean replaces the value of each size.
+    If a paper publishes only means over sizes, the mean is used for every size.
     """
-    headlines = []
+    headline_values = []
     for curve in read_published_curves(probe.name):
         by_name = dict(zip(curve.positions, curve.values, strict=True))
         values = []
         for name in probe.positions:
-            mean = f"{MEAN}{SEPARATOR}{name.rpartition(SEPARATOR)[2]}"
+            mean = f"{MEAN_SERIES}{SEPARATOR}{name.rpartition(SEPARATOR)[2]}"
             values.append(by_name.get(name, by_name.get(mean, math.nan)))
-        headlines.append(float(probe.lead(np.array(values))))
-    return sorted(value for value in headlines if math.isfinite(value))
+        headline_values.append(float(probe.main_summary(np.array(values))))
+    return sorted(value for value in headline_values if math.isfinite(value))
 
 
 def format_published(probe: Probe) -> str:
-    """Format the range and number of published values; empty if there are none."""
+    """Format the range and the number of published values. Empty if there are none."""
     values = list_published(probe)
     if not values:
         return ""
-    format_value = probe.find_format(probe.lead)
+    format_value = probe.find_format(probe.main_summary)
     ends = dict.fromkeys([format_value(values[0]), format_value(values[-1])])
     return f"{' to '.join(ends)} ({len(values)})"
 
 
 def find_difference(result: ProbeResult, probe: Probe) -> Estimate | None:
-    """Return the headline if it is a start-minus-end difference with an interval, else None."""
-    estimate = result.sums.estimate(probe.lead)
+    """Return the headline value if it is a start-minus-end difference with an interval."""
+    estimate = result.sums.estimate(probe.main_summary)
     return estimate if probe.preference_sign > 0 and estimate and estimate.interval else None
 
 
 def choose_group(probe: Probe) -> str:
-    """Choose the heading for a probe."""
+    """Choose a probe's heading from `HEADINGS`."""
     if probe.preference_sign <= 0:
-        return OTHER
+        return OTHER_MEASUREMENTS
     if probe.measures_search:
-        return SEARCH
-    return WITHIN if probe.in_window else WHOLE
+        return SEARCH_HEADING
+    return WITHIN_WINDOW if probe.in_window else WHOLE_TEXTS
 
 
-def build_differences(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Table:
-    """Build a table of the differences that have an interval, with published ranges, by group."""
-    by_group: dict[str, list[tuple[str, ...]]] = {group: [(group, "", "")] for group in GROUPS}
+def build_difference_table(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Table:
+    """Build a table of differences with intervals and of published ranges, by heading."""
+    by_group: dict[str, list[tuple[str, ...]]] = {group: [(group, "", "")] for group in HEADINGS}
     for result in results:
         probe = probes[result.probe]
         estimate = find_difference(result, probe)
         if estimate is not None:
-            difference = format_estimate(estimate, probe.find_format(probe.lead))
+            difference = format_estimate(estimate, probe.find_format(probe.main_summary))
             row = (probe.title, difference, format_published(probe))
             by_group[choose_group(probe)].append(row)
     return _build_table(
-        (COMPARED, DIFFERENCE, "Published values"),
+        (COMPARED_HEADING, DIFFERENCE_HEADING, "Published values"),
         [row for rows in by_group.values() if len(rows) > 1 for row in rows],
-        (DIFFERENCE,),
+        (DIFFERENCE_HEADING,),
         notes=(PROBE_DIFFERENCE, PROBE_PUBLISHED),
     )
 
 
 def build_probe_tables(sums: ProbeSums, probe: Probe) -> list[Table]:
-    """Build the tables of a probe: summaries, the headline first, then a matrix of values.
+    """Build a probe's tables: summaries (the headline first) and a matrix of values.
 
-    Summaries that equal a single value are omitted, and so is a matrix of over `MAX_ROWS` values.
+    Omits summaries that equal the value at a position, and matrices of over `MAX_ROWS` values.
     """
     cells = []
-    for summary in dict.fromkeys([probe.lead, *probe.summaries.values()]):
+    for summary in dict.fromkeys([probe.main_summary, *probe.summaries.values()]):
         estimate = sums.estimate(summary)
         if estimate is None or estimate not in sums.estimates:
             cells.append((summary.title, format_estimate(estimate, probe.find_format(summary))))
@@ -212,34 +216,35 @@ def build_probe_tables(sums: ProbeSums, probe: Probe) -> list[Table]:
 
 
 def _build_matrix(cells: Sequence[tuple[str, ...]]) -> Table:
+    """Pivot cells (series, line, position, value) into a matrix."""
     series, lines, positions = (len(set(names)) for names in list(zip(*cells, strict=True))[:3])
-    across = 2 if positions <= series else 0
+    pivot = 2 if positions <= series else 0
     if lines > 1 or min(positions, series) > 3:
-        across = 1
+        pivot = 1
     rows = defaultdict[tuple[str, ...], dict[str, str]](dict)
     for *names, value in cells:
-        column = names.pop(across)
+        column = names.pop(pivot)
         rows[tuple(names)][column] = value
-    columns = dict.fromkeys(cell[across] for cell in cells)
+    columns = dict.fromkeys(cell[pivot] for cell in cells)
     headings = ["Series", "Line", "Position"]
-    del headings[across]
+    del headings[pivot]
     headings += [column or ("model" if lines > 1 else "Value") for column in columns]
     matrix = [
         (*names, *(row.get(column, MISSING) for column in columns)) for names, row in rows.items()
     ]
-    split_by = "{Series}" if across == 1 and series > 1 else ""
+    split_by = "{Series}" if pivot == 1 and series > 1 else ""
     return _build_table(headings, matrix, headings[2:], split_by=split_by)
 
 
 def _build_table(
     headings: Sequence[str],
     rows: Sequence[tuple[str, ...]],
-    right: Sequence[str],
+    right_aligned: Sequence[str],
     *,
     split_by: str = "",
     notes: tuple[str, ...] = (),
 ) -> Table:
-    columns = build_columns(headings, right, drawn=[DIFFERENCE], roles=ROLES)
+    columns = build_columns(headings, right_aligned, drawn=[DIFFERENCE_HEADING], roles=ROLES)
     table = Table(columns, tuple(rows), keys=0, split_by=split_by, notes=notes)
     return replace(table.drop_empty_columns(), keys=1)
 
@@ -254,77 +259,82 @@ def build_measurements(
 
     Args:
         results: One result per probe.
-        folder: Folder of results; figures also show other models with results on the same data.
+        folder: Results folder. Figures also show other models with results on the same data.
         skipped: Unusable texts and questions.
-        reference: Model and data as the user specified them, for commands.
+        reference: Model and data as specified by the user, for commands.
     """
-    probes = all_probes()
-    lead = choose_lead(results, probes)
+    probes = collect_probes()
+    main_result = choose_main_result(results, probes)
     label = short_labels(results)[0]
     documents = max(result.sums.documents for result in results)
-    title = f"Probes of {label} on {pluralize(documents, 'document')} of {lead.data}"
-    rows = build_index_rows(results, probes)
+    title = f"Probes of {label} on {pluralize(documents, 'document')} of {main_result.data}"
+    rows = build_probe_rows(results, probes)
     draw = partial(draw_result, stored=LazySequence(lambda: read_probe_results(folder)))
-    opening = (f"{describe_result(lead, probes[lead.probe])}.", describe_texts(lead))
+    main_probe = probes[main_result.probe]
+    introduction = (f"{describe_result(main_result, main_probe)}.", describe_texts(main_result))
     commands = write_commands(reference, folder)
-    differences = build_differences(results, probes)
-    parts = [
-        DisplaySection(title, opening, only=Medium.TEXT),
-        DisplaySection(sentences=opening, only=Medium.PAGE),
+    differences = build_difference_table(results, probes)
+    sections = [
+        DisplaySection(title, introduction, only=Medium.TEXT),
+        DisplaySection(sentences=introduction, only=Medium.PAGE),
         DisplaySection(
             sentences=(describe_no_verdict(has_commands=bool(commands)),),
             code="\n".join(commands),
         ),
     ]
-    if lead.sums.documents >= MIN_DOCUMENTS:
-        parts.append(DisplaySection(draw=partial(draw, lead), only=Medium.PAGE))
+    if main_result.sums.documents >= MIN_DOCUMENTS:
+        sections.append(DisplaySection(draw=partial(draw, main_result), only=Medium.PAGE))
     if differences.rows:
-        parts.append(DisplaySection(tables=(differences,), only=Medium.TEXT))
+        sections.append(DisplaySection(tables=(differences,), only=Medium.TEXT))
     is_long = len(results) > MAX_SECTIONS
     for result in results:
         section = build_section(result, probes[result.probe], is_long=is_long)
-        # The lead's figure is already at the top.
-        if result is not lead and result.sums.documents >= MIN_DOCUMENTS:
+        # The figure of `main_result` is already at the top.
+        if result is not main_result and result.sums.documents >= MIN_DOCUMENTS:
             section = replace(section, draw=partial(draw, result))
-        parts.append(section)
-    parts.sort(key=lambda part: ("", *GROUPS).index(part.group))
-    revisions = dict.fromkeys(subset.data_revision[:12] for subset in lead.subsets.values())
+        sections.append(section)
+    sections.sort(key=lambda section: ("", *HEADINGS).index(section.group))
+    revisions = dict.fromkeys(subset.data_revision[:12] for subset in main_result.subsets.values())
     methods = dict.fromkeys(probes[result.probe].source for result in results)
-    task = find_task(lead.data)
+    task = find_task(main_result.data)
     descriptions = [f"{task.metadata.name}: {task.metadata.description}"] if task else []
     warning = describe_skipped(skipped)
-    # A number without an interval is not a headline.
+    # Values without an interval are not used as a headline.
     page_title = title
-    if lead.sums.documents >= MIN_DOCUMENTS:
-        page_title = f"{label} · {probes[lead.probe].describe(lead.sums, max_summaries=1)}"
+    if main_result.sums.documents >= MIN_DOCUMENTS:
+        page_title = f"{label} · {main_probe.describe(main_result.sums, max_summaries=1)}"
     return ProbeMeasurements(
         title=title,
         page_title=page_title,
         rows=rows,
         values=lambda: {"rows": rows, "results": [result.to_json() for result in results]},
-        extra_sections=parts,
+        extra_sections=sections,
         notes=[PROBE_INTERVALS],
         details=[*PROBE_TERMS, *descriptions],
         footer=[PROBE_PAGE] if is_long else [],
         warnings=[warning] if warning else [],
         data=PROBE_DATA.format(
-            lead.model, lead.revision[:12], lead.data, ", ".join(revisions), "; ".join(methods)
+            main_result.model,
+            main_result.revision[:12],
+            main_result.data,
+            ", ".join(revisions),
+            "; ".join(methods),
         ),
         results=results,
     )
 
 
 def build_section(result: ProbeResult, probe: Probe, *, is_long: bool) -> DisplaySection:
-    """Build a probe's section, titled with its difference or, failing that, its headline.
+    """Build a probe's section. Its title is the difference, or the headline if there is none.
 
-    With `is_long`, terminals show the section only with `--explain`.
+    If `is_long`, terminals show the section only with `--explain`.
     """
     sums = result.sums
     notes = list(probe.notes[1:])
     if sums.skipped:
         notes.append(PROBE_SKIPPED.format(skipped=sums.describe_skipped()))
     omitted_documents = result.sample_size - sums.documents * probe.set_size
-    # The skipped documents have a note of their own.
+    # Skipped documents are reported in a separate note.
     if omitted_documents > 0 and omitted_documents != sum(sums.skipped.values()):
         notes.append(PROBE_LEFT_OUT.format(omitted=omitted_documents, drawn=result.sample_size))
     if is_long:
@@ -332,7 +342,7 @@ def build_section(result: ProbeResult, probe: Probe, *, is_long: bool) -> Displa
     tables = build_probe_tables(sums, probe)
     if tables:
         tables[-1] = replace(tables[-1], notes=tuple(notes))
-    summary = probe.lead
+    summary = probe.main_summary
     section = DisplaySection(
         describe_result(result, probe),
         probe.notes[:1],
@@ -341,7 +351,7 @@ def build_section(result: ProbeResult, probe: Probe, *, is_long: bool) -> Displa
         detailed=is_long,
         group=choose_group(probe),
         unit=summary.unit,
-        scale=UNITS.get(summary.unit, probe.scale_name),
+        scale=UNIT_NAMES.get(summary.unit, probe.scale_name),
     )
     difference = find_difference(result, probe)
     if difference is None or difference.interval is None:
@@ -353,7 +363,7 @@ def build_section(result: ProbeResult, probe: Probe, *, is_long: bool) -> Displa
 
 def draw_result(result: ProbeResult, stored: Iterable[ProbeResult]) -> list[Figure]:
     """Plot a result together with the stored results of other models on the same data."""
-    # Altair takes a second to import.
+    # Importing Altair takes a second.
     from posir_probe.figures import build_figure
 
     get_measure = attrgetter("data", "probe")
@@ -363,4 +373,4 @@ def draw_result(result: ProbeResult, stored: Iterable[ProbeResult]) -> list[Figu
         for other in stored
         if get_measure(other) == get_measure(result) and get_model(other) != get_model(result)
     ]
-    return [build_figure([result, *other_models], all_probes()[result.probe])]
+    return [build_figure([result, *other_models], collect_probes()[result.probe])]

@@ -11,16 +11,16 @@ from posir_tasks.base.errors import PosirError
 def psi(scores: Iterable[float | None]) -> float:
     """Compute the published Position Sensitivity Index, 1 - worst bucket / best bucket.
 
-    Source: Zeng et al. 2025 (PosQ, arXiv 2505.13950). Read PSI next to the mean score: a model that
-    is equally bad everywhere has a PSI of 0. PSI is positive by chance alone; results from
-    `posir.read_results` contain the controlled PSI with its interval.
+    Source: Zeng et al. 2025 (PosQ, arXiv 2505.13950). Read PSI together with the mean score: a
+    model that is equally bad everywhere has a PSI of 0. Chance alone makes PSI positive. Results
+    from `posir.read_results` contain the controlled PSI with its interval.
 
     Args:
-        scores: Mean score of each position bucket in [0, 1], in any order; None or NaN for an empty
-            bucket.
+        scores: Mean score of each position bucket in [0, 1], in any order. Empty buckets are None
+            or NaN.
 
     Returns:
-        In [0, 1]; 0 if all buckets score the same.
+        The PSI in [0, 1]; 0 if all buckets have the same score.
 
     Raises:
         PosirError: A score is not a number in [0, 1], or all buckets are empty or score 0.

@@ -1,7 +1,7 @@
-"""PSI of bucket scores, and the scores `queries` and `psi_as_published`.
+"""The scores `queries` and `psi_as_published`.
 
-Sources: PSI, Zeng et al. 2025 (arXiv 2505.13950v5); bins and length buckets, Zeng et al. 2026
-(arXiv 2601.08363v1).
+Sources: Zeng et al. 2025 (arXiv 2505.13950v5) for PSI; Zeng et al. 2026 (arXiv 2601.08363v1) for
+bins and length buckets.
 """
 
 import math
@@ -17,7 +17,7 @@ def compute_psi(scores: ArrayLike) -> NDArray[np.float64]:
     """Compute the Position Sensitivity Index, 1 - worst bucket / best bucket.
 
     Args:
-        scores: Mean score of each bucket in [0, 1], NaN for an empty bucket, shape (..., buckets).
+        scores: Mean score of each bucket in [0, 1], shape (..., buckets). Empty buckets are NaN.
 
     Returns:
         In [0, 1], shape (...). NaN if all buckets are empty or the best bucket scores 0.
@@ -31,7 +31,7 @@ def compute_psi(scores: ArrayLike) -> NDArray[np.float64]:
     return psi
 
 
-def none_if_nan(score: float) -> float | None:
+def replace_nan(score: float) -> float | None:
     """Replace NaN, which JSON cannot represent, with None."""
     return None if math.isnan(score) else float(score)
 
@@ -52,7 +52,7 @@ SCORES = (
         unit=Unit.INDEX,
         better=Direction.LOWER,
         citation="Zeng et al. 2025, arXiv 2505.13950v5",
-        compute=lambda group: none_if_nan(
+        compute=lambda group: replace_nan(
             float(compute_psi(average_gains(group.counts, NDCG_AT_10)))
         ),
     ),

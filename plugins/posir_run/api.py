@@ -1,5 +1,5 @@
-"""Public functions of this package: `posir.run` evaluates many models on this machine or a cluster,
-`posir.evaluate` evaluates one model, and `posir.nano` selects a sample.
+"""Public functions: `posir.run` evaluates models on this machine or a cluster, `posir.evaluate`
+evaluates one model, and `posir.nano` selects a sample.
 """
 
 from __future__ import annotations
@@ -64,32 +64,32 @@ def evaluate(
     output_folder: str | Path | None = None,
     batch_size: int = 32,
 ) -> Results:
-    """Evaluate a model on tasks with `mteb.evaluate`, unless results exist.
+    """Evaluate a model on tasks with `mteb.evaluate`. Existing results are not recomputed.
 
     Args:
-        model: A model name as in `mteb run -m`, a folder, an endpoint (`MODEL@ADDRESS`), or any
+        model: A model name as in `mteb run -m`, a folder, an endpoint (`MODEL@ADDRESS`), or an
             object that `mteb.evaluate` accepts, such as a SentenceTransformer.
         tasks: One or more task names, or objects from `mteb.get_task`.
         revision: Revision of the model.
         window: Override the model's context window, in tokens. Results are stored separately, as
             an experiment.
-        tokenizer: Tokenizer that counts the tokens of `window` for a model behind an endpoint: a
-            name on the Hub or a folder; by default the server's count, or an estimate.
-        skip_failed: Skip texts that the server of an endpoint cannot embed, at most a fifth of
-            them. They are counted and listed, and never retrieved. Results are stored separately,
-            as an experiment.
+        tokenizer: Tokenizer to apply `window` with if the model is behind an endpoint: a name on
+            the Hub or a folder. By default, the server counts tokens, or they are estimated.
+        skip_failed: Skip texts that an endpoint fails to embed, at most a fifth of all texts.
+            Skipped texts are counted and listed, and are never retrieved. Results are stored
+            separately, as an experiment.
         backend: Backend of a sentence-transformers model, `onnx` or `openvino`, optionally with a
             file, such as `onnx:model_qint8_avx512.onnx`. Results are stored separately, as an
             experiment.
         protocol: Use the settings of this paper's authors. Results are stored separately, as an
             experiment.
-        domains: Domains of PosIR's tasks to evaluate, by default all. Results are stored
-            separately, as an experiment.
-        output_folder: Folder for mteb's result files; by default mteb's cache.
+        domains: Domains of PosIR tasks to evaluate, by default all. Results are stored separately,
+            as an experiment.
+        output_folder: Folder for mteb's result files, by default mteb's cache.
         batch_size: Number of texts per encoding batch.
 
     Returns:
-        The results by position, as from `posir.read_results`; scores are in [0, 1].
+        The results by position, as from `posir.read_results`. Scores are in [0, 1].
 
     Raises:
         PosirError: A model or task does not exist, or no task has evidence positions.
@@ -106,7 +106,7 @@ def evaluate(
         refuse_unknown(str(model))
     import mteb
 
-    # Register the tasks in case the start-up hook is disabled.
+    # Register the tasks if the start-up hook is disabled.
     import posir_tasks  # noqa: F401
 
     with explain_unknown_task():
@@ -116,7 +116,7 @@ def evaluate(
     options: Record = {
         "protocol": protocol,
         "window": window,
-        "tokenizer": _require_window(tokenizer, window),
+        "tokenizer": _check_tokenizer(tokenizer, window),
         "skip_failed": skip_failed or None,
         "backend": backend,
     }
@@ -136,7 +136,7 @@ def evaluate(
             encode_kwargs={"batch_size": batch_size},
             show_progress_bar=False,
         )
-    # Some versions of mteb do not return the experiment's name.
+    # Some mteb versions do not return the experiment name.
     meta = getattr(model, "mteb_model_meta", model)
     experiment = getattr(result, "experiment_name", None) or getattr(meta, "experiment_name", None)
     names = [task.metadata.name for task in task_list]
@@ -149,14 +149,14 @@ def evaluate(
             results += read_result_file(file)
     if not results:
         raise PosirError(
-            f"no evidence positions in {', '.join(names)}. `posir tasks` lists the tasks that "
-            "have them."
+            f"no evidence positions in {', '.join(names)}. `posir tasks` lists tasks with evidence "
+            "positions."
         )
     return build_results(sorted(results, key=lambda subset: (subset.task, subset.subset)))
 
 
-def _require_window(tokenizer: str | Path | None, window: int | None) -> str | None:
-    """Return the tokenizer as text; raise PosirError if it is given without a window."""
+def _check_tokenizer(tokenizer: str | Path | None, window: int | None) -> str | None:
+    """Convert the tokenizer to text. Raise PosirError if it is given without a window."""
     if tokenizer and window is None:
         raise PosirError("--tokenizer counts the tokens of --window. Give both, or neither.")
     return str(tokenizer) if tokenizer else None
@@ -168,8 +168,10 @@ EngineName: TypeAlias = Literal["local", "ray"]
 def choose_engine(
     engine: EngineName, address: str | None, settings: Settings
 ) -> Callable[[], Engine]:
-    """Return a function that starts the engine; raise PosirError if an address is given without
-    Ray.
+    """Return a function that starts an engine.
+
+    Raises:
+        PosirError: An address is given, but the engine is not Ray.
     """
     if engine == "ray":
         return partial(RayEngine, address, settings)
@@ -210,22 +212,22 @@ def run(
         posir run -m all-MiniLM-L6-v2 bge-m3 -t PosIR-Mini
         posir run -m all-MiniLM-L6-v2 -b PosIR --plan
 
-    Subsets that already have a result are skipped. A failure does not stop the other subsets;
-    failures are listed at the end.
+    Subsets that already have a result are skipped. If a subset fails, the others are still
+    evaluated, and failures are listed at the end.
 
     Args:
-        model: One or more models: names known to mteb or the Hub, folders, endpoints
+        model: One or more models: names in mteb or on the Hub, folders, or endpoints
             (MODEL@ADDRESS).
         task: One or more tasks.
         benchmark: One or more benchmarks.
         revision: Revision of the model.
         window: Override the model's context window, in tokens. Results are stored separately, as
             an experiment.
-        tokenizer: Tokenizer that counts the tokens of `window` for a model behind an endpoint: a
-            name on the Hub or a folder; by default the server's count, or an estimate.
-        skip_failed: Skip texts that the server of an endpoint cannot embed, at most a fifth of
-            them. They are counted and listed, and never retrieved. Results are stored separately,
-            as an experiment.
+        tokenizer: Tokenizer to apply `window` with if the model is behind an endpoint: a name on
+            the Hub or a folder. By default, the server counts tokens, or they are estimated.
+        skip_failed: Skip texts that an endpoint fails to embed, at most a fifth of all texts.
+            Skipped texts are counted and listed, and are never retrieved. Results are stored
+            separately, as an experiment.
         backend: Backend of a sentence-transformers model, `onnx` or `openvino`, optionally with a
             file, such as `onnx:model_qint8_avx512.onnx`. Results are stored separately, as an
             experiment.
@@ -233,24 +235,26 @@ def run(
             experiment.
         query_prompt: Override the model's query prompt. Results are stored separately, as an
             experiment.
-        document_prompt: Override the model's document prompt, likewise.
+        document_prompt: Override the model's document prompt. Results are stored separately, as
+            an experiment.
         query_field: A field to add to an endpoint's query requests, such as `input_type=query`.
-        passage_field: The same for documents, such as `truncate=true`.
-        domains: Domains of PosIR's tasks to evaluate, by default all. Results are stored
-            separately, as an experiment.
+        passage_field: A field to add to an endpoint's document requests, such as `truncate=true`.
+        domains: Domains of PosIR tasks to evaluate, by default all. Results are stored separately,
+            as an experiment.
         output: Folder for results, as in `mteb run`.
         batch_size: Number of texts per encoding batch.
-        engine: Run on this machine or on a Ray cluster.
-        address: Address of the Ray cluster, or `auto`; by default, Ray is started on this machine.
+        engine: Where to run: on this machine or on a Ray cluster.
+        address: Address of the Ray cluster, or `auto`. By default, Ray is started on this machine.
         verbose: Show the workers' logs.
-        plan: Only estimate texts, embeddings and time, from a short benchmark.
+        plan: Only estimate the number of texts, the size of embeddings and the run time, with a
+            short benchmark.
 
     Returns:
         A row with the number of evaluated `jobs` and the folder, or the plan.
 
     Raises:
-        PosirError: A model or task does not exist, or a job failed; the results of other jobs are
-            saved.
+        PosirError: A model or task does not exist, or a job failed. The results of all other jobs
+            are saved.
 
     Examples:
         >>> import posir
@@ -263,7 +267,7 @@ def run(
         with_settings,
         protocol=protocol,
         window=window,
-        tokenizer=_require_window(tokenizer, window),
+        tokenizer=_check_tokenizer(tokenizer, window),
         skip_failed=skip_failed,
         backend=backend,
         query_prompt=query_prompt,
@@ -278,15 +282,17 @@ def run(
         refuse_missing(name)
     for name in to_list(model):
         refuse_unknown(name)
-    find = partial(find_workload, to_list(task), to_list(benchmark), to_list(model), revision)
+    get_workload = partial(
+        find_workload, to_list(task), to_list(benchmark), to_list(model), revision
+    )
     if plan:
         from posir_run.plan import plan_run
 
         with run_settings():
-            return plan_run(find(), batch_size)
+            return plan_run(get_workload(), batch_size)
     try:
         with run_settings(), show_warnings(partial(print, file=sys.stderr)):
-            jobs = _evaluate_missing(find, Path(output), settings, start_engine)
+            jobs = _evaluate_missing(get_workload, Path(output), settings, start_engine)
     except KeyboardInterrupt:
         folder = sanitize(str(output), None)
         print(
@@ -304,16 +310,16 @@ def run(
 def nano(task: str, *, plan: bool = False) -> Result:
     """Select a sample of a PosIR task that runs in minutes, and save the list of its ids.
 
-    `mteb run -t PosIR-English-Nano` also selects the sample if there is no list. The sample has the
-    same number of questions for each third of the documents, and BM25's top documents in the full
-    corpus for each question. A list is valid for the current content of the data.
+    `mteb run -t PosIR-English-Nano` also selects the sample if no list exists. The sample contains
+    the same number of questions per document third, and the top BM25 documents in the full corpus
+    for each question. A list becomes invalid if the data changes.
 
     Args:
-        task: A task of one language, such as PosIR-English.
-        plan: Only estimate texts and time, from a short benchmark.
+        task: A single-language task, such as PosIR-English.
+        plan: Only estimate the number of texts and the run time, with a short benchmark.
 
     Returns:
-        A row per domain: questions and documents of the sample, and documents of the full corpus.
+        A row per domain: questions and documents in the sample, and documents in the full corpus.
 
     Raises:
         PosirError: The task does not exist, its data cannot be read, or the list cannot be written.
@@ -329,13 +335,13 @@ def nano(task: str, *, plan: bool = False) -> Result:
         from posir_tasks.tasks.nano import NanoTask
         from posir_tasks.tasks.posir import build_posir_task
 
-        kind = find_task(task.removesuffix(SUFFIX) + SUFFIX)
-    if kind is None or not issubclass(kind, NanoTask):
+        task_class = find_task(task.removesuffix(SUFFIX) + SUFFIX)
+    if task_class is None or not issubclass(task_class, NanoTask):
         raise PosirError(
-            f"{task}: has no sample. PosIR's single-language tasks have one, such as PosIR-English."
+            f"{task}: has no sample. Give a single-language PosIR task, such as PosIR-English."
         )
-    nano_task = kind()
-    full_task = build_posir_task(kind.language, kind.language)()
+    nano_task = task_class()
+    full_task = build_posir_task(task_class.language, task_class.language)()
     full_task.load_data()
     estimate = _plan_selection(full_task)
     if plan:
@@ -370,7 +376,7 @@ def nano(task: str, *, plan: bool = False) -> Result:
 
 
 def _plan_selection(task: PosirTask) -> Result:
-    """Estimate how many texts sample selection reads, and how long BM25 takes."""
+    """Estimate the number of texts that sample selection reads, and the BM25 time."""
     from mteb.models.model_implementations.bm25 import BM25Search
     from rich.filesize import decimal
 
@@ -382,7 +388,7 @@ def _plan_selection(task: PosirTask) -> Result:
     subsets = [(task, subset) for subset in task.hf_subsets]
     sizes = measure_subsets(track_items(subsets, "Counting texts"))
     counts = sum_counts(size.documents for size in sizes)
-    # Search all texts at once: in a corpus of one text, every word has an IDF of 0.
+    # Search all texts at once, since every word has an IDF of 0 in a corpus of one text.
     texts = [text for bucket in collect_samples([task], counts)[0] for text in bucket]
 
     def search(texts: Sequence[str]) -> object:
@@ -407,7 +413,7 @@ def _plan_selection(task: PosirTask) -> Result:
     if not all(size.counted for size in sizes):
         source += ", to be downloaded first"
     sentence = (
-        f"{name}: the sample is selected from {source}; BM25 takes {duration} on this machine, "
+        f"{name}: the sample is selected from {source}. BM25 takes {duration} on this machine, "
         "once."
     )
     row = {"task": name, "documents": documents, "tokens": tokens, "seconds": duration.mean}
@@ -415,24 +421,26 @@ def _plan_selection(task: PosirTask) -> Result:
 
 
 def _evaluate_missing(
-    find: Callable[[], Workload],
+    get_workload: Callable[[], Workload],
     output_folder: Path,
     settings: Settings,
     start_engine: Callable[[], Engine],
 ) -> int:
-    """Evaluate all subsets without results, and return the number of jobs; raise PosirError for an
-    unknown name or a failed job.
+    """Evaluate all subsets that have no result, and return the number of jobs.
+
+    Raises:
+        PosirError: A name is unknown, or a job failed.
     """
     from mteb.cache import ResultCache
 
-    from posir_run.memory import expect_peaks
+    from posir_run.memory import estimate_peaks
 
     with track("Loading mteb"):
-        workload = find()
+        workload = get_workload()
         with explain_unwritable(output_folder):
             cache = ResultCache(output_folder)
         jobs = find_missing_jobs(workload, cache)
-    total = len(workload.jobs())
+    total = len(workload.list_jobs())
     if len(jobs) < total:
         finished = f"{total - len(jobs):,} of {pluralize(total, 'job')}"
         folder = sanitize(str(output_folder), None)
@@ -440,9 +448,9 @@ def _evaluate_missing(
     if jobs:
         check_writable(output_folder)
         metas = [workload.models[model] for model in dict.fromkeys(job.model for job in jobs)]
-        for peak in expect_peaks(metas, workload.tasks, settings.encode_kwargs["batch_size"]):
+        for peak in estimate_peaks(metas, workload.tasks, settings.encode_kwargs["batch_size"]):
             print(peak.describe(), file=sys.stderr)
-        # Close immediately on Ctrl-C; otherwise workers would finish their jobs first.
+        # On Ctrl-C, stop the workers immediately; otherwise they would finish their jobs first.
         with closing(run_and_save(jobs, start_engine(), workload, cache, settings)) as outcomes:
             failures = report_outcomes(outcomes, len(jobs))
         if failures:
@@ -461,24 +469,29 @@ def run_and_save(
     cache: ResultCache,
     settings: Settings,
 ) -> Generator[tuple[EvaluationJob, JobOutcome], None, None]:
-    """Run jobs; yield each job with its outcome after saving its result. Closing the generator
-    stops the workers.
+    """Run jobs and save their results. Yield each job with its outcome.
+
+    Closing the generator stops the workers.
     """
-    order = {task.metadata.name: task.hf_subsets for task in workload.tasks}
-    with closing(Dispatcher(jobs, engine).outcomes()) as outcomes:
+    subset_order = {task.metadata.name: task.hf_subsets for task in workload.tasks}
+    with closing(Dispatcher(jobs, engine).run()) as outcomes:
         for job, outcome in outcomes:
             assert isinstance(job, EvaluationJob)
             if not outcome.failure:
                 result, fields = outcome.value
                 meta = workload.models[job.model].model_copy(update=fields)
                 process_saver().add(
-                    cache, result, meta, order=order[job.task], encode_kwargs=settings.encode_kwargs
+                    cache,
+                    result,
+                    meta,
+                    order=subset_order[job.task],
+                    encode_kwargs=settings.encode_kwargs,
                 )
             yield job, outcome
 
 
 def report_outcomes(outcomes: Iterable[tuple[EvaluationJob, JobOutcome]], total: int) -> list[str]:
-    """Report each outcome with its warnings; return the failed jobs with the reasons."""
+    """Log each outcome and its warnings. Return the failed jobs, each with its reason."""
     failures = []
     with track("Evaluating", total) as advance:
         for count, (job, outcome) in enumerate(outcomes, start=1):

@@ -1,4 +1,4 @@
-"""Jobs, their distribution over workers, and the evaluation jobs of a run."""
+"""Evaluation jobs of a run, and a dispatcher that distributes jobs over workers."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Maximum number of attempts per job. A job whose worker crashes is retried, since the job may not
+#: Maximum number of attempts per job. A job is retried if its worker crashes, since the job may not
 #: be the cause.
-ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 #: Seconds between checks for new machines.
 POLL_SECONDS = 10.0
 
 
 class Job(Protocol):
-    """Work for one model. Jobs are hashable and can be pickled."""
+    """A unit of work that needs one model. Jobs are hashable and can be pickled."""
 
     @property
     def model(self) -> ModelReference:
@@ -45,8 +45,8 @@ class Job(Protocol):
 
     @property
     def corpus(self) -> str:
-        """Name of the encoded texts. Workers prefer jobs with the same name, since they may have
-        cached the embeddings.
+        """Name of the encoded corpus. A worker prefers jobs with its previous corpus, whose
+        embeddings it may have cached.
         """
 
     def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Any:
@@ -59,22 +59,20 @@ class JobOutcome:
 
     value: Any = None
     failure: str = ""
-    """Reason of a failure; empty on success."""
+    """Why the job failed; empty on success."""
     restart_worker: bool = False
-    """If true, the process is unusable, for example after a CUDA error."""
+    """Whether the process may be unusable, for example after a CUDA error."""
     warnings: tuple[str, ...] = ()
-    """Warnings from the worker since its previous job."""
+    """The worker's warnings since its previous job."""
 
 
 class Worker(Protocol):
-    """A process that runs one job at a time. If one of its futures raises, the worker is
-    unusable.
-    """
+    """A process that runs one job at a time. It is unusable once one of its futures raises."""
 
     started: Future[Any]
 
     def submit(self, job: Job) -> Future[JobOutcome]:
-        """Run a job in the process."""
+        """Start a job in the process."""
 
     def stop(self) -> None:
         """Stop the process immediately, even during a job."""
@@ -83,10 +81,8 @@ class Worker(Protocol):
 class Engine(Protocol):
     """Starts workers."""
 
-    def locations(self) -> Sequence[Hashable]:
-        """List the locations where workers can run or already run; equal values mean the same
-        location.
-        """
+    def list_locations(self) -> Sequence[Hashable]:
+        """List the locations for workers, free or in use. A location is equal in every call."""
 
     def start(self, location: Hashable) -> Worker:
         """Start a worker at a location."""
@@ -97,10 +93,10 @@ class Engine(Protocol):
 
 @dataclass
 class WorkerSlot:
-    """A location with a worker."""
+    """A worker and its current job."""
 
     worker: Worker
-    current: Future[Any]
+    future: Future[Any]
     job: Job | None = None
     """The current job; None while the worker starts."""
 
@@ -112,11 +108,13 @@ class Dispatcher:
         self._pending = list(jobs)
         self._engine = engine
         self._slots: dict[Hashable, WorkerSlot] = {}
-        self._unusable: dict[Hashable, str] = {}
-        self._crashes: Counter[Job] = Counter()
+        self._start_errors: dict[Hashable, str] = {}
+        self._crash_counts: Counter[Job] = Counter()
 
-    def outcomes(self) -> Generator[tuple[Job, JobOutcome], None, None]:
-        """Yield each job with its outcome as it completes. Closing the generator stops the workers.
+    def run(self) -> Generator[tuple[Job, JobOutcome], None, None]:
+        """Run the jobs. Yield each job with its outcome as it completes.
+
+        Closing the generator stops the workers.
 
         Raises:
             PosirError: No worker can be started.
@@ -124,46 +122,49 @@ class Dispatcher:
         try:
             while self._pending or any(slot.job for slot in self._slots.values()):
                 self._start_workers()
-                current = [slot.current for slot in self._slots.values()]
-                done, _ = wait(current, POLL_SECONDS, FIRST_COMPLETED)
+                futures = [slot.future for slot in self._slots.values()]
+                done, _ = wait(futures, POLL_SECONDS, FIRST_COMPLETED)
                 for location, slot in list(self._slots.items()):
-                    if slot.current in done:
-                        yield from self._advance(location, slot)
+                    if slot.future in done:
+                        yield from self._handle_completion(location, slot)
         finally:
             for slot in self._slots.values():
                 slot.worker.stop()
             self._engine.close()
 
     def _start_workers(self) -> None:
-        for location in self._engine.locations():
-            is_taken = location in self._slots or location in self._unusable
+        for location in self._engine.list_locations():
+            is_free = location not in self._slots and location not in self._start_errors
             starting = sum(slot.job is None for slot in self._slots.values())
-            if not is_taken and starting < len(self._pending):
+            if is_free and starting < len(self._pending):
                 worker = self._engine.start(location)
                 self._slots[location] = WorkerSlot(worker, worker.started)
-        if self._unusable and not self._slots:
-            raise PosirError(f"no worker can be started. {next(reversed(self._unusable.values()))}")
+        if self._start_errors and not self._slots:
+            last_error = next(reversed(self._start_errors.values()))
+            raise PosirError(f"no worker can be started. {last_error}")
         if not self._slots:
             logger.warning("No workers available; waiting for one")
             time.sleep(POLL_SECONDS)
 
-    def _advance(self, location: Hashable, slot: WorkerSlot) -> Iterator[tuple[Job, JobOutcome]]:
+    def _handle_completion(
+        self, location: Hashable, slot: WorkerSlot
+    ) -> Iterator[tuple[Job, JobOutcome]]:
         try:
-            outcome = slot.current.result()
+            outcome = slot.future.result()
         except Exception as error:
             self._slots.pop(location).worker.stop()
             # Ray wraps the errors of its workers.
             reason = summarize_error(getattr(error, "cause", None) or error)
             if slot.job is None:
-                self._unusable[location] = f"{location}: {reason}"
-                logger.warning("%s", self._unusable[location])
+                self._start_errors[location] = f"{location}: {reason}"
+                logger.warning("%s", self._start_errors[location])
                 return
-            self._crashes[slot.job] += 1
-            if self._crashes[slot.job] < ATTEMPTS:
+            self._crash_counts[slot.job] += 1
+            if self._crash_counts[slot.job] < MAX_ATTEMPTS:
                 logger.warning("%s: its worker crashed (%s); trying again", slot.job, reason)
                 self._pending.insert(0, slot.job)
                 return
-            problem = f"its worker crashed {ATTEMPTS} times, perhaps out of memory ({reason})"
+            problem = f"its worker crashed {MAX_ATTEMPTS} times, perhaps out of memory ({reason})"
             yield slot.job, JobOutcome(failure=problem)
             return
         restart = False
@@ -174,25 +175,25 @@ class Dispatcher:
             self._slots.pop(location).worker.stop()
         else:
             slot.job = self._take_job(slot.job)
-            slot.current = slot.worker.submit(slot.job)
+            slot.future = slot.worker.submit(slot.job)
 
     def _take_job(self, previous: Job | None) -> Job:
-        """Take the pending job that costs a worker least.
+        """Remove and return the pending job with the lowest switching cost after `previous`.
 
-        Loading a model takes minutes, and encoding a corpus takes hours. So a worker keeps its
-        model, then its corpus, whose embeddings may be cached on its machine; otherwise it takes
-        the corpus and the model that the fewest other workers use.
+        Loading a model takes minutes, and encoding a corpus takes hours. A worker thus prefers jobs
+        with its current model, then jobs with its current corpus, whose embeddings may be cached on
+        its machine. Ties go to the corpus and the model that the fewest other workers use.
         """
-        running = [slot.job for slot in self._slots.values() if slot.job]
-        models = Counter(job.model for job in running)
-        corpora = Counter((job.model, job.corpus) for job in running)
+        running_jobs = [slot.job for slot in self._slots.values() if slot.job]
+        models = Counter(job.model for job in running_jobs)
+        corpora = Counter((job.model, job.corpus) for job in running_jobs)
 
-        def cost(job: Job) -> tuple[bool, bool, int, int]:
+        def get_cost(job: Job) -> tuple[bool, bool, int, int]:
             new_model = previous is None or job.model != previous.model
             new_corpus = new_model or previous is None or job.corpus != previous.corpus
             return new_model, new_corpus, corpora[job.model, job.corpus], models[job.model]
 
-        best = min(self._pending, key=cost)
+        best = min(self._pending, key=get_cost)
         self._pending.remove(best)
         return best
 
@@ -205,14 +206,15 @@ class EvaluationJob:
     task: str
     subset: str
     corpus: str = field(compare=False)
-    """Name of the searched corpus; tasks may share a corpus."""
+    """Name of the corpus to search. Tasks may share a corpus."""
 
     def __str__(self) -> str:
         return f"{self.model.name} · {self.task} · {self.subset}"
 
     def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> tuple[TaskResult, Record]:
-        """Evaluate the subset. Return the result and the model's metadata, without its loader,
-        which may not be picklable.
+        """Evaluate the subset. Return the result and the model's metadata.
+
+        The metadata excludes the loader, which may not be picklable.
         """
         result = evaluate_subset(model, self, encode_kwargs)
         return result, model.mteb_model_meta.model_dump(exclude={"loader"})
@@ -221,9 +223,9 @@ class EvaluationJob:
 def evaluate_subset(
     model: MTEBModels, job: EvaluationJob, encode_kwargs: EncodeKwargs
 ) -> TaskResult:
-    """Evaluate one subset of a task like `mteb.evaluate`.
+    """Evaluate one subset of a task as `mteb.evaluate` does.
 
-    The task keeps all of its subsets: a filtered task would record the other subsets as missing
+    The task is not filtered to the subset, since mteb would record the other subsets as missing
     from the data.
     """
     import mteb
@@ -253,18 +255,18 @@ class Workload:
     tasks: Sequence[PositionTask]
     models: Mapping[ModelReference, ModelMeta]
 
-    def jobs(self) -> list[EvaluationJob]:
-        """List all jobs by model, task and subset."""
+    def list_jobs(self) -> list[EvaluationJob]:
+        """List all jobs, ordered by model, task and subset."""
         subsets = [(task, subset) for task in self.tasks for subset in task.hf_subsets]
         return [
-            EvaluationJob(model, task.metadata.name, subset, corpus_name(task, subset))
+            EvaluationJob(model, task.metadata.name, subset, name_corpus(task, subset))
             for model in self.models
             for task, subset in subsets
         ]
 
 
-def corpus_name(task: PositionTask, subset: str) -> str:
-    """Name the corpus of a subset; tasks that share a corpus get the same name."""
+def name_corpus(task: PositionTask, subset: str) -> str:
+    """Return the name of a subset's corpus. Tasks that share a corpus get the same name."""
     languages = task.metadata.hf_subsets_to_langscripts[subset]
     return f"{task.metadata.dataset['path']}/{languages[-1]}/{subset}"
 
@@ -275,14 +277,14 @@ def find_workload(
     models: Sequence[str],
     revision: str | None = None,
 ) -> Workload:
-    """Find tasks and models by name, without duplicates.
+    """Find tasks and models by name, and remove duplicates.
 
     Raises:
         PosirError: No task is given, a name is unknown, or a revision is given for several models.
     """
     if not (tasks or benchmarks):
         raise PosirError(
-            "no task is given. Give tasks with -t or benchmarks with -b; `posir tasks` lists them."
+            "no task given. Give tasks with -t or benchmarks with -b; `posir tasks` lists them."
         )
     if revision and len(models) > 1:
         raise PosirError(
@@ -296,7 +298,7 @@ def find_workload(
 
 
 def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[PositionTask]:
-    """Find the distinct tasks with the given names or in the given benchmarks.
+    """Find tasks by name and the tasks of benchmarks, and remove duplicates.
 
     Raises:
         PosirError: A name is unknown, a task has no evidence positions, or a benchmark has no data.
@@ -309,14 +311,14 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[Position
     with explain_unknown_task():
         # mteb would build all benchmarks even for an empty list.
         for benchmark in mteb.get_benchmarks(list(benchmarks)) if benchmarks else ():
-            for member in benchmark.tasks:
-                if isinstance(member, PositionTask):
-                    # Warns once about tasks without data; raises if no task has data.
-                    if member.benchmark is not None:
-                        member.benchmark.check_data()
-                    if not member.has_data():
+            for task in benchmark.tasks:
+                if isinstance(task, PositionTask):
+                    # Warns once about missing tasks; raises if the benchmark has no data at all.
+                    if task.benchmark is not None:
+                        task.benchmark.check_data()
+                    if not task.has_data():
                         continue
-                all_names.append(member.metadata.name)
+                all_names.append(task.metadata.name)
         tasks = [mteb.get_task(name) for name in dict.fromkeys(all_names)]
     other_names = [task.metadata.name for task in tasks if not isinstance(task, PositionTask)]
     if other_names:
@@ -329,35 +331,37 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[Position
 
 @contextmanager
 def explain_unknown_task() -> Iterator[None]:
-    """Convert mteb's error for an unknown name to PosirError."""
+    """Convert mteb's KeyError for an unknown name to PosirError."""
     try:
         yield
     except KeyError as error:
-        # Some messages of mteb start with the name of the exception.
+        # Some of mteb's messages start with the exception name.
         message = str(error.args[0]).removeprefix("KeyError: ")
         raise PosirError(f"{message} `posir tasks` lists the tasks.") from error
 
 
 def find_missing_jobs(workload: Workload, cache: ResultCache) -> list[EvaluationJob]:
-    """List the jobs without a result in a folder, by mteb's rules; also restrict each task to the
-    subsets in its data.
-    """
+    """List the jobs that have no result in a folder, according to mteb's rules."""
     for task in workload.tasks:
+        # This removes subsets that the data does not contain.
         task.load_data()
-    missing = {
+    missing_subsets = {
         (model, task.metadata.name): find_missing_subsets(task, meta, cache)
         for model, meta in workload.models.items()
         for task in workload.tasks
     }
-    return [job for job in workload.jobs() if job.subset in missing[job.model, job.task]]
+    return [
+        job for job in workload.list_jobs() if job.subset in missing_subsets[job.model, job.task]
+    ]
 
 
 def find_missing_subsets(task: PositionTask, meta: ModelMeta, cache: ResultCache) -> set[str]:
-    """Return the subsets of a task without a result for a model; all subsets if the data's revision
-    has changed.
+    """Return the task's subsets that have no result for a model.
+
+    If the data revision has changed, all subsets are missing.
     """
     result = cache.load_task_result(task.metadata.name, meta)
-    # For local data, the cache has already compared the revisions of the subsets.
+    # For local data, the cache has already compared the subset revisions.
     if result is None or not (result.dataset_revision == LOCAL or result.is_mergeable(task)):
         return set(task.hf_subsets)
     return {

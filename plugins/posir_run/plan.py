@@ -1,4 +1,4 @@
-"""The plan of a run: number of texts, size of embeddings and encoding time, by model and task."""
+"""Plan a run: estimate the number of texts, embedding size and encoding time by model and task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mteb.types import PromptType
 from rich.filesize import decimal
 
 from posir_run.jobs import Workload
-from posir_run.memory import expect_peaks
+from posir_run.memory import estimate_peaks
 from posir_run.sizes import (
     BUCKET,
     BUCKETS,
@@ -47,60 +47,59 @@ if TYPE_CHECKING:
 
     from posir_tasks.tasks.base import PositionTask
 
-#: Number of benchmark rounds, and the minimum duration of a round in seconds.
+#: Maximum number of benchmark rounds, and their minimum duration in seconds.
 ROUNDS = 3
 ROUND_SECONDS = 1.0
-#: Seconds after which no new round starts.
-MAX_SECONDS = 20.0
+#: No round starts after this many seconds.
+MAX_BENCHMARK_SECONDS = 20.0
 
 SEED = 42
-#: Units of time in seconds.
-UNITS = {"h": 3_600, "min": 60, "s": 1}
-#: Maximum number of sampled texts per kind.
+#: Seconds per unit of time, the longest unit first.
+UNIT_SECONDS = {"h": 3_600, "min": 60, "s": 1}
+#: Maximum number of sampled queries, and of sampled documents per length bucket.
 SAMPLE_SIZE = 256
 
 
 def collect_samples(
     tasks: Sequence[PositionTask], counts: TextCounts
 ) -> tuple[list[list[str]], list[str], bool]:
-    """Sample texts from each task's first subset; create synthetic texts for length buckets that
-    are missing in local data.
+    """Sample documents and queries from the first subset of each task.
+
+    Length buckets that local data does not cover get synthetic texts.
 
     Returns:
-        Documents by length bucket, about the same number from each task, none for empty buckets;
-        queries; and True if all documents come from the data.
+        Documents by length bucket (none for empty buckets, else about the same number per task),
+        queries, and whether all documents are from the data.
     """
     rng = random.Random(SEED)
-    frames = []
+    corpora = []
     questions: list[str] = []
     for task in tasks:
         readers = find_local_texts(task, task.hf_subsets[0])
         if readers is not None:
             read_corpus, read_queries = readers
-            frames.append(read_corpus())
+            corpora.append(read_corpus())
             questions += read_queries()["text"].head(SAMPLE_SIZE).to_list()
     if not questions:
-        questions = [row for document in read_documents() for row in document.questions]
+        questions = [text for document in read_documents() for text in document.questions]
     documents: list[list[str]] = []
     is_sampled = True
     for index, (count, tokens) in enumerate(zip(counts.texts, counts.tokens, strict=True)):
         pool: list[str] = []
-        for frame in frames if count else ():
-            texts = frame.filter(index == BUCKET)["text"]
+        for corpus in corpora if count else ():
+            texts = corpus.filter(index == BUCKET)["text"]
             pool += texts.shuffle(SEED).head(SAMPLE_SIZE).to_list()
         if count and not pool:
             is_sampled = False
-            pool = synthetic_texts(tokens // count)
+            pool = make_synthetic_texts(tokens // count)
         rng.shuffle(pool)
         documents.append(pool[:SAMPLE_SIZE])
     rng.shuffle(questions)
     return documents, questions[:SAMPLE_SIZE], is_sampled
 
 
-def synthetic_texts(tokens: int) -> list[str]:
-    """Cut texts of the given length from the concatenated documents of PosIR-Mini, at different
-    offsets.
-    """
+def make_synthetic_texts(tokens: int) -> list[str]:
+    """Cut texts of a given length out of the concatenated PosIR-Mini documents."""
     source = "\n\n".join(document.text for document in read_documents())
     length = tokens * BYTES_PER_TOKEN
     starts = range(0, len(source), -(-len(source) // SAMPLE_SIZE))
@@ -110,7 +109,7 @@ def synthetic_texts(tokens: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Duration:
-    """A duration in seconds: the mean over benchmark rounds, and the fastest and slowest round."""
+    """Duration of the fastest, average and slowest benchmark round, in seconds."""
 
     low: float
     mean: float
@@ -118,7 +117,7 @@ class Duration:
 
     @classmethod
     def from_rounds(cls, seconds: Sequence[float]) -> Duration:
-        """Summarize the seconds of each round."""
+        """Summarize the durations of benchmark rounds."""
         return cls(min(seconds), fmean(seconds), max(seconds))
 
     def __add__(self, other: Duration) -> Duration:
@@ -128,8 +127,8 @@ class Duration:
         return Duration(self.low * factor, self.mean * factor, self.high * factor)
 
     def __str__(self) -> str:
-        unit = next((name for name, size in UNITS.items() if self.mean >= size), "s")
-        low, mean, high = (value / UNITS[unit] for value in (self.low, self.mean, self.high))
+        unit = next((name for name, size in UNIT_SECONDS.items() if self.mean >= size), "s")
+        low, mean, high = (value / UNIT_SECONDS[unit] for value in (self.low, self.mean, self.high))
         return f"{mean:,.1f} {unit} ({low:,.1f} to {high:,.1f})"
 
 
@@ -138,7 +137,7 @@ class SpeedCalibration:
     """Encoding speed of a model on this machine."""
 
     documents: tuple[Duration | None, ...]
-    """Time per token by length bucket; None for empty buckets."""
+    """Time per token for each length bucket; None for empty buckets."""
     queries: Duration
     """Time per query."""
     format: EmbeddingFormat
@@ -154,18 +153,18 @@ class SpeedCalibration:
 
 @dataclass(frozen=True)
 class ModelSpeed:
-    """Speed and embedding size of a model."""
+    """Encoding speed and embedding size of a model."""
 
     name: str
     calibration: SpeedCalibration | None
     problem: str
-    """Reason why the calibration is missing; empty if there is one."""
+    """Why the calibration failed; empty on success."""
     bytes_per_text: int | None
 
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Number of texts to encode, and the estimated size and time."""
+    """Number of texts to encode, size of their embeddings and encoding time."""
 
     name: str
     jobs: int
@@ -185,19 +184,19 @@ class RunPlan:
     with_cache: CostEstimate
     """The total with an embedding cache, which encodes each corpus once."""
     counted: bool
-    """If true, all sizes are counted in the data; else some are published averages."""
+    """Whether all sizes are counted in the data; if false, some are published averages."""
     sampled: bool
-    """If true, the benchmark uses only texts from the data; else some are synthetic."""
+    """Whether all benchmark texts are from the data; if false, some are synthetic."""
 
     @property
     def saved_documents(self) -> int:
-        """Number of documents that an embedding cache saves; 0 for models without embeddings."""
+        """Number of documents that an embedding cache saves. 0 for models without embeddings."""
         saved = sum(self.total.documents.texts) - sum(self.with_cache.documents.texts)
         return saved if self.model.bytes_per_text else 0
 
     @property
     def rows(self) -> list[CostEstimate]:
-        """Rows of the table: all tasks, then the totals that differ from the rows above."""
+        """Table rows: each task, then each total that adds information."""
         rows = list(self.tasks)
         if len(self.tasks) > 1:
             rows.append(self.total)
@@ -212,19 +211,19 @@ def plan_run(workload: Workload, batch_size: int) -> Result:
     sizes = measure_subsets(track_items(subsets, "Counting texts"))
     total = sum_counts(size.documents for size in sizes)
     documents, queries, sampled = collect_samples(workload.tasks, total)
-    first = workload.tasks[0]
-    options = {"batch_size": batch_size, "show_progress_bar": False}
-    context = EncodingContext(first.metadata, SPLIT, first.hf_subsets[0], options)
+    task = workload.tasks[0]
+    encode_kwargs = {"batch_size": batch_size, "show_progress_bar": False}
+    context = EncodingContext(task.metadata, SPLIT, task.hf_subsets[0], encode_kwargs)
     models = track_items(list(workload.models.items()), "Measuring models")
     plans = [
         build_plan(_measure_model(model, meta, documents, queries, context), sizes, sampled=sampled)
         for model, meta in models
     ]
     records = [record for plan in plans for record in build_records(plan)]
-    peaks = expect_peaks(workload.models.values(), workload.tasks, batch_size)
+    peaks = estimate_peaks(workload.models.values(), workload.tasks, batch_size)
     benchmark = (
-        "Encoding time from a short benchmark on this machine, with the range of its rounds in "
-        "parentheses."
+        "Time: encoding time, from a short benchmark on this machine. Parentheses show the fastest "
+        "and the slowest benchmark round."
     )
     return Result(
         title="Estimated cost",
@@ -244,13 +243,13 @@ def _measure_model(
     queries: list[str],
     context: EncodingContext,
 ) -> ModelSpeed:
-    """Measure the speed of a model; on failure, record the reason and take the embedding size from
+    """Measure the speed of a model. If this fails, return the reason and the embedding size from
     the metadata.
     """
     try:
         calibration = calibrate(load_model(model), documents, queries, context)
     except Exception as error:
-        # Third-party code may raise anything, for example if the model does not fit into memory.
+        # Third-party code may raise any exception, for example if memory is too small.
         problem = str(error) if isinstance(error, PosirError) else summarize_error(error)
         # Assume single precision.
         size = 4 * meta.embed_dim if isinstance(meta.embed_dim, int) else None
@@ -263,8 +262,10 @@ def _measure_model(
 def calibrate(
     model: MTEBModels, documents: Sequence[list[str]], queries: list[str], context: EncodingContext
 ) -> SpeedCalibration:
-    """Measure the speed of a model with a task's prompts; raise PosirError if it is not a dense
-    encoder.
+    """Measure the speed of a model with a task's prompts.
+
+    Raises:
+        PosirError: The model is not a dense encoder.
     """
     if not isinstance(model, EncoderProtocol):
         raise PosirError("not a dense encoder")
@@ -288,12 +289,12 @@ def calibrate(
 
 
 def measure_speed(
-    encode: Callable[[Sequence[str]], object], texts: Sequence[str], amount: Callable[[str], int]
+    encode: Callable[[Sequence[str]], object], texts: Sequence[str], get_size: Callable[[str], int]
 ) -> Duration:
-    """Measure the encoding time per unit of `amount`, in rounds of random samples.
+    """Measure the encoding time per unit of text size, in rounds with random samples.
 
-    The sample size doubles until a round takes at least `ROUND_SECONDS`. `amount` returns the size
-    of a text: its tokens, or 1.
+    The sample size doubles until a round takes at least `ROUND_SECONDS`. `get_size` returns the
+    size of a text: its number of tokens, or 1.
     """
     rng = random.Random(SEED)
     start = time.monotonic()
@@ -301,43 +302,43 @@ def measure_speed(
     while time_encoding(encode, rng.sample(texts, count)) < ROUND_SECONDS and count < len(texts):
         count = min(2 * count, len(texts))
     rounds: list[float] = []
-    while len(rounds) < ROUNDS and (not rounds or time.monotonic() < start + MAX_SECONDS):
+    while len(rounds) < ROUNDS and (not rounds or time.monotonic() < start + MAX_BENCHMARK_SECONDS):
         sample = rng.sample(texts, count)
-        rounds.append(time_encoding(encode, sample) / sum(map(amount, sample)))
+        rounds.append(time_encoding(encode, sample) / sum(map(get_size, sample)))
     return Duration.from_rounds(rounds)
 
 
 def time_encoding(encode: Callable[[Sequence[str]], object], texts: Sequence[str]) -> float:
-    """Measure the time to encode texts, in seconds."""
+    """Return the time to encode texts in seconds."""
     start = time.perf_counter()
     encode(texts)
     return time.perf_counter() - start
 
 
 def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool) -> RunPlan:
-    """Estimate the cost of evaluating a model; `sizes` must be grouped by task."""
+    """Estimate the cost of evaluating a model. `sizes` must be sorted by task."""
 
-    def estimate(
-        name: str, group: Sequence[SubsetSize], corpora: Iterable[TextCounts]
+    def estimate_cost(
+        name: str, subsets: Sequence[SubsetSize], corpora: Iterable[TextCounts]
     ) -> CostEstimate:
         documents = sum_counts(corpora)
-        queries = sum(size.queries for size in group)
+        queries = sum(size.queries for size in subsets)
         size = duration = None
         if model.bytes_per_text:
             size = (sum(documents.texts) + queries) * model.bytes_per_text
         if model.calibration:
             duration = model.calibration.estimate(documents, queries)
-        return CostEstimate(name, len(group), documents, queries, size, duration)
+        return CostEstimate(name, len(subsets), documents, queries, size, duration)
 
     tasks = []
     for name, group in groupby(sizes, key=lambda size: size.task):
         subsets = list(group)
-        tasks.append(estimate(name, subsets, (size.documents for size in subsets)))
+        tasks.append(estimate_cost(name, subsets, (size.documents for size in subsets)))
     return RunPlan(
         model=model,
         tasks=tuple(tasks),
-        total=estimate("total", sizes, (size.documents for size in sizes)),
-        with_cache=estimate(
+        total=estimate_cost("total", sizes, (size.documents for size in sizes)),
+        with_cache=estimate_cost(
             "with cache", sizes, {size.corpus: size.documents for size in sizes}.values()
         ),
         counted=all(size.counted for size in sizes),
@@ -346,7 +347,7 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
 
 
 def build_records(plan: RunPlan) -> Iterator[Record]:
-    """Yield the rows of the table as records: sizes in bytes, times in seconds."""
+    """Yield the table rows as records, with sizes in bytes and times in seconds."""
     for estimate in plan.rows:
         documents = estimate.documents
         row: Record = {"model": plan.model.name, "task": estimate.name, "jobs": estimate.jobs}
@@ -358,7 +359,7 @@ def build_records(plan: RunPlan) -> Iterator[Record]:
 
 
 def build_table(plan: RunPlan) -> Table:
-    """Build the table of estimates for one model."""
+    """Build the table of cost estimates for one model."""
     rows = []
     for estimate in plan.rows:
         documents = estimate.documents
@@ -374,7 +375,7 @@ def build_table(plan: RunPlan) -> Table:
 
 
 def describe_plan(plan: RunPlan) -> str:
-    """Describe the encoding time of a run, or why it is unknown."""
+    """Describe the encoding time of a run, or the reason why it is unknown."""
     if plan.total.duration is None:
         return (
             f"{plan.model.name}: time not estimated, since the model could not be measured "
@@ -388,11 +389,11 @@ def describe_plan(plan: RunPlan) -> str:
 
 def explain_estimates(plan: RunPlan) -> str:
     """Describe the sources of the estimates."""
-    sizes = "counted in the data, with one token per four bytes"
+    sizes = "counted in the data, at four bytes per token"
     if not plan.counted:
         sizes = (
-            "published averages (arXiv 2601.08363) for data that is not on this machine, all "
-            "documents of mean length"
+            "published averages (arXiv 2601.08363) for data that is not on this machine, where all "
+            "documents are assumed to have the mean length"
         )
-    texts = "texts from the data" if plan.sampled else "synthetic texts of mean length"
+    texts = "texts from the data" if plan.sampled else "some synthetic texts of mean length"
     return f"{plan.model.name}: sizes are {sizes}; the benchmark encodes {texts}."

@@ -1,6 +1,6 @@
-"""The size of a run: documents, tokens and queries of each subset, by length bucket.
+"""Count the documents (by length bucket), tokens and queries of each subset.
 
-Local data is counted; other sizes are published averages.
+If the data is not on this machine, published averages are used instead.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from posir_run.jobs import corpus_name
+from posir_run.jobs import name_corpus
 from posir_tasks.data.checks import read_columns
 from posir_tasks.data.declared import DISTRACTORS, SUFFIX
 from posir_tasks.data.nano import share_questions
@@ -27,22 +27,21 @@ from posir_tasks.values.schemes import RelativePositions
 if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
 
-#: Upper bounds of PosIR's length buckets except the last, in tokens, and names of all buckets.
+#: Upper bounds in tokens of all PosIR length buckets but the last, and the names of all buckets.
 BOUNDS = RelativePositions().token_bounds
 BUCKETS = RelativePositions().axes.lengths
 
 #: Published numbers of documents, tokens and queries in PosIR (Zeng et al. 2026, arXiv 2601.08363):
-#: for all ten languages, for English (922 tokens per document), and the mean over the nine other
-#: languages.
+#: all ten languages, English (922 tokens per document), and the mean of the nine other languages.
 ALL_LANGUAGES = (17_329_673, 22_800_000_000, 421_708)
 ENGLISH = (1_719_701, 1_719_701 * 922, 42_015)
 OTHER_LANGUAGE = tuple(
     (total - english) // 9 for total, english in zip(ALL_LANGUAGES, ENGLISH, strict=True)
 )
 
-#: Reads the documents or queries of a subset as a frame with the column `text`.
+#: Reads the documents or queries of a subset into a frame with a `text` column.
 ReadTexts = Callable[[], pl.DataFrame]
-#: Length of a text in tokens, like `estimate_tokens`.
+#: Length of a text in tokens, as in `estimate_tokens`.
 TOKENS = -(-pl.col("text").str.len_bytes().cast(pl.Int64) // BYTES_PER_TOKEN)
 #: Index of a text's length bucket.
 BUCKET = pl.sum_horizontal(bound < TOKENS for bound in BOUNDS)
@@ -54,7 +53,7 @@ class TextCounts:
 
     texts: tuple[int, ...]
     tokens: tuple[int, ...]
-    """Total tokens per bucket; for local data, one token per four bytes of UTF-8."""
+    """Total tokens per bucket. In local data, a token is four bytes of UTF-8."""
 
     def __add__(self, other: TextCounts) -> TextCounts:
         return TextCounts(
@@ -64,7 +63,7 @@ class TextCounts:
 
     @classmethod
     def from_buckets(cls, buckets: Mapping[int, tuple[int, int]]) -> TextCounts:
-        """Build counts from (texts, tokens) by bucket index; missing buckets are empty."""
+        """Build counts from (texts, tokens) by bucket index. Missing buckets are empty."""
         counts = [buckets.get(index, (0, 0)) for index in range(len(BUCKETS))]
         return cls(*zip(*counts, strict=True))
 
@@ -77,24 +76,24 @@ class TextCounts:
 
 
 def sum_counts(counts: Iterable[TextCounts]) -> TextCounts:
-    """Add any number of counts."""
+    """Sum counts by bucket."""
     return sum(counts, TextCounts.from_buckets({}))
 
 
 @dataclass(frozen=True)
 class SubsetSize:
-    """Number of texts to encode for one subset of a task."""
+    """Number of texts to encode for a task's subset."""
 
     task: str
     corpus: str
     documents: TextCounts
     queries: int
     counted: bool
-    """If true, the texts are counted in the data; else the sizes are published averages."""
+    """Whether the sizes are counted in the data; if false, they are published averages."""
 
 
 def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetSize]:
-    """Measure subsets. A shared corpus is read once.
+    """Measure subsets. A corpus that several tasks share is read once.
 
     Raises:
         DataError: The data cannot be read, and no sizes are published.
@@ -102,7 +101,7 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
     corpora: dict[str, TextCounts] = {}
     sizes = []
     for task, subset in subsets:
-        corpus = corpus_name(task, subset)
+        corpus = name_corpus(task, subset)
         if isinstance(task, NanoTask):
             corpus += SUFFIX
         texts = find_local_texts(task, subset)
@@ -126,11 +125,13 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
 
 
 def find_local_texts(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadTexts] | None:
-    """Return functions that read the documents and the queries, or None if they would have to be
-    downloaded.
+    """Return functions that read the documents and the queries.
+
+    Returns None if the data would have to be downloaded.
 
     Raises:
-        DataError: Local data is incomplete. The returned functions raise it for unreadable data.
+        DataError: Local data is incomplete. The returned functions raise it if the data is
+            unreadable.
     """
     if isinstance(task, PosirTask):
         repository = task.find_repository()
@@ -139,7 +140,7 @@ def find_local_texts(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadTe
         queries = _find_local_file(repository, queries_file)
         if not (corpus and queries):
             return None
-        # Do not select a sample that has no list yet; count the full data instead.
+        # `read_subset` would select the sample if it has no list yet. Read the full data instead.
         if not (isinstance(task, NanoTask) and task.has_list(subset)):
             read = partial(read_columns, columns={"text": pl.String})
             return partial(read, corpus), partial(read, queries)
@@ -148,8 +149,10 @@ def find_local_texts(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadTe
 
 
 def _find_local_file(repository: Repository, path: str) -> Path | None:
-    """Return the path of a file in a local repository or in the Hub's cache, None if it is not
-    cached; raise DataError if a local repository lacks the file.
+    """Return the path of a file in a local repository or in the Hub cache.
+
+    Returns None if the file is not cached. Raises DataError if a local repository does not contain
+    the file.
     """
     if not isinstance(repository, HubRepository):
         return repository.fetch(path)
@@ -168,11 +171,11 @@ def measure_texts(texts: pl.DataFrame) -> TextCounts:
 
 
 def find_published_size(language: Language, domain: str) -> tuple[TextCounts, int]:
-    """Return the published mean size of a domain, in English or over the nine other languages:
-    documents and queries.
+    """Return a domain's documents and queries, estimated from the published size of a language.
 
-    The total is divided as evenly as possible into integers; all documents are assumed to have the
-    mean length.
+    Domains are assumed to have equal sizes (rounded so that they sum to the total) and all
+    documents to have the mean length. For languages other than English, the mean over the nine
+    languages is used.
     """
     index = DOMAINS.index(domain)
     documents, tokens, queries = (

@@ -1,8 +1,8 @@
-"""Workers: a process on this machine, or Ray actors. A worker runs one job after another and keeps
-its model loaded.
+"""Workers: a process on this machine, or Ray actors. A worker runs jobs sequentially and keeps its
+model loaded.
 
-Heavy imports are deferred until a worker has its environment variables, which the Hub's client
-reads at import.
+Heavy imports are deferred until a worker's environment variables are set, since the Hub client
+reads them at import.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Packages that affect results; their versions must be equal on all machines.
+#: Packages that affect results. Their versions must be the same on all machines.
 PACKAGES = ("posir", "mteb", "torch", "transformers", "sentence-transformers")
-#: Prefixes of the environment variables that are passed to workers. Paths in these variables must
-#: exist on every machine.
+#: Name prefixes of environment variables to pass to workers. Paths in these variables must exist on
+#: every machine.
 FORWARDED_PREFIXES = ("POSIR_", "HF_", "MTEB_")
 #: Seconds to wait for the cluster's head node.
 CONNECT_SECONDS = 10
-#: The evaluator of a worker process. It is global because the initializer of a process pool cannot
-#: return a value.
+#: The evaluator of a worker process. It is a global because a pool initializer cannot return a
+#: value.
 _evaluator: Evaluator
 
 
-class WarningLog(logging.Handler):
+class WarningHandler(logging.Handler):
     """A logging handler that shows each distinct warning once."""
 
     def __init__(self, show: Callable[[str], object], seen: Iterable[str] = ()) -> None:
@@ -68,36 +68,35 @@ class WarningLog(logging.Handler):
 
 @contextmanager
 def show_warnings(show: Callable[[str], object]) -> Iterator[None]:
-    """Show each warning of this process once, except warnings about plugins, which every command
-    shows at its start.
-    """
-    log = WarningLog(show, (plugin.warning for plugin in get_plugins().plugins if plugin.problem))
-    logging.getLogger().addHandler(log)
+    """Show each warning of this process once, except plugin warnings, which are shown earlier."""
+    plugins = get_plugins().plugins
+    handler = WarningHandler(show, (plugin.warning for plugin in plugins if plugin.problem))
+    logging.getLogger().addHandler(handler)
     try:
         yield
     finally:
-        logging.getLogger().removeHandler(log)
+        logging.getLogger().removeHandler(handler)
 
 
-def installed_versions() -> dict[str, str]:
-    """Return the versions of `PACKAGES`, without PyTorch's suffix for CPU or CUDA."""
+def find_installed_versions() -> dict[str, str]:
+    """Return the installed versions of `PACKAGES`, without local suffixes such as `+cpu`."""
     return {package: version(package).partition("+")[0] for package in PACKAGES}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of all workers of a run."""
+    """Settings for all workers of a run."""
 
     encode_kwargs: EncodeKwargs
     verbose: bool = False
-    """If true, the workers' logs are shown, else only their warnings."""
+    """Whether to show the workers' logs; if false, only warnings are shown."""
 
 
 class Evaluator:
     """Runs jobs in the current process."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
-        # A cluster machine may have set other variables than the machine that runs the command.
+        # The environment of the command replaces the settings of a cluster machine.
         for name in VARIABLES:
             os.environ.pop(name, None)
         os.environ.update(environment)
@@ -105,18 +104,18 @@ class Evaluator:
         if settings.verbose:
             logging.basicConfig(level=logging.INFO)
         else:
-            # Warnings only: errors are reported with their job.
-            log = WarningLog(self._warnings.append)
-            log.addFilter(
+            # Exclude errors, which are reported with their jobs.
+            handler = WarningHandler(self._warnings.append)
+            handler.addFilter(
                 lambda record: record.name.startswith("posir") and record.levelno == logging.WARNING
             )
-            logging.getLogger().addHandler(log)
+            logging.getLogger().addHandler(handler)
         self._encode_kwargs = settings.encode_kwargs
         self._loaded: tuple[ModelReference, MTEBModels] | None = None
 
     def check_versions(self, expected: Mapping[str, str]) -> None:
         """Raise PosirError if the installed versions differ from the expected ones."""
-        versions = installed_versions()
+        versions = find_installed_versions()
         if versions != expected:
             raise PosirError(
                 f"{platform.node()} has {_list_versions(versions)}, but the machine that runs the "
@@ -124,7 +123,7 @@ class Evaluator:
             )
 
     def evaluate(self, job: Job) -> JobOutcome:
-        """Run a job. Errors become outcomes; each outcome includes the warnings of the job."""
+        """Run a job. Return its result or its error, and its warnings."""
         try:
             outcome = JobOutcome(job.run(self._load(job.model), self._encode_kwargs))
         except PosirError as error:
@@ -140,7 +139,7 @@ class Evaluator:
         import torch
 
         if self._loaded is None or self._loaded[0] != reference:
-            # Free the memory of the previous model first.
+            # Free the previous model's memory first.
             self._loaded = None
             gc.collect()
             torch.cuda.empty_cache()
@@ -153,36 +152,36 @@ def _list_versions(versions: Mapping[str, str]) -> str:
 
 
 class LocalEngine:
-    """One worker with all processors and the first GPU of this machine, as in `mteb run`."""
+    """One worker that uses all CPU cores and the first GPU of this machine, as in `mteb run`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # Hide Python's warning about the semaphores of a killed worker; Python releases them.
+        # Hide Python's warning about leaked semaphores of a killed worker; Python releases them.
         os.environ.setdefault(
             "PYTHONWARNINGS", "ignore::UserWarning:multiprocessing.resource_tracker"
         )
 
-    def locations(self) -> Sequence[Hashable]:
-        """Return the single location."""
+    def list_locations(self) -> Sequence[Hashable]:
+        """Return the only location."""
         return ("this machine",)
 
     def start(self, location: Hashable) -> LocalWorker:  # noqa: ARG002
-        """Start the process."""
+        """Start the worker process."""
         return LocalWorker(self._settings)
 
     def close(self) -> None:
-        """Do nothing; workers are stopped separately."""
+        """Do nothing, since the dispatcher stops the workers."""
 
 
 class LocalWorker:
-    """A process on this machine. It exits with its parent; its crash does not end the run."""
+    """A process on this machine. It exits with its parent, and a crash does not end the run."""
 
     def __init__(self, settings: Settings) -> None:
-        # A forked process could not use CUDA.
+        # CUDA cannot be used in a forked process.
         context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(1, context, initializer=_initialize, initargs=(settings,))
-        # Ctrl-C in a terminal signals all processes, but only the main process handles it. The new
-        # process inherits the ignored signal, so it prints no traceback during its start.
+        # A terminal sends Ctrl-C to all processes, but only the main process should handle it. The
+        # new process inherits SIG_IGN, so it prints no traceback while it starts.
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             self.started: Future[Any] = self._pool.submit(os.getpid)
@@ -191,12 +190,12 @@ class LocalWorker:
         self._current = self.started
 
     def submit(self, job: Job) -> Future[JobOutcome]:
-        """Run a job in the process."""
+        """Start a job in the process."""
         self._current = self._pool.submit(_evaluate, job)
         return self._current
 
     def stop(self) -> None:
-        """Stop the process; kill it if a job is running."""
+        """Stop the process. Kill it if a job is running."""
         if self.started.done() and not self._current.done():
             os.kill(self.started.result(), signal.SIGKILL)
         self._pool.shutdown(cancel_futures=True)
@@ -205,7 +204,7 @@ class LocalWorker:
 def _initialize(settings: Settings) -> None:
     global _evaluator
     if not settings.verbose:
-        # The libraries' progress bars and warnings would garble the run's progress bar.
+        # Hide the libraries' output, which would garble the progress bar.
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     _evaluator = Evaluator(settings, dict(os.environ))
@@ -224,10 +223,10 @@ def _evaluate(job: Job) -> JobOutcome:
 
 @dataclass(frozen=True)
 class RayLocation:
-    """Resources of one worker on a machine of the cluster."""
+    """A place for one worker in the cluster: a machine and a share of its resources."""
 
     node: str
-    """Ray's id of the machine."""
+    """Ray's node id."""
     address: str
     index: int
     """Index of the worker on its machine."""
@@ -243,7 +242,7 @@ class RayEngine:
     """A Ray cluster."""
 
     def __init__(self, address: str | None, settings: Settings) -> None:
-        """Connect to a cluster, or start one on this machine if `address` is None.
+        """Connect to a cluster. If `address` is None, start one on this machine.
 
         Raises:
             PosirError: Ray is not installed, or the cluster cannot be reached.
@@ -263,20 +262,20 @@ class RayEngine:
                 include_dashboard=None if address else False,
             )
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise _cluster_unreachable(address, error) from error
+            raise _make_unreachable_error(address, error) from error
         self._environment = {
             name: value for name, value in os.environ.items() if name.startswith(FORWARDED_PREFIXES)
         }
         self._settings = settings
 
-    def locations(self) -> Sequence[RayLocation]:
-        """List the locations on the current machines of the cluster."""
+    def list_locations(self) -> Sequence[RayLocation]:
+        """List the locations in the cluster, which may grow during a run."""
         import ray
 
         return find_locations(ray.nodes())  # type: ignore[no-untyped-call]
 
     def start(self, location: Hashable) -> _RayWorker:
-        """Start an actor on a machine."""
+        """Start an actor at a location."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -289,23 +288,23 @@ class RayEngine:
         return _RayWorker(actor.remote(self._settings, self._environment))
 
     def close(self) -> None:
-        """Disconnect from the cluster; Ray then stops the workers of this run."""
+        """Disconnect from the cluster. Ray then stops this run's workers."""
         import ray
 
         ray.shutdown()
 
 
 def check_address(address: str | None) -> None:
-    """Raise PosirError if nothing listens at an address; Ray would retry for 15 minutes."""
+    """Raise PosirError if no server listens at the address. Ray would retry for 15 minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if port.isdecimal():
         try:
             socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
         except OSError as error:
-            raise _cluster_unreachable(address, error) from error
+            raise _make_unreachable_error(address, error) from error
 
 
-def _cluster_unreachable(address: str | None, error: Exception) -> PosirError:
+def _make_unreachable_error(address: str | None, error: Exception) -> PosirError:
     return PosirError(
         f"--address {address}: no Ray cluster can be reached there ({error}). Start one with `ray "
         "start --head`, which prints its address."
@@ -313,23 +312,23 @@ def _cluster_unreachable(address: str | None, error: Exception) -> PosirError:
 
 
 def find_locations(nodes: Sequence[Fields]) -> list[RayLocation]:
-    """Return a location per GPU with an equal share of its machine's processors, or one location
-    per machine if the cluster has no GPU.
+    """Convert the result of `ray.nodes()` to worker locations.
 
-    `nodes` is the result of `ray.nodes()`.
+    Each GPU is a location, with an equal share of its machine's CPU cores. If the cluster has no
+    GPU, each machine is a location.
     """
-    with_gpu = []
-    without_gpu = []
+    gpu_locations = []
+    cpu_locations = []
     for node in nodes:
         if not node["Alive"]:
             continue
         cpus = node["Resources"].get("CPU", 0)
         gpus = int(node["Resources"].get("GPU", 0))
-        build = partial(RayLocation, node["NodeID"], node["NodeManagerAddress"])
-        with_gpu += [build(index, cpus // gpus, 1) for index in range(gpus)]
+        make_location = partial(RayLocation, node["NodeID"], node["NodeManagerAddress"])
+        gpu_locations += [make_location(index, cpus // gpus, 1) for index in range(gpus)]
         if cpus >= 1:
-            without_gpu.append(build(0, cpus, 0))
-    return with_gpu or without_gpu
+            cpu_locations.append(make_location(0, cpus, 0))
+    return gpu_locations or cpu_locations
 
 
 class _RayWorker:
@@ -337,8 +336,8 @@ class _RayWorker:
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
-        self.started: Future[Any] = actor.check_versions.remote(installed_versions()).future()
-        """Completes when the actor has started and passed the version check."""
+        self.started: Future[Any] = actor.check_versions.remote(find_installed_versions()).future()
+        """Completes once the actor has started and passed the version check."""
 
     def submit(self, job: Job) -> Future[JobOutcome]:
         outcome: Future[JobOutcome] = self._actor.evaluate.remote(job).future()

@@ -1,4 +1,4 @@
-"""Alignment of a run with the queries and documents of the data, with counts of mismatches."""
+"""Align a run with the queries and documents of the data, and count mismatches."""
 
 from __future__ import annotations
 
@@ -32,11 +32,9 @@ MAX_EXAMPLES = 3
 DEPTH = 100
 #: Separates document id and chunk number.
 SEPARATOR = "#"
-
-
-#: Sentences about counts of `RunCounts`, with the other counts as fields: singular, plural and
-#: template.
-MISFITS = {
+#: Singular, plural and sentence template for each mismatch in `RunCounts`. Templates may contain
+#: the names of other counts.
+MISMATCH_SENTENCES = {
     "missing": ("judged query is", "judged queries are", "{} not in the run: scored as 0."),
     "empty": ("query", "queries", "{} returned nothing: scored as 0."),
     "unknown_queries": (
@@ -147,7 +145,7 @@ class RunCounts:
 
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind of mismatch."""
-        for name, (singular, plural, sentence) in MISFITS.items():
+        for name, (singular, plural, sentence) in MISMATCH_SENTENCES.items():
             count = getattr(self, name)
             if name == "short" and self.asked:
                 yield describe_fixed_k(self.most, self.asked)
@@ -157,14 +155,13 @@ class RunCounts:
 
 @dataclass(frozen=True)
 class AlignmentRules:
-    """Options of the alignment: incomplete runs, and the mapping of returned ids to documents.
+    """How to treat incomplete runs, and how to map returned ids to documents.
 
-    A chunk id is cut at its separators, from the last to the first, until a known document id
-    remains. Document ids that contain the separator are therefore unchanged. A document gets the
-    rank of its best chunk (max-chunk).
+    Suffixes are removed from a chunk id, the last one first, until a known document id remains, so
+    document ids may contain the separator. A document gets the rank of its best chunk (max-chunk).
     """
 
-    needs_all: bool = True
+    requires_all: bool = True
     """If true, a run that lacks judged queries is an error. Otherwise, these queries score 0, as
     with `trec_eval -c`.
     """
@@ -178,7 +175,7 @@ class AlignmentRules:
     """If true, the first hit of each query is excluded."""
     depth: int = DEPTH
     """Maximum number of documents per query."""
-    names: DocumentNames | None = None
+    document_names: DocumentNames | None = None
     """Matches hits to documents by file name; None to compare ids only."""
 
     @property
@@ -188,7 +185,7 @@ class AlignmentRules:
 
     @property
     def keeps_hits(self) -> bool:
-        """True if documents of the corpus are neither mapped nor excluded."""
+        """True if hits that are documents of the corpus are used unchanged."""
         return not (self.find_document or self.ignore_identical_ids or self.skip_first_result)
 
     def resolve(self, name: str, corpus: Collection[str]) -> str:
@@ -203,24 +200,28 @@ class AlignmentRules:
 
     def resolve_hits(self, hits: Iterable[Hit], corpus: Collection[str]) -> list[Hit]:
         """Replace chunk ids by document ids."""
-        resolved = []
+        resolved_hits = []
         for hit in hits:
             if hit.document in corpus and self.find_document is None:
-                resolved.append(hit)
+                resolved_hits.append(hit)
                 continue
             document = self.resolve(hit.document, corpus)
             if document != hit.document:
                 chunk = self._translate(hit.document, corpus)
                 hit = hit._replace(document=document, chunk="" if chunk == document else chunk)
-            resolved.append(hit)
-        return resolved
+            resolved_hits.append(hit)
+        return resolved_hits
 
     def _translate(self, name: str, corpus: Collection[str]) -> str:
-        return self.names.translate(name, corpus, self.separator) if self.names else name
+        return (
+            self.document_names.translate(name, corpus, self.separator)
+            if self.document_names
+            else name
+        )
 
 
 def merge_chunks(hits: Iterable[Hit]) -> dict[str, float]:
-    """Return the highest score of each document's hits, in the order of the hits."""
+    """Score each document by its best hit, in the order of the hits."""
     scores: dict[str, float] = {}
     for hit in hits:
         score = hit.score or 0.0
@@ -241,14 +242,14 @@ class SubsetQueries:
     name: str
     judgments: Judgments
     documents: Collection[str]
-    """Ids of the corpus; of the judged documents if the corpus is unknown."""
+    """Document ids of the corpus or, if it is unknown, of the qrels."""
     with_position: int
     """Number of queries with a known evidence position."""
     digest: str = ""
     has_corpus: bool = True
     """False if the corpus is unknown. Hits may then be any document."""
     copies: Mapping[str, str] = field(default_factory=dict)
-    """Document ids by id of the merged copy. `documents` contains no copies."""
+    """Original document id by id of each merged copy. `documents` contains no copies."""
 
     @cached_property
     def ids(self) -> Collection[str]:
@@ -260,21 +261,21 @@ class SubsetQueries:
         return min(rules.depth, len(self.documents)) if self.has_corpus else 0
 
     def merge_copies(self, hits: Sequence[Hit]) -> list[Hit]:
-        """Replace copies by their documents, and keep one hit per document that is not a chunk."""
+        """Replace copies by their originals, and drop repeated hits of whole documents."""
         kept_hits = []
-        whole = set()
+        whole_documents = set()
         for hit in hits:
             document = self.copies.get(hit.document, hit.document)
-            if hit.chunk or document not in whole:
+            if hit.chunk or document not in whole_documents:
                 kept_hits.append(hit._replace(document=document))
             if not hit.chunk:
-                whole.add(document)
+                whole_documents.add(document)
         return kept_hits
 
 
 @dataclass
 class AlignedRun:
-    """A run aligned with a task."""
+    """A run aligned with the data."""
 
     rankings: dict[str, Rankings] = field(default_factory=dict)
     """Document rankings by subset, best first, at most `AlignmentRules.depth` per query."""
@@ -316,7 +317,7 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
     """
     missing_subsets = [subset.name for subset in subsets if subset.name not in run.by_subset]
     has_subsets = ANY_SUBSET not in run.by_subset
-    if rules.needs_all and has_subsets and 0 < len(missing_subsets) < len(subsets):
+    if rules.requires_all and has_subsets and 0 < len(missing_subsets) < len(subsets):
         subsets = [subset for subset in subsets if subset.name in run.by_subset]
         logger.warning(
             "%s: %s scored, not in the run: %s. --missing zero scores missing subsets as 0.",
@@ -324,7 +325,7 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
             pluralize(len(subsets), "subset"),
             ", ".join(missing_subsets),
         )
-    by_subset, unknown_queries = _divide_rankings(run, subsets)
+    by_subset, unknown_queries = _split_rankings(run, subsets)
     run_counts = RunCounts(unknown_queries=unknown_queries, duplicates=run.duplicates)
     min_hits, max_hits = run.hit_range
     smallest_corpus = min(len(subset.documents) for subset in subsets)
@@ -337,11 +338,11 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
         aligned.rankings[subset.name] = rankings
         aligned.counts[subset.name] = counts + run_counts
         run_counts = RunCounts()
-    _refuse_misfit(run, subsets, aligned, rules)
+    _raise_if_mismatched(run, subsets, aligned, rules)
     return aligned
 
 
-def _refuse_misfit(
+def _raise_if_mismatched(
     run: Run, subsets: Collection[SubsetQueries], aligned: AlignedRun, rules: AlignmentRules
 ) -> None:
     """Raise PosirError if queries or documents do not match the data at all, or a query is
@@ -359,23 +360,23 @@ def _refuse_misfit(
     by_query = chain(*(rankings.values() for rankings in aligned.rankings.values()))
     documents = [*chain(*by_query)]
     if not documents:
-        raise PosirError(describe_empty(run.name, total.queries - total.missing))
+        raise PosirError(describe_empty_run(run.name, total.queries - total.missing))
     if total.unknown_documents >= len(documents):
         corpora = chain(*(subset.documents for subset in subsets))
-        raise PosirError(describe_foreign(run.name, documents, corpora))
-    if total.missing and rules.needs_all:
+        raise PosirError(describe_unknown_documents(run.name, documents, corpora))
+    if total.missing and rules.requires_all:
         missing = _quote(query for name, query in queries if query not in aligned.rankings[name])
-        queries_are = pluralize(total.missing, "judged query is", "judged queries are")
+        subject = pluralize(total.missing, "judged query is", "judged queries are")
         raise PosirError(
-            f"{run.name}: {queries_are} not in the run, first {missing}. --missing zero scores "
+            f"{run.name}: {subject} not in the run, first {missing}. --missing zero scores "
             "these queries as 0."
         )
 
 
-def _divide_rankings(
+def _split_rankings(
     run: Run, subsets: Collection[SubsetQueries]
 ) -> tuple[dict[str, HitsByQuery], int]:
-    """Divide the rankings of a run by subset, and count the queries that are in no subset."""
+    """Split a run's rankings by subset, and count the queries that are in no subset."""
     by_subset: dict[str, HitsByQuery] = {subset.name: {} for subset in subsets}
     unknown_queries = 0
     for name, rankings in run.by_subset.items():
@@ -450,32 +451,32 @@ def _align_query(
     counts: Counter[str],
 ) -> tuple[Collection[Hit], dict[str, float]]:
     """Return the hits and the ranking of a query, and update `counts`."""
-    complete = subset.find_full_depth(rules)
+    full_depth = subset.find_full_depth(rules)
     if isinstance(run_hits, RankedHits) and rules.keeps_hits and not subset.copies:
         ranking = run_hits.rank_distinct(subset.documents, rules.depth)
         if ranking is not None:
-            _count_ranking(counts, query, ranking, subset, complete)
+            _count_ranking(counts, query, ranking, subset, full_depth)
             return run_hits, ranking
     hits = rules.resolve_hits(run_hits, subset.ids)
     if rules.ignore_identical_ids:
         hits = [hit for hit in hits if hit.document != query]
-    ignored = len(run_hits) - len(hits)
-    skipped = int(rules.skip_first_result and len(hits) > 0)
-    hits = hits[skipped:]
+    ignored_count = len(run_hits) - len(hits)
+    skipped_count = int(rules.skip_first_result and len(hits) > 0)
+    hits = hits[skipped_count:]
     counts["chunks"] += sum(bool(hit.chunk) for hit in hits)
     if subset.copies:
         hits = subset.merge_copies(hits)
     scores = merge_chunks(hits)
     best = nlargest(rules.depth, scores.items(), key=lambda item: (item[1], item[0]))
-    ranking = separate(best)
-    unknown = [name for name in ranking if subset.has_corpus and name not in subset.documents]
-    counts["unknown_documents"] += len(unknown)
-    counts["own_texts"] += unknown.count(subset.judgments.queries.get(query, ""))
+    ranking = to_float32_safe_scores(best)
+    unknown_names = [name for name in ranking if subset.has_corpus and name not in subset.documents]
+    counts["unknown_documents"] += len(unknown_names)
+    counts["own_texts"] += unknown_names.count(subset.judgments.queries.get(query, ""))
     counts["empty"] += not run_hits
-    counts["ignored_ids"] += ignored
-    counts["skipped_first"] += skipped
+    counts["ignored_ids"] += ignored_count
+    counts["skipped_first"] += skipped_count
     counts["tied"] += has_decisive_tie(scores, subset.judgments.grades[query])
-    _count_ranking(counts, query, ranking, subset, complete - ignored - skipped)
+    _count_ranking(counts, query, ranking, subset, full_depth - ignored_count - skipped_count)
     return hits, ranking
 
 
@@ -484,21 +485,19 @@ def _count_ranking(
     query: str,
     ranking: Mapping[str, float],
     subset: SubsetQueries,
-    complete: int,
+    full_depth: int,
 ) -> None:
-    """Count missing and unexpected documents of a ranking, given the length of a complete
-    ranking.
-    """
+    """Count the mismatches of a ranking, which is complete with `full_depth` documents."""
     judgments = subset.judgments
-    counts["short"] += 0 < len(ranking) < complete
+    counts["short"] += 0 < len(ranking) < full_depth
     counts["identical_ids"] += query in ranking and judgments.grades[query].get(query, 0) <= 0
     if query in judgments.candidates:
         counts["other_candidates"] += len(ranking.keys() - judgments.candidates[query])
 
 
-def separate(ranking: Sequence[tuple[str, float]]) -> dict[str, float]:
-    """Replace scores that would be tied in single precision, in which trec_eval compares scores.
-    Ties remain ties.
+def to_float32_safe_scores(ranking: Sequence[tuple[str, float]]) -> dict[str, float]:
+    """Replace scores by ranks, higher is better, if float32 would tie different scores. trec_eval
+    compares scores in float32. Ties remain ties.
     """
     distinct = sorted({score for _, score in ranking})
     with np.errstate(over="ignore"):
@@ -509,25 +508,26 @@ def separate(ranking: Sequence[tuple[str, float]]) -> dict[str, float]:
     return {name: ranks[score] for name, score in ranking}
 
 
-def describe_fixed_k(hits: int, asked: int) -> str:
-    """Describe a retriever that always returns `hits` hits instead of `asked`, with a remedy."""
+def describe_fixed_k(hits: int, requested: int) -> str:
+    """Explain that a retriever always returns `hits` hits, and how to pass `k` to it."""
     return (
-        f"The retriever returned {pluralize(hits, 'hit')} for every query instead of {asked:,}: it "
-        "has its own limit. Pass `k` to it: `search_kwargs={'k': k}` in LangChain, "
-        "`similarity_top_k=k` in LlamaIndex, `.limit(k)` in LanceDB."
+        f"The retriever returned {pluralize(hits, 'hit')} for every query instead of "
+        f"{requested:,}: it has its own limit. Pass `k` to it: "
+        "`search_kwargs={'k': k}` in LangChain, `similarity_top_k=k` in LlamaIndex, `.limit(k)` in "
+        "LanceDB."
     )
 
 
-def describe_empty(name: str, queries: int) -> str:
-    """Describe the error for a run without documents."""
+def describe_empty_run(name: str, queries: int) -> str:
+    """Return the error message for a run without documents."""
     return (
         f"{name}: {pluralize(queries, 'query', 'queries')} returned nothing, and no query returned "
         "a document. Check that the index contains the corpus."
     )
 
 
-def describe_foreign(name: str, retrieved: Sequence[str], corpus: Iterable[str]) -> str:
-    """Describe the error for a run without documents from the corpus."""
+def describe_unknown_documents(name: str, retrieved: Sequence[str], corpus: Iterable[str]) -> str:
+    """Return the error message for a run without documents from the corpus."""
     first = _quote(dict.fromkeys(retrieved))
     return (
         f"{name}: no retrieved document of {len(retrieved):,} is in the corpus; the run has "

@@ -22,17 +22,10 @@ from posir_score.retriever_objects import (
     name_retriever,
     open_retriever,
 )
-from posir_score.run_files import KINDS, is_table, read_rankings, read_run
+from posir_score.run_files import SUPPORTED_FORMATS, is_table, read_rankings, read_run
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
-from posir_tasks.base.public import (
-    Names,
-    Option,
-    OptionalPositive,
-    Positive,
-    public,
-    to_list,
-)
+from posir_tasks.base.public import Names, Option, OptionalPositive, Positive, public, to_list
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.formats.passages import Scope
 from posir_tasks.datasets.dataset import Dataset
@@ -53,7 +46,7 @@ if TYPE_CHECKING:
 
     from posir_report.results import Results
     from posir_score.chunk_scoring import ScoredChunkers
-    from posir_score.evaluation import RunScores, RunSearch
+    from posir_score.evaluation import PreparedRun, RunScores
     from posir_score.scored_data import ScoredData
 
 logger = logging.getLogger(__name__)
@@ -62,19 +55,19 @@ HEADINGS = ("Run", "Task", "Queries", "With position", "nDCG@10", "MRR@10", "Rec
 LEGEND = "nDCG@10, MRR@10, Recall@100: over all judged queries, as in trec_eval."
 #: Number of chunks to retrieve for a question, as in Chroma's evaluation.
 DEFAULT_CHUNKS = 5
-#: Valid revisions are folder names.
+#: Valid revisions; they become folder names.
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class ScoredRuns(Result):
-    """The scores of runs, in [0, 1], with one row per run."""
+    """Scores of runs in [0, 1], one row per run."""
 
     runs: Sequence[RunScores]
 
     @cached_property
     def stored_results(self) -> Sequence[StoredResult]:
-        """The results by position, and the results on all judged queries."""
+        """Results by position, and results on all judged queries."""
         return [
             result
             for run in self.runs
@@ -84,14 +77,14 @@ class ScoredRuns(Result):
 
     @cached_property
     def results(self) -> Sequence[SubsetResult]:
-        """The results by position, as `posir.read_results` returns them; empty if the data has no
+        """Results by position, as returned by `posir.read_results`; empty for data without
         positions.
         """
         return [result for result in self.stored_results if isinstance(result, SubsetResult)]
 
 
-def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
-    """Build the result: the report by position, and the scores on all judged queries."""
+def build_scored_runs(runs: Sequence[RunScores]) -> ScoredRuns:
+    """Build the result, with the report by position and the scores on all judged queries."""
     tasks = ", ".join(dict.fromkeys(run.task for run in runs))
     scored = ScoredRuns(
         runs=runs,
@@ -115,15 +108,17 @@ def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
 
 
 def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterator[DisplaySection]:
-    """Yield the sections of the report, the scores on all judged queries, and the chunk scores."""
-    # LaTeX-only sections are skipped, so that LaTeX output shows the text tables.
-    yield from (part for part in report().extra_sections if part.only is not Medium.LATEX)
-    chunks = []
+    """Yield the report's sections, the scores on all judged queries, and the chunk scores."""
+    # Without its own sections, LaTeX output shows the text tables.
+    sections = report().extra_sections
+    yield from (section for section in sections if section.only is not Medium.LATEX)
+    chunk_sections = []
     for run in scored.runs:
         if run.evidence:
             title = f"{run.model}, chunks"
             yield DisplaySection(title, run.evidence.describe(run.ndcg_at_10))
-            chunks.append(DisplaySection(title, tables=tuple(run.evidence.build_tables())))
+            tables = tuple(run.evidence.build_tables())
+            chunk_sections.append(DisplaySection(title, tables=tables))
     rows = []
     notes = []
     for run in scored.runs:
@@ -137,7 +132,7 @@ def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterat
     columns = build_columns(HEADINGS, HEADINGS[2:], roles={"Task": Role.NAME})
     table = Table(columns, tuple(rows), notes=tuple(dict.fromkeys(notes)), is_narrow=True)
     yield DisplaySection(tables=(table,))
-    yield from chunks
+    yield from chunk_sections
 
 
 AnyRun: TypeAlias = Retriever | str | Path | Mapping[str, Any]
@@ -193,65 +188,63 @@ def score(
         posir score --model all-MiniLM-L6-v2 --chunker pipeline:split \\
             --data PosIR-Mini
 
-    A run is a ranking of documents per query: from TREC, ranx or mteb, or query id, document id and
-    score in JSON, JSON Lines, CSV or Parquet. A retriever is queried for its rankings. Both are
-    scored as `mteb run` scores models, and the results are saved. Text splitters are scored by the
-    share of the evidence in the chunks that `model` retrieves. These scores are not saved.
+    A run is a ranking of documents per query: a run of TREC, ranx or mteb, or query id, document id
+    and score in JSON, JSON Lines, CSV or Parquet. A retriever is queried for its rankings. Both are
+    scored like models in `mteb run`, and the results are saved. Text splitters are scored by the
+    share of the evidence in the chunks that `model` retrieves, and these scores are not saved.
 
     Args:
         runs: Files, or folders with the files of one run; in Python also a mapping of query ids to
-            scores by document id, rows of query id, document id and score, a frame with such
+            scores by document id, rows of query id, document id and score, a frame with these
             columns, or a retriever.
-        data: A task, or any other data with judged queries.
+        data: A task or any other data with judged queries.
         retriever: A function of a query and `k` that returns ids, ids with scores, or hits of a
-            framework, best first; or a framework's retriever, vector store, index, pipeline or
-            collection.
+            framework, best first; or a retriever, vector store, index, pipeline or collection of a
+            framework.
         model: With `chunker`, the model that retrieves chunks.
-        chunker: A function that divides a text; several are compared.
+        chunker: A function that splits a text; several are compared.
         name: Name of each run, saved as `run/NAME`; by default the name of the file or function.
         revision: Version of the system, or of `model`; by default unversioned.
         output: Folder for results, as in `mteb run`.
         overwrite: Replace the result of another ranking with this name.
-        missing: Reject a run that lacks judged queries, or score these queries as 0.
-        order: The best hit has the highest score, the lowest distance or the lowest rank; by
-            default the highest score.
-        chunk_separator: Separates document id and chunk number; empty without chunks.
+        missing: Reject a run without some judged queries, or score these queries as 0.
+        order: Sort by highest score, lowest distance or lowest rank; by default by highest score.
+        chunk_separator: Separates document id and chunk number; empty if ids have no chunk number.
         document_field: Field of a hit that contains the document id; by default a common field,
             such as `doc_id`.
-        find_document: Function that returns the document id of a chunk id, used instead of the
-            separator.
+        find_document: Function that returns the document id of a chunk id, instead of
+            `chunk_separator`.
         window: Number of tokens that the system reads from the start of a text, or `none` if it
             reads all; by default unknown.
         protocol: Run `model` with the settings of this paper's authors.
-        embedder: The system's embedding model, instead of `window`: its window is looked up or
-            measured, and it embeds the queries for a collection.
-        clusters: Queries of one cluster are not independent; by default queries without positions
-            are clustered by their best-judged document.
+        embedder: The system's embedding model, instead of `window`. Its window is looked up or
+            measured, and it embeds queries for a collection.
+        clusters: How to cluster queries that are not independent; by default queries without
+            positions are clustered by their best-judged document.
         k: Documents or chunks to retrieve; by default 100, or 5 chunks with `model`.
         concurrency: Number of parallel searches.
         retries: Number of retries if a search fails.
         timeout: Time limit of a search in seconds.
         batch_size: Number of texts per encoding batch.
         split: Split of a BEIR folder; by default test.
-        ignore_identical_ids: Exclude hits whose document has the id of the query, as mteb does for
-            tasks whose queries are documents; by default only for these tasks.
+        ignore_identical_ids: Exclude hits with the id of the query, as mteb does for tasks whose
+            queries are documents; by default only for these tasks.
         language: Language code of the data; by default detected.
         repair: Move an answer that is not at its offset to its only match nearby.
-        merge_copies: Merge documents whose texts differ in white space only; the best hit of a run
-            counts.
-        scope: Texts that each question is about; by default recognized by the format, and by texts
-            that repeat.
+        merge_copies: Merge documents whose texts differ only in white space; their best hit counts.
+        scope: Texts to search for an answer; by default inferred from the format and from repeated
+            questions.
 
     Returns:
-        The scores; `results` contains the results by position, as `posir.read_results` returns
-        them. For chunkers, one row per chunker for all documents and, if there are few, one row per
-        document, with 95% intervals.
+        The scores. `results` contains the results by position, as returned by
+        `posir.read_results`. For chunkers, one row per chunker for all documents and, if there are
+        few, one row per document, with 95% intervals.
 
     Raises:
         PosirError: The run does not match the data, a row of the run is invalid, the scores
             contradict the order, another ranking is saved under the same name, a chunker cannot
-            divide a text, or the retriever fails. Answers of the retriever are saved, so the same
-            call continues from them.
+            split a text, or the retriever fails. A retriever's answers are saved, and the same call
+            continues from them.
 
     Examples:
         >>> import posir
@@ -287,10 +280,10 @@ def score(
                 batch_size,
                 k or DEFAULT_CHUNKS,
                 repair=repair,
-                is_merged=merge_copies,
+                merge_copies=merge_copies,
             )
     names = to_list(name)
-    # Fails before the data is read.
+    # Fail before the data is read.
     _check_runs(sources, names)
     version = revision or "unversioned"
     if not REVISION.fullmatch(version):
@@ -300,9 +293,9 @@ def score(
         )
     from posir_score.scored_data import open_scored_data
 
-    scored_data = open_scored_data(open_scored(), clusters, is_merged=merge_copies)
+    scored_data = open_scored_data(open_scored(), clusters, merge_copies=merge_copies)
     rules = AlignmentRules(
-        needs_all=missing == "error",
+        requires_all=missing == "error",
         separator=chunk_separator,
         find_document=find_document,
         ignore_identical_ids=ignore_identical_ids or scored_data.rules.ignore_identical_ids,
@@ -342,9 +335,9 @@ def _score_runs(
     *,
     overwrite: bool,
 ) -> ScoredRuns:
-    from posir_score.evaluation import evaluate_run, is_recorded, prepare_run
+    from posir_score.evaluation import evaluate_run, has_saved_result, prepare_run
 
-    models: list[RunSearch] = []
+    prepared_runs: list[PreparedRun] = []
     journals = []
     for source, name in runs:
         journal = None
@@ -356,26 +349,28 @@ def _score_runs(
             run = read_rankings(name or "run", source, settings.order)
         else:
             # An index may use file names as ids.
-            run_rules = replace(rules, names=DocumentNames())
+            run_rules = replace(rules, document_names=DocumentNames())
             name = name or name_retriever(source)
             search = add_embedder(source, embedder, read_by)
             run_settings = settings
             if isinstance(search, SystemRetriever) and settings.order is None:
-                # Its scores may be distances.
+                # The scores may be distances.
                 run_settings = replace(settings, order="rank")
             run, journal = collect_run(search, name, data.subsets, run_rules, run_settings)
-        models.append(prepare_run(run, data, run_rules, models, version, read_by))
+        prepared_runs.append(prepare_run(run, data, run_rules, prepared_runs, version, read_by))
         journals.append(journal)
-        if run_rules.names and run_rules.names.matched:
-            logger.warning("%s: %s", run.name, run_rules.names.describe())
+        if run_rules.document_names and run_rules.document_names.matches:
+            logger.warning("%s: %s", run.name, run_rules.document_names.describe())
     # All names are checked before anything is saved.
-    flags = [is_recorded(model, data, settings.folder, overwrite=overwrite) for model in models]
+    flags = [
+        has_saved_result(run, data, settings.folder, overwrite=overwrite) for run in prepared_runs
+    ]
     scores = []
-    for model, journal, is_saved in zip(models, journals, flags, strict=True):
-        scores.append(evaluate_run(model, data, settings.folder, is_saved=is_saved))
+    for prepared, journal, is_saved in zip(prepared_runs, journals, flags, strict=True):
+        scores.append(evaluate_run(prepared, data, settings.folder, is_saved=is_saved))
         if journal and not scores[-1].counts.missing:
             journal.remove()
-    return show_runs(scores)
+    return build_scored_runs(scores)
 
 
 def _score_chunkers(
@@ -386,7 +381,7 @@ def _score_chunkers(
     retrieve: int,
     *,
     repair: bool,
-    is_merged: bool,
+    merge_copies: bool,
 ) -> ScoredChunkers:
     if not splitters:
         raise PosirError("--model needs at least one --chunker.")
@@ -400,8 +395,8 @@ def _score_chunkers(
         from posir_tasks.models.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
 
-        evidence = read_evidence_data(open_scored(), repair=repair, is_merged=is_merged)
-        # A faulty chunker fails before the model is loaded.
+        evidence = read_evidence_data(open_scored(), repair=repair, merge_copies=merge_copies)
+        # Let a faulty chunker fail before the model is loaded.
         for splitter in splitters:
             splitter.divide(next(iter(evidence.documents.values())))
         encoder = load_encoder(model.name, model.revision, batch_size=batch_size)
@@ -418,7 +413,7 @@ def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
     for run in runs:
         if isinstance(run, str | Path):
             if not Path(run).expanduser().exists():
-                raise PosirError(f"{run}: no such file or folder. Give {KINDS}.")
+                raise PosirError(f"{run}: no such file or folder. Give {SUPPORTED_FORMATS}.")
         elif not isinstance(run, Mapping) and not is_table(run) and not callable(run):
             raise PosirError(
                 f"{type(run).__name__} is not a run. Give a file or folder, a mapping of query ids "

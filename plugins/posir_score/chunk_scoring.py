@@ -1,4 +1,4 @@
-"""Scores of text splitters: how much evidence the retrieved chunks contain, also by position."""
+"""Scores of text splitters: the evidence in the retrieved chunks, overall and by position."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from posir_tasks.values.estimates import Estimate
 #: Maximum number of documents that get a row each.
 MAX_DOCUMENTS = 20
 #: Titles of the scores, in table order.
-SCORES = {
+SCORE_TITLES = {
     "iou": "IoU",
     "recall": "Recall",
     "precision": "Precision",
@@ -52,7 +52,7 @@ SCORES = {
 }
 ALL_DOCUMENTS = "all"
 #: Fields of the JSON output.
-CONTENT = (
+JSON_FIELDS = (
     "model",
     "data",
     "documents",
@@ -65,7 +65,7 @@ CONTENT = (
     "changes",
 )
 #: Fields that are None in the rows of single documents.
-TOTAL_FIELDS = ("for_new_documents", "in_place")
+TOTAL_ONLY_FIELDS = ("for_new_documents", "in_place")
 LEGEND = (
     "Scores x 100 as in the chunking evaluation of Smith & Troynikov 2024, whose code counts "
     "characters and locates a chunk at the first match of its text. Intervals: 95%, for new "
@@ -95,8 +95,8 @@ class ChunkerRow:
     for_new_documents: dict[str, Estimate] | None = None
     """The means with intervals for new documents; None in rows of single documents."""
     in_place: dict[str, float] | None = None
-    """The means if each chunk is located where the splitter took it from, not at the first match of
-    its text; None in rows of single documents.
+    """The means with each chunk at its actual position, not at the first match of its text; None in
+    rows of single documents.
     """
 
 
@@ -113,13 +113,13 @@ class ScoredChunkers(Result):
     """If true, only the question's own document is searched."""
     places: Sequence[PositionRecall]
     changes: Sequence[ChangeRow]
-    """Changes in recall and IoU from the best splitter to each other splitter."""
+    """Changes in recall and IoU from the best splitter to every other splitter."""
     remarks: tuple[str, ...]
     """Sentences about chunks that are not found in their text or repeat a passage."""
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the rows of each splitter: first all documents, then single documents."""
-        names = [item.name for item in fields(ChunkerRow) if item.name not in TOTAL_FIELDS]
+        """Return the rows by splitter: all documents first, then single documents."""
+        names = [item.name for item in fields(ChunkerRow) if item.name not in TOTAL_ONLY_FIELDS]
         return [{name: getattr(row, name) for name in names} for row in self.rows]
 
 
@@ -132,16 +132,16 @@ def score_splitters(
 ) -> ScoredChunkers:
     """Score splitters on the `retrieve` chunks that are most similar to each question."""
     texts = [*data.documents.values()]
-    divisions = {splitter.name: splitter.divide_all(texts) for splitter in splitters}
+    chunked_documents = {splitter.name: splitter.divide_all(texts) for splitter in splitters}
     cached_encoder = ModelEncoder(encoder.model, encoder.context, EmbeddingMemory())
     rows: list[ChunkerRow] = []
     positions: list[PositionRecall] = []
     remarks: list[str] = []
     scores = {}
-    with track("Scoring chunkers", len(divisions)) as advance:
-        for name, documents in divisions.items():
+    with track("Scoring chunkers", len(chunked_documents)) as advance:
+        for name, documents in chunked_documents.items():
             run = _retrieve_chunks(cached_encoder, data, documents, retrieve)
-            scores[name] = run.score(data, run.first)
+            scores[name] = run.score(data, run.at_first_match)
             chunks = [chunk for document in documents for chunk in document.chunks]
             tokens = np.array(tokenizer.count_all(chunks))
             rows += _build_score_rows(name, data, run, scores[name], tokens)
@@ -161,21 +161,21 @@ def score_splitters(
         questions=len(data.questions),
         skipped=data.skipped,
         retrieve=retrieve,
-        within=data.within,
+        within=data.within_document,
         rows=rows,
         places=positions,
         changes=changes,
         remarks=tuple(remarks),
         notes=(LEGEND,),
     )
-    values = {name: getattr(result, name) for name in CONTENT} | {"notes": remarks}
+    values = {name: getattr(result, name) for name in JSON_FIELDS} | {"notes": remarks}
     return replace(result, values=values, extra_sections=tuple(_build_sections(result)))
 
 
 def compare_splitters(
     metric: Metric, scores: Mapping[str, Floats], clusters: Integers
 ) -> Iterator[ChangeRow]:
-    """Yield the change in a score from the best splitter to each other splitter."""
+    """Yield the change in a score from the best splitter to every other splitter."""
     best = max(scores, key=lambda name: float(scores[name].mean()))
     for name, values in scores.items():
         if name != best:
@@ -183,17 +183,18 @@ def compare_splitters(
             yield replace(change, subject=ChangeSubject(baseline=best, model=name))
 
 
-def _describe_chunks(name: str, run: ChunkRun) -> Iterator[str]:
-    chunks = f"of {len(run.first):,} chunks"
-    unlocated_chunks = sum(chunk.span is None for chunk in run.in_place)
-    repetitions = 0
-    for first, chunk in zip(run.first, run.in_place, strict=True):
+def _describe_chunks(name: str, run: SplitterRun) -> Iterator[str]:
+    chunks = f"of {len(run.at_first_match):,} chunks"
+    unlocated_chunks = sum(chunk.span is None for chunk in run.at_actual_position)
+    repeated_chunks = 0
+    for first, chunk in zip(run.at_first_match, run.at_actual_position, strict=True):
         if first.span and chunk.span:
-            repetitions += first.span.start < chunk.span.start
+            repeated_chunks += first.span.start < chunk.span.start
     if unlocated_chunks:
         yield f"{name}: {unlocated_chunks:,} {chunks} are not in their text."
-    if repetitions:
-        yield f"{name}: {repetitions:,} {chunks} repeat an earlier passage and are located there."
+    if repeated_chunks:
+        count = f"{repeated_chunks:,} {chunks}"
+        yield f"{name}: {count} repeat an earlier passage and are located there."
 
 
 def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
@@ -221,7 +222,7 @@ def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
         f"{pluralize(scored.retrieve, 'chunk')}{scope} retrieved"
     )
     sentences = tuple(describe_change(change) for change in scored.changes)
-    titles = SCORES.values()
+    titles = SCORE_TITLES.values()
     table = build_table(1, ["Chunker", "Chunks", "Tokens", *titles], means)
     yield DisplaySection(title, sentences, (table,))
     if scored.remarks:
@@ -238,16 +239,16 @@ def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
 
 
 def _format_scores(values: Mapping[str, Any]) -> list[str]:
-    return [format_evidence_estimate(values[name]) for name in SCORES]
+    return [format_evidence_estimate(values[name]) for name in SCORE_TITLES]
 
 
 @dataclass(frozen=True, eq=False)
-class ChunkRun:
+class SplitterRun:
     """The chunks of a splitter, and the chunks retrieved for each question."""
 
-    first: Sequence[LocatedChunk]
+    at_first_match: Sequence[LocatedChunk]
     """Each chunk at the first match of its text, as in the code of Smith & Troynikov."""
-    in_place: Sequence[LocatedChunk]
+    at_actual_position: Sequence[LocatedChunk]
     """Each chunk where the splitter took it from."""
     retrieved: Sequence[Sequence[int]]
     """Indices of the chunks retrieved for each question, best first."""
@@ -259,47 +260,47 @@ class ChunkRun:
         for (_, evidence), rows in zip(data.questions, self.retrieved, strict=True):
             retrieved = score_retrieved(evidence, [chunks[row] for row in rows])
             scores.append((*retrieved, compute_precision_omega(evidence, spans)))
-        return dict(zip(SCORES, np.array(scores, np.float64).T, strict=True))
+        return dict(zip(SCORE_TITLES, np.array(scores, np.float64).T, strict=True))
 
 
 def _retrieve_chunks(
     encoder: ModelEncoder, data: EvidenceData, documents: Sequence[DividedText], retrieve: int
-) -> ChunkRun:
-    """Encode all chunks, and retrieve the most similar chunks for each question. Ties are broken by
+) -> SplitterRun:
+    """Encode all chunks, and retrieve the most similar chunks for each question; ties are broken by
     index.
     """
     chunks = [chunk for document in documents for chunk in document.chunks]
     vectors = torch.from_numpy(encoder(chunks, PromptType.document))
     queries = encoder([text for text, _ in data.questions], PromptType.query)
-    first = []
-    in_place = []
+    at_first_match = []
+    at_actual_position = []
     for (name, text), document in zip(data.documents.items(), documents, strict=True):
         for chunk, span in zip(document.chunks, document.spans, strict=True):
             length = span.end - span.start if span else len(chunk)
-            in_place.append(LocatedChunk(name, span, length))
+            at_actual_position.append(LocatedChunk(name, span, length))
             start = text.find(chunk)
             if start >= 0:
                 span = Span(start, start + len(chunk))
                 length = len(chunk)
-            first.append(LocatedChunk(name, span, length))
-    owners = np.array([chunk.document for chunk in in_place])
+            at_first_match.append(LocatedChunk(name, span, length))
+    chunk_documents = np.array([chunk.document for chunk in at_actual_position])
     best: list[list[int]] = []
     for batch in split_queries(queries, len(chunks)):
         similarity = encoder.model.similarity(torch.as_tensor(batch), vectors)
         for scores in np.asarray(torch.as_tensor(similarity).float().cpu()):
             candidates = np.arange(len(chunks))
-            if data.within:
-                candidates = np.flatnonzero(owners == data.owners[len(best)])
+            if data.within_document:
+                candidates = np.flatnonzero(chunk_documents == data.question_documents[len(best)])
             order = np.argsort(-scores[candidates], kind="stable")
             best.append(candidates[order[:retrieve]].tolist())
-    return ChunkRun(first, in_place, best)
+    return SplitterRun(at_first_match, at_actual_position, best)
 
 
 def _build_score_rows(
-    name: str, data: EvidenceData, run: ChunkRun, scores: Mapping[str, Floats], tokens: Integers
+    name: str, data: EvidenceData, run: SplitterRun, scores: Mapping[str, Floats], tokens: Integers
 ) -> Iterator[ChunkerRow]:
     """Yield the mean scores of all documents, then of single documents if there are few."""
-    in_place = run.score(data, run.in_place)
+    in_place = run.score(data, run.at_actual_position)
     yield replace(
         _build_score_row(name, ALL_DOCUMENTS, scores, tokens),
         for_new_documents={
@@ -309,12 +310,15 @@ def _build_score_rows(
     )
     if not 1 < len(data.documents) <= MAX_DOCUMENTS:
         return
-    owners = np.array(data.owners)
+    question_documents = np.array(data.question_documents)
     for document in data.documents:
-        questions = owners == document
+        questions = question_documents == document
         if questions.any():
             document_scores = {score: values[questions] for score, values in scores.items()}
-            rows = [chunk.span is not None and chunk.document == document for chunk in run.in_place]
+            rows = [
+                chunk.span is not None and chunk.document == document
+                for chunk in run.at_actual_position
+            ]
             document_tokens = tokens[rows]
             yield _build_score_row(name, document, document_scores, document_tokens)
 
@@ -332,13 +336,13 @@ def _build_score_row(
 
 
 def _build_position_recalls(
-    name: str, data: EvidenceData, run: ChunkRun
+    name: str, data: EvidenceData, run: SplitterRun
 ) -> Iterator[PositionRecall]:
     recalls = []
     thirds = []
-    spans = group_spans(run.in_place)
+    spans = group_spans(run.at_actual_position)
     for (_, evidence), rows in zip(data.questions, run.retrieved, strict=True):
-        retrieved = group_spans(run.first[row] for row in rows)
+        retrieved = group_spans(run.at_first_match[row] for row in rows)
         for span in evidence:
             covered = find_covered(span.span, retrieved.get(span.document, ()))
             recalls.append(float(covered.mean()))

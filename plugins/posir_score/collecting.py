@@ -1,4 +1,4 @@
-"""Retriever runs: concurrent searches with retries, and a journal of all answers."""
+"""Collect runs from retrievers: concurrent searches with retries, and a journal of all answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ from typing import Any, Protocol, TextIO, TypeAlias
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
-from posir_score.alignment import AlignmentRules, SubsetQueries, describe_empty, describe_foreign
+from posir_score.alignment import (
+    AlignmentRules,
+    SubsetQueries,
+    describe_empty_run,
+    describe_unknown_documents,
+)
 from posir_score.hits import AnswerError, Hit, OrderChoice, RawHit, read_hits
 from posir_score.orders import OrderCheck, has_gap, sort_hits
 from posir_score.retriever_objects import describe_call
@@ -35,13 +40,13 @@ from posir_tasks.models.references import to_file_name
 
 logger = logging.getLogger(__name__)
 
-#: Maximum number of failed queries if all queries are required, and of warnings about them.
+#: Maximum number of failed queries if all queries are required; also of warnings about failures.
 MAX_FAILURES = 10
-#: Maximum number of failed queries before the first answer, if queries may fail.
+#: Maximum number of failed queries before the first answer if failures are allowed.
 MAX_FAILURES_AT_START = 20
-#: Errors in the retriever's code. A retry would fail as well.
+#: Errors in the retriever's code, which are not retried.
 PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, SystemExit)
-#: A run stops after this number of queries if scores contradict the order of the hits, or no
+#: Number of queries after which a run stops if scores contradict the order of the hits or no
 #: document is in the corpus.
 FIRST_QUERIES = 10
 #: Size in bytes of the digest that replaces a chunk's text in the journal.
@@ -60,14 +65,12 @@ class Retriever(Protocol):
     """
 
     def __call__(self, query: str, k: int) -> Hits | Awaitable[Hits]:
-        """Return the best `k` documents or chunks for a query, best first. A higher score is
-        better.
-        """
+        """Return at most `k` documents or chunks, best first. Higher scores are better."""
 
 
 @dataclass(frozen=True)
 class CollectionSettings:
-    """Request limits for a retriever, the order of its hits, and the folder of its journal."""
+    """How to query a retriever, how to read its hits, and where to save the journal."""
 
     k: int = 100
     concurrency: int = 8
@@ -79,7 +82,7 @@ class CollectionSettings:
     max_time: float | None = None
     """Time limit of the run in seconds."""
     backoff: float = 0.5
-    """Seconds before the first retry. The wait doubles with each retry, up to 8 seconds."""
+    """Seconds before the first retry. The delay doubles with each retry, up to 8 seconds."""
 
 
 class RetrieverAnswer(BaseModel):
@@ -93,16 +96,16 @@ class RetrieverAnswer(BaseModel):
 class Journal:
     """A file with the answers of an unfinished run, one per line.
 
-    Each answer is on disk before the next query is searched. Damaged lines are skipped. Only one
-    process writes to the file.
+    Each answer is written before the worker's next search. Damaged lines are skipped. A lock
+    prevents other processes from writing to the file.
     """
 
     def __init__(self, file: Path) -> None:
         """Open or create the file.
 
         Raises:
-            PosirError: The file cannot be opened, another process uses it, or a newer posir wrote
-                it.
+            PosirError: The file cannot be opened, is used by another process, or was written by a
+                newer posir.
         """
         self.file = file
         check_writable(file.parent)
@@ -130,7 +133,7 @@ class Journal:
                     answers,
                 )
             self._text_keys: set[str] = set()
-            # The file is rewritten, since its last line may be incomplete.
+            # Rewrite the file, since its last line may be incomplete.
             with write_atomically(file) as part, part.open("w", encoding="utf-8") as stream:
                 stream.write(f"{json.dumps({'schema_version': SCHEMA})}\n")
                 for answer in self.answers.values():
@@ -170,8 +173,8 @@ class Journal:
             except (InputError, ValidationError, KeyError):
                 damaged_lines += 1
         if damaged_lines:
-            lines_are = pluralize(damaged_lines, "line is", "lines are")
-            logger.warning("%s: %s damaged; these queries are repeated", self.file, lines_are)
+            subject = pluralize(damaged_lines, "line is", "lines are")
+            logger.warning("%s: %s damaged; these queries are repeated", self.file, subject)
 
     def _to_lines(self, answer: RetrieverAnswer) -> Iterator[str]:
         """Yield the lines of an answer. The text of each chunk is written once."""
@@ -192,7 +195,7 @@ class Journal:
         self.answers[answer.subset, answer.query] = answer
 
     def remove(self) -> None:
-        """Delete the file, so that the next run repeats all queries."""
+        """Delete the file. The next run then repeats all queries."""
         self._stream.close()
         self.file.unlink(missing_ok=True)
 
@@ -209,7 +212,7 @@ class Journal:
 
 @dataclass(frozen=True)
 class PendingQuery:
-    """A query for the retriever. Id and subset identify its answer."""
+    """A query for the retriever. Its answer has the same subset and id."""
 
     subset: str
     id: str
@@ -217,7 +220,7 @@ class PendingQuery:
 
 
 class QueryAnswers:
-    """The answers of a retriever, and the reasons why queries failed."""
+    """A retriever's answers, and the errors of failed queries."""
 
     def __init__(
         self,
@@ -226,21 +229,21 @@ class QueryAnswers:
         rules: AlignmentRules,
         corpora: Mapping[str, Collection[str]],
     ) -> None:
-        """Start with the answers of a journal; `corpora` maps each subset to its document ids."""
+        """Start with the answers in a journal. `corpora` contains the document ids by subset."""
         self.journal = journal
         self.settings = settings
         self.rules = rules
         self.corpora = corpora
         self.order = OrderCheck(settings.order)
-        self.reasons: dict[PendingQuery, str] = {}
+        self.failure_reasons: dict[PendingQuery, str] = {}
         self.is_new = not journal.answers
-        self.foreign: list[list[str]] = []
-        self.has_documents = False
-        self.reading = ""
+        self.unknown_hits: list[list[str]] = []
+        self.has_corpus_documents = False
+        self.retriever_description = ""
         """Description of the calls and the hit format; empty before the first hit."""
         self.problem = ""
         """Reason why ids cannot be matched to documents; empty if they can."""
-        # An interrupted run may have used another --order.
+        # An interrupted run may have used a different --order.
         journal.answers = {
             key: answer
             for key, answer in journal.answers.items()
@@ -251,31 +254,31 @@ class QueryAnswers:
 
     def _check_answer(self, answer: RetrieverAnswer) -> None:
         self.order.add(answer.query, answer.hits)
-        if not answer.hits or (self.has_documents and not self.rules.names):
+        if not answer.hits or (self.has_corpus_documents and not self.rules.document_names):
             return
         corpus = self.corpora[answer.subset]
         try:
             flags = [self.rules.resolve(hit.document, corpus) in corpus for hit in answer.hits]
         except PosirError as error:
-            # An error raised here would end up in an ExceptionGroup.
+            # If raised here, the error would be wrapped in an ExceptionGroup.
             self.problem = str(error)
             return
-        if not self.has_documents:
-            self.has_documents = any(flags)
-            self.foreign.append([hit.document for hit in answer.hits])
+        if not self.has_corpus_documents:
+            self.has_corpus_documents = any(flags)
+            self.unknown_hits.append([hit.document for hit in answer.hits])
 
     @property
     def should_stop(self) -> bool:
-        """True if the run cannot be scored anyway, or too many queries failed."""
+        """True if the run cannot be scored, or too many queries failed."""
         if self.problem:
             return True
         if self.order.queries >= FIRST_QUERIES and self.order.describe_problem():
             return True
-        if not self.has_documents and len(self.foreign) >= FIRST_QUERIES:
+        if not self.has_corpus_documents and len(self.unknown_hits) >= FIRST_QUERIES:
             return True
-        if self.rules.needs_all:
-            return len(self.reasons) >= MAX_FAILURES
-        return len(self.reasons) >= MAX_FAILURES_AT_START and not self.journal.answers
+        if self.rules.requires_all:
+            return len(self.failure_reasons) >= MAX_FAILURES
+        return len(self.failure_reasons) >= MAX_FAILURES_AT_START and not self.journal.answers
 
     def ask(
         self,
@@ -283,7 +286,7 @@ class QueryAnswers:
         name: str,
         queries: Sequence[PendingQuery],
         *,
-        with_subset: bool = False,
+        passes_subset: bool = False,
     ) -> None:
         """Search all unanswered queries concurrently, and save each answer."""
         settings = self.settings
@@ -292,11 +295,13 @@ class QueryAnswers:
         ]
         call = f"{name}: {describe_call(search)}, k = {settings.k}"
 
-        def show_first(hit: RawHit) -> None:
-            self.reading = self.reading or f"{call}; hits: {hit.describe()}."
+        def on_first_hit(hit: RawHit) -> None:
+            self.retriever_description = (
+                self.retriever_description or f"{call}; hits: {hit.describe()}."
+            )
 
         workers = [
-            _QueryWorker(search, settings, show_first, with_subset)
+            _QueryWorker(search, settings, on_first_hit, passes_subset)
             for _ in range(min(settings.concurrency, len(pending_queries)))
         ]
         try:
@@ -314,9 +319,9 @@ class QueryAnswers:
     ) -> None:
         query_iterator = iter(queries)
         # Answers from an interrupted run do not show that the retriever works now.
-        old_answers = len(self.journal.answers) if self.rules.needs_all else 0
+        old_answers = len(self.journal.answers) if self.rules.requires_all else 0
 
-        async def work(worker: _QueryWorker) -> None:
+        async def run_worker(worker: _QueryWorker) -> None:
             for query in query_iterator:
                 if self.should_stop:
                     break
@@ -328,7 +333,7 @@ class QueryAnswers:
                     self.journal.add(answer)
                     self._check_answer(answer)
                 except AnswerError as error:
-                    self.reasons[query] = str(error)
+                    self.failure_reasons[query] = str(error)
                     if isinstance(error, HangError):
                         break
                 advance()
@@ -336,7 +341,7 @@ class QueryAnswers:
         try:
             async with asyncio.timeout(self.settings.max_time), asyncio.TaskGroup() as group:
                 for worker in workers:
-                    group.create_task(work(worker))
+                    group.create_task(run_worker(worker))
         except TimeoutError:
             logger.warning(
                 "time is up: %s answered",
@@ -358,34 +363,36 @@ class QueryAnswers:
             f"in {self.journal.file}"
         )
         if self.problem:
-            # The saved answers contain the wrong ids.
+            # The saved answers contain wrong ids.
             self.journal.remove()
             raise PosirError(f"{name}: {self.problem}")
-        if self.foreign and not self.has_documents and self.is_new:
-            # The saved answers are of no use once the retriever is fixed.
+        if self.unknown_hits and not self.has_corpus_documents and self.is_new:
+            # The saved answers are useless once the retriever is fixed.
             self.journal.remove()
             raise PosirError(
-                describe_foreign(name, [*chain(*self.foreign)], next(iter(self.corpora.values())))
+                describe_unknown_documents(
+                    name, [*chain(*self.unknown_hits)], next(iter(self.corpora.values()))
+                )
             )
         if problem := self.order.describe_problem():
             raise PosirError(f"{name}: {problem} {progress}.")
         if guess := self.order.describe_guess():
             logger.warning("%s: %s", name, guess)
-        failures = len(self.reasons)
-        if failures and (self.rules.needs_all or not answers):
-            query, reason = next(iter(self.reasons.items()))
+        failures = len(self.failure_reasons)
+        if failures and (self.rules.requires_all or not answers):
+            query, reason = next(iter(self.failure_reasons.items()))
             first = f"{name}: query {sanitize(query.id)}: {reason} ({failures:,} failed)."
-            if not self.rules.needs_all:
+            if not self.rules.requires_all:
                 raise PosirError(f"{first} No query has an answer. Fix the retriever.")
             raise PosirError(
                 f"{first} {progress}; run the same command to continue. --missing zero scores "
                 "failed queries as 0."
             )
         if answers and not any(answer.hits for answer in answers.values()):
-            # The saved answers are of no use once the index is filled.
+            # The saved answers are useless once the index contains the documents.
             self.journal.remove()
-            raise PosirError(describe_empty(name, len(answers)))
-        for query, reason in list(self.reasons.items())[:MAX_FAILURES]:
+            raise PosirError(describe_empty_run(name, len(answers)))
+        for query, reason in list(self.failure_reasons.items())[:MAX_FAILURES]:
             logger.warning("query %s: %s; scored as 0", sanitize(query.id), reason)
         if failures > 1:
             logger.warning(
@@ -406,10 +413,10 @@ def collect_run(
         The run, and the journal to remove once the result is saved.
     """
     try:
-        takes_subset = "subset" in inspect.signature(search).parameters
+        accepts_subset = "subset" in inspect.signature(search).parameters
     except (TypeError, ValueError):
-        takes_subset = False
-    if len(subsets) > 1 and not takes_subset:
+        accepts_subset = False
+    if len(subsets) > 1 and not accepts_subset:
         raise PosirError(
             f"the data has {len(subsets)} subsets with different documents. Give the retriever a "
             "parameter `subset` that selects them, or score one subset."
@@ -424,22 +431,22 @@ def collect_run(
     with closing(Journal(file)) as journal:
         corpora = {subset.name: subset.documents for subset in subsets}
         answers = QueryAnswers(journal, settings, rules, corpora)
-        answers.ask(search, name, queries, with_subset=takes_subset)
+        answers.ask(search, name, queries, passes_subset=accepts_subset)
         answers.check(name, len(queries))
     by_subset: dict[str, HitsByQuery] = {subset.name: {} for subset in subsets}
     for answer in journal.answers.values():
         hits = sort_hits(answer.hits, settings.order)
-        # Lists were limited to k when they were read.
+        # Lists were limited to k hits when they were read.
         if not any(hit.rank for hit in hits):
             hits = hits[: settings.k]
         by_subset[answer.subset][answer.query] = hits
-    numbers = [len(answer.hits) for answer in journal.answers.values()] or [0]
+    hit_counts = [len(answer.hits) for answer in journal.answers.values()] or [0]
     run = Run(
         name,
         by_subset=by_subset,
         requested_hits=settings.k,
-        hit_range=(min(numbers), max(numbers)),
-        reading=answers.reading,
+        hit_range=(min(hit_counts), max(hit_counts)),
+        retriever_description=answers.retriever_description,
     )
     return run, journal
 
@@ -459,11 +466,11 @@ def _run_until_complete(start: Callable[[], Any]) -> None:
 
 
 class _SearchThread:
-    """A daemon thread that runs one call at a time and does not keep the process alive."""
+    """A daemon thread that runs one call at a time. A daemon thread does not block exit."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-        threading.Thread(target=self._work, daemon=True).start()
+        threading.Thread(target=self._run_calls, daemon=True).start()
 
     def submit(self, function: Callable[[], Any]) -> Future[Any]:
         future: Future[Any] = Future()
@@ -473,7 +480,7 @@ class _SearchThread:
     def stop(self) -> None:
         self._calls.put(None)
 
-    def _work(self) -> None:
+    def _run_calls(self) -> None:
         while (call := self._calls.get()) is not None:
             future, function = call
             if future.set_running_or_notify_cancel():
@@ -484,7 +491,7 @@ class _SearchThread:
 
 
 class HangError(AnswerError):
-    """The retriever has not answered any query within the timeout."""
+    """The retriever answered no query within the timeout."""
 
 
 @dataclass
@@ -493,8 +500,8 @@ class _QueryWorker:
 
     search: Callable[..., Any]
     settings: CollectionSettings
-    show_first: Callable[[RawHit], object]
-    with_subset: bool
+    on_first_hit: Callable[[RawHit], object]
+    passes_subset: bool
     """If true, each call passes the name of the subset."""
     thread: _SearchThread | None = None
 
@@ -533,7 +540,7 @@ class _QueryWorker:
 
     async def _call(self, query: PendingQuery) -> list[Hit]:
         self.thread = self.thread or _SearchThread()
-        subset = {"subset": query.subset} if self.with_subset else {}
+        subset = {"subset": query.subset} if self.passes_subset else {}
         settings = self.settings
         search = partial(self.search, query.text, settings.k, **subset)
         answer = await asyncio.wrap_future(self.thread.submit(search))
@@ -545,13 +552,13 @@ class _QueryWorker:
             settings.k,
             settings.document_field,
             settings.order,
-            self.show_first,
+            self.on_first_hit,
         )
         # A lazy iterator may search forever, so it is consumed in the thread, under the time limit.
         return await asyncio.wrap_future(self.thread.submit(read))
 
     def stop(self) -> None:
-        """Abandon the thread. It ends when its call ends."""
+        """Abandon the thread, which ends after its current call."""
         if self.thread is not None:
             self.thread.stop()
             self.thread = None

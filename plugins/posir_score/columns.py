@@ -1,4 +1,4 @@
-"""Columnar storage of a run's hits, which avoids an object for each of millions of lines."""
+"""Columnar storage for a run's hits, which avoids millions of objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from posir_score.orders import OrderCheck
 from posir_tasks.base.table_files import parse_columns
 
 #: Columns of a regular TREC run.
-TYPES: dict[str, type[pl.DataType]] = {
+COLUMN_TYPES: dict[str, type[pl.DataType]] = {
     "query": pl.Categorical,
     "Q0": pl.Categorical,
     "document": pl.Categorical,
@@ -20,20 +20,20 @@ TYPES: dict[str, type[pl.DataType]] = {
     "score": pl.Float64,
     "tag": pl.Categorical,
 }
-TEXTS = [name for name, kind in TYPES.items() if kind is pl.Categorical]
-#: Ids that every reader of run files parses in the same way.
-ID = r"^[^\s\x00-\x20]+$"
+TEXT_COLUMNS = [name for name, kind in COLUMN_TYPES.items() if kind is pl.Categorical]
+#: Ids that all run file readers parse in the same way.
+ID_PATTERN = r"^[^\s\x00-\x20]+$"
 
 
 @dataclass(frozen=True, eq=False)
 class RankedHits(Collection[Hit]):
-    """The hits of a query, best first, in columns. `Hit` objects are built on access."""
+    """The hits of a query, best first, in columns. Iterating builds `Hit` objects."""
 
     documents: pl.Series
     scores: pl.Series
     ranks: pl.Series
     is_strict: bool
-    """True if scores strictly decrease in single precision."""
+    """True if the scores strictly decrease in float32."""
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -45,7 +45,7 @@ class RankedHits(Collection[Hit]):
         return hit in [*self]
 
     def rank_distinct(self, corpus: Collection[str], depth: int) -> dict[str, float] | None:
-        """Return the scores of the first `depth` documents, or None if there are ties, repeated
+        """Return the scores of the first `depth` documents. Return None if there are ties, repeated
         documents or unknown documents.
         """
         if not self.is_strict:
@@ -59,28 +59,28 @@ class RankedHits(Collection[Hit]):
 
 @dataclass(frozen=True)
 class RunColumns:
-    """The lines of a run in the columns `query`, `document`, `rank` and `score`."""
+    """The lines of a run, with columns `query`, `document`, `rank` and `score`."""
 
     lines: pl.DataFrame
 
     @classmethod
     def parse(cls, content: bytes) -> RunColumns | None:
-        """Parse a TREC run; None unless every line has six columns with single separators, an
-        integer rank and a finite score.
+        """Parse a TREC run. Return None unless every line has six columns with single separators,
+        an integer rank and a finite score.
         """
         separator = "\t" if b"\t" in content else " "
-        # Stripping copies the content, so it is avoided if possible.
+        # Strip only if necessary, since it copies the content.
         if content[:1].isspace() or content[-2:].isspace():
             content = content.strip().replace(b"\r\n", b"\n")
-        lines = parse_columns(content, TYPES, separator)
+        lines = parse_columns(content, COLUMN_TYPES, separator)
         if lines is None or not lines["score"].is_finite().all() or lines["rank"].min() < 0:  # type: ignore[operator]
             return None
-        for name in TEXTS:
+        for name in TEXT_COLUMNS:
             ids = lines[name].unique(maintain_order=True).cast(pl.String)
-            if not ids.str.contains(ID).all():
+            if not ids.str.contains(ID_PATTERN).all():
                 return None
             if name == "query":
-                # An Enum is sorted in the order of its values.
+                # An Enum sorts queries in the order of the file.
                 lines = lines.with_columns(pl.col(name).cast(pl.Enum(ids)))
         return cls(lines.drop("Q0", "tag"))
 
@@ -90,7 +90,7 @@ class RunColumns:
         return int(self.lines.group_by("query").agg(repeated=repeated)["repeated"].sum())
 
     def check_order(self, check: OrderCheck) -> None:
-        """Add the number of hits, and the queries whose scores contradict the ranks, to `check`."""
+        """Add the hits, and the queries whose scores contradict the ranks, to `check`."""
         check.scored_hits += len(self.lines)
         if check.order is not None:
             return
@@ -113,11 +113,11 @@ class RunColumns:
             lines = lines.with_columns(
                 score=pl.int_range(pl.len(), 0, -1).over("query").cast(float)
             )
-        single = score.cast(pl.Float32)
+        float32 = score.cast(pl.Float32)
         ranked = lines.group_by("query", maintain_order=True).agg(
             "document",
             "score",
             "rank",
-            is_strict=single.is_finite().all() & (single.diff() < 0).all(),
+            is_strict=float32.is_finite().all() & (float32.diff() < 0).all(),
         )
         return {query: RankedHits(*columns) for query, *columns in zip(*ranked, strict=True)}

@@ -1,4 +1,4 @@
-"""Matching by file name: an index may use paths, file names, stems or URLs as document ids."""
+"""Match documents by file name: an index may use paths, file names, stems or URLs as ids."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import pluralize, sanitize
 
-#: Suffixes that ids of the same document may differ in: a stem has none, and conversion changes it.
-PLAIN = (
+#: Suffixes that may differ between ids of a document: a stem has none, conversion changes it.
+TEXT_SUFFIXES = (
     "txt",
     "text",
     "md",
@@ -33,8 +33,8 @@ PLAIN = (
     "tsv",
     "tex",
 )
-OFFICE = ("pdf", "doc", "docx", "odt", "rtf", "ppt", "pptx", "xls", "xlsx", "epub")
-SUFFIXES = frozenset((*PLAIN, *OFFICE))
+OFFICE_SUFFIXES = ("pdf", "doc", "docx", "odt", "rtf", "ppt", "pptx", "xls", "xlsx", "epub")
+SUFFIXES = frozenset((*TEXT_SUFFIXES, *OFFICE_SUFFIXES))
 #: Maximum number of documents for matching by file name.
 MAX_DOCUMENTS = 1_000_000
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -81,19 +81,19 @@ Index: TypeAlias = dict[str, list[tuple[str, FileName]]]
 class DocumentNames:
     """Matches the file names of hits to documents, and caches the matches.
 
-    If several documents have the stem of the hit, the document with the same suffix and the most
-    shared folders matches.
+    If several documents have the same stem as the hit, the match is the document with the same
+    suffix and the most shared folders.
     """
 
-    matched: dict[str, str] = field(default_factory=dict)
-    """Document ids by file name of the hit, without its chunk number."""
+    matches: dict[str, str] = field(default_factory=dict)
+    """Document id by file name in a hit, without chunk number."""
     _names: dict[str, FileName] = field(default_factory=dict)
-    """The first matching file name for each document id."""
+    """First matching file name by document id."""
     _indexes: dict[int, tuple[Collection[str], Index]] = field(default_factory=dict)
-    """Each corpus and its index, by the `id()` of the corpus."""
+    """Corpora and their indexes, by the `id()` of the corpus."""
 
     def translate(self, name: str, corpus: Collection[str], separator: str) -> str:
-        """Replace the file name in the id of a hit by the id of the matching document, if any.
+        """Replace the file name in a hit's id by the id of the matching document, if any.
 
         Raises:
             PosirError: The name matches several documents, or two files match the same document.
@@ -107,18 +107,18 @@ class DocumentNames:
         return name
 
     def describe(self) -> str:
-        """Describe the number of matches and the first one; empty without a match."""
-        if not self.matched:
+        """Describe the number of matches and the first match; empty if there are none."""
+        if not self.matches:
             return ""
-        name, document = next(iter(self.matched.items()))
-        documents = pluralize(len(self.matched), "document")
+        name, document = next(iter(self.matches.items()))
+        documents = pluralize(len(self.matches), "document")
         return (
             f"{documents} of the index matched by file name, first: {sanitize(name)} to "
             f"{sanitize(document)}."
         )
 
     def _find(self, name: str, corpus: Collection[str]) -> str | None:
-        match = self.matched.get(name)
+        match = self.matches.get(name)
         if match is not None and match in corpus:
             return match
         file_name = FileName.parse(name)
@@ -127,17 +127,17 @@ class DocumentNames:
             return None
         document = _choose(name, file_name, candidates)
         first = self._names.setdefault(document, file_name)
-        # The shorter path must be the end of the longer path.
+        # One path must end with the other.
         shared_folders = first.count_shared_folders(file_name)
         if shared_folders < min(len(first.folders), len(file_name.folders)):
-            other = next(key for key, value in self.matched.items() if value == document)
+            other = next(key for key, value in self.matches.items() if value == document)
             raise PosirError(
                 f"The ids {sanitize(other)} and {sanitize(name)} of the index both match "
                 f"document {sanitize(document)} of the data by file name. Give the field that "
                 "contains the data's id as --document-field, or the texts of the whole index as "
                 "data."
             )
-        self.matched[name] = document
+        self.matches[name] = document
         return document
 
     def _index(self, corpus: Collection[str]) -> Index:
@@ -152,22 +152,24 @@ class DocumentNames:
 
 
 def _choose(name: str, file_name: FileName, candidates: list[tuple[str, FileName]]) -> str:
-    """Choose the document that matches best in both shared folders and suffix; raise PosirError
-    unless there is exactly one.
+    """Choose the document that matches best in both shared folders and suffix.
+
+    Raises:
+        PosirError: There is not exactly one best document.
     """
-    fits = {
+    scores = {
         document: (parsed.count_shared_folders(file_name), parsed.suffix == file_name.suffix)
         for document, parsed in candidates
     }
-    best_fit = tuple(max(column) for column in zip(*fits.values(), strict=True))
-    best = [document for document, fit in fits.items() if fit == best_fit]
+    best_score = tuple(max(column) for column in zip(*scores.values(), strict=True))
+    best = [document for document, score in scores.items() if score == best_score]
     if len(best) == 1:
         return best[0]
-    examples = " and ".join(map(sanitize, (best or sorted(fits))[:MAX_EXAMPLES]))
+    examples = " and ".join(map(sanitize, (best or sorted(scores))[:MAX_EXAMPLES]))
     raise PosirError(
         f"The id {sanitize(name)} of the index matches several documents of the data by file "
-        f"name: {examples}. Return paths or ids that tell them apart, or give the field that "
-        "contains the data's id as --document-field."
+        f"name: {examples}. Return unique paths or ids, or give the field that contains the data's "
+        "id as --document-field."
     )
 
 

@@ -1,6 +1,5 @@
 """Evaluation of runs by evidence position and by qrels. Results are saved in the format of
-`mteb run`, without mteb.
-
+`mteb run`.
 A query may have several relevant documents, grades, or evidence without a position. Scores by qrels
 equal trec_eval's: the gain of a document is its grade, which may be fractional, and the ideal
 ranking contains all judged documents (`ndcg_cut`). A grade above 0 is relevant. A query without a
@@ -22,13 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from posir_score.alignment import (
-    DEPTH,
-    AlignedRun,
-    AlignmentRules,
-    RunCounts,
-    align_run,
-)
+from posir_score.alignment import DEPTH, AlignedRun, AlignmentRules, RunCounts, align_run
 from posir_score.retrieved_chunks import EvidenceScores, ReadChunks, RetrievedChunks, score_chunks
 from posir_score.run_files import Run
 from posir_score.scored_data import ScoredData, ScoredSubset
@@ -38,32 +31,17 @@ from posir_tasks.base.private_names import NEWEST_TESTED, get_mteb_version
 from posir_tasks.base.progress import track
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import sanitize
-from posir_tasks.data.data import (
-    PositionData,
-    cluster_queries,
-    digest_texts,
-)
+from posir_tasks.data.data import PositionData, cluster_queries, digest_texts
 from posir_tasks.data.judgment_audit import JudgmentAudit
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.models.references import RUN, to_file_name
 from posir_tasks.mteb.result_saving import back_up_result
 from posir_tasks.results import META_FILE, NAN_PREFIX
-from posir_tasks.search.scoring import (
-    Rows,
-    SearchedSubset,
-    SplitData,
-    divide_split,
-    select_texts,
-)
+from posir_tasks.search.scoring import Rows, SearchedSubset, SplitData, divide_split, select_texts
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.judgments import JudgedScores
-from posir_tasks.values.ranks import (
-    RankedQueries,
-    Results,
-    rank_results,
-    score_each_query,
-)
+from posir_tasks.values.ranks import RankedQueries, Results, rank_results, score_each_query
 from posir_tasks.values.read_part import UNKNOWN, Part, ReadKind, ReadPart
 from posir_tasks.values.result_schema import (
     DIGEST_KEY,
@@ -111,31 +89,29 @@ MODEL_META: Mapping[str, Any] = {
 }
 #: Size of a run's digest in bytes, before it is written in hexadecimal.
 DIGEST_BYTES = 8
-#: Key of the digest in a result.
-DIGEST = "digest"
-
-
+#: Key of the rankings' digest in a result.
+RANKINGS_DIGEST = "digest"
 #: The entry of a subset in a result.
 Entry: TypeAlias = dict[str, Any]
-#: Values of each judged query by score.
-JudgedValues: TypeAlias = Mapping[str, Sequence[float]]
+#: Scores of each judged query, by score name.
+QueryScores: TypeAlias = Mapping[str, Sequence[float]]
 
 
-class RunSearch:
-    """The rankings of a run, with the part of a document that the system reads."""
+class PreparedRun:
+    """A run aligned with the data, and the part of a document that the system reads."""
 
     def __init__(
         self,
-        source: Run,
-        run: AlignedRun,
+        run: Run,
+        aligned: AlignedRun,
         revision: str,
         read_by: ReadPart | MTEBModels,
         chunks: RetrievedChunks | None,
     ) -> None:
-        self.name = f"{RUN}/{to_file_name(source.name)}"
-        self.reading = source.reading
+        self.name = f"{RUN}/{to_file_name(run.name)}"
+        self.retriever_description = run.retriever_description
         self.revision = revision
-        self.run = run
+        self.aligned = aligned
         self.embedder = None if isinstance(read_by, ReadPart) else read_by
         self.counter: tuple[ModelTokenizer | None, int] = (None, 0)
         """The embedder's tokenizer or None, and the number of prompt and special tokens per
@@ -152,20 +128,18 @@ class RunSearch:
             read = find_read_part(read_by)
             self.counter = find_token_counter(read_by, DEFAULT_CONTEXT.task_metadata)
         self.read_chunks = ReadChunks.measure(chunks, read, *self.counter) if chunks else None
-        if chunks is None and read.kind is ReadKind.PART and run.has_chunks:
+        if chunks is None and read.kind is ReadKind.PART and aligned.has_chunks:
             # The chunk lengths are unknown.
             read = replace(read, part=Part.CHUNKS) if read.part is Part.FIRST else UNKNOWN
         self.read_part = self.read_chunks.read if self.read_chunks else read
         content = hashlib.blake2b(digest_size=DIGEST_BYTES)
-        for subset, rankings in sorted(run.rankings.items()):
+        for subset, rankings in sorted(aligned.rankings.items()):
             for query in sorted(rankings):
                 ranked = rankings[query]
                 content.update(json.dumps([subset, query, *ranked]).encode())
                 content.update(np.array([*ranked.values()], "<f8").tobytes())
         self.digest = content.hexdigest()
-        """16 hexadecimal digits that identify the rankings, independent of the order of the
-        files.
-        """
+        """Digest of the rankings, 16 hexadecimal digits. The order of the rows does not matter."""
 
     def find_read(
         self,
@@ -175,10 +149,10 @@ class RunSearch:
         evidence: Evidence,
         documents: Rows,
     ) -> ReadEvidence:
-        """Locate the evidence in the part of documents or chunks that the system reads."""
-        complete = evidence.add_lengths(select_texts(documents))
+        """Locate each query's evidence relative to the text that the system reads."""
+        complete_evidence = evidence.add_lengths(select_texts(documents))
         if self.read_chunks is not None:
-            return self.read_chunks.locate(complete, subset, languages)
+            return self.read_chunks.locate(complete_evidence, subset, languages)
         read_evidence = None
         if self.embedder is not None:
             from posir_tasks.models.embeddings.encoding import DEFAULT_CONTEXT
@@ -188,7 +162,7 @@ class RunSearch:
             read_evidence = count_read_evidence(
                 self.embedder, self.read_part, queries, task, evidence, documents
             )
-        return read_evidence or ReadEvidence.estimate(self.read_part, complete, languages)
+        return read_evidence or ReadEvidence.estimate(self.read_part, complete_evidence, languages)
 
 
 @dataclass(frozen=True)
@@ -212,29 +186,29 @@ class RunScores:
     """Inconsistencies in the qrels: documents, texts and grades."""
     main_score: tuple[str, float]
     """Name and value of the task's main score."""
-    reading: str
+    retriever_description: str
     """Description of the retriever calls and the hit format; empty for a file."""
 
     def to_json(self) -> dict[str, Any]:
         """Convert the scores and counts to a row."""
-        nested = ("counts", "folder", "evidence", "audit", "main_score", "reading")
+        nested = ["counts", "folder", "evidence", "audit", "main_score", "retriever_description"]
         row = {name: value for name, value in vars(self).items() if name not in nested}
         row |= vars(self.counts)
         return row | self.evidence.to_json() if self.evidence else row
 
     def document(self) -> dict[str, Any]:
-        """Convert to JSON: the row, inconsistencies in the qrels, and the scores of chunks."""
+        """Build the JSON document: the row, inconsistencies in the qrels, and chunk scores."""
         values = self.to_json() | {"judgments": self.audit.to_json()}
-        if self.reading:
-            values["retriever"] = self.reading
+        if self.retriever_description:
+            values["retriever"] = self.retriever_description
         if self.evidence:
             values["evidence"] = self.evidence
         return values
 
     def describe(self) -> Iterator[str]:
         """Yield sentences about the retriever, mismatches with the data, and the chunks."""
-        if self.reading:
-            yield self.reading
+        if self.retriever_description:
+            yield self.retriever_description
         yield from self.counts.describe()
         name, value = self.main_score
         if name not in TABLE_SCORES:
@@ -247,10 +221,10 @@ def prepare_run(
     run: Run,
     data: ScoredData,
     rules: AlignmentRules,
-    earlier: Collection[RunSearch],
+    earlier_runs: Collection[PreparedRun],
     revision: str,
     read_by: ReadPart | MTEBModels,
-) -> RunSearch:
+) -> PreparedRun:
     """Align a run with the data.
 
     Raises:
@@ -274,28 +248,28 @@ def prepare_run(
             for subset in data.subsets
         ]
         read_by = reduce(add, read_parts)
-    model = RunSearch(run, aligned, revision, read_by, chunks)
-    for other in earlier:
+    prepared = PreparedRun(run, aligned, revision, read_by, chunks)
+    for other in earlier_runs:
         # Some file systems ignore case.
-        if model.name.casefold() == other.name.casefold():
+        if prepared.name.casefold() == other.name.casefold():
             raise PosirError(
                 f"several runs have the name {other.name}. Give each run its own --name, in the "
                 "order of the runs."
             )
-        if model.digest == other.digest:
+        if prepared.digest == other.digest:
             raise PosirError(
-                f"{model.name} and {other.name} have the same rankings. Omit one of them."
+                f"{prepared.name} and {other.name} have the same rankings. Omit one of them."
             )
-    return model
+    return prepared
 
 
-def find_result(model: RunSearch, data: ScoredData, output: Path) -> Path:
+def find_result(run: PreparedRun, data: ScoredData, output: Path) -> Path:
     """Return the path where mteb would save the result."""
-    return output / "results" / model.name.replace("/", "__") / model.revision / f"{data.name}.json"
+    return output / "results" / run.name.replace("/", "__") / run.revision / f"{data.name}.json"
 
 
 def _read_entries(file: Path) -> tuple[str, list[Entry]]:
-    """Read the data revision and the entry of each subset from a saved result."""
+    """Read the data revision and the subset entries of a saved result."""
     content = read_json(file, nan_prefix=NAN_PREFIX)
     scores = content.get("scores") if isinstance(content, dict) else None
     if not isinstance(scores, dict):
@@ -304,24 +278,24 @@ def _read_entries(file: Path) -> tuple[str, list[Entry]]:
     return content.get("dataset_revision", ""), entries
 
 
-def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: bool) -> bool:
+def has_saved_result(run: PreparedRun, data: ScoredData, output: Path, *, overwrite: bool) -> bool:
     """Return True if a result for the same rankings, data and window is saved.
 
     Raises:
         PosirError: A result for other rankings is saved, and `overwrite` is false.
     """
-    file = find_result(model, data, output)
+    file = find_result(run, data, output)
     if overwrite or not file.is_file():
         return False
     revision, entries = _read_entries(file)
-    digests = {entry.get(RUN_KEY, {}).get(SEARCH_KEY, {}).get(DIGEST) for entry in entries}
-    if digests != {model.digest}:
+    digests = {entry.get(RUN_KEY, {}).get(SEARCH_KEY, {}).get(RANKINGS_DIGEST) for entry in entries}
+    if digests != {run.digest}:
         raise PosirError(
-            f"{file}: {model.name}, revision {model.revision}, already has a result for another "
+            f"{file}: {run.name}, revision {run.revision}, already has a result for another "
             f"ranking on {data.name}. Give --overwrite to replace it, or another --revision or "
             "--name to keep both."
         )
-    read = model.read_part.to_json()
+    read = run.read_part.to_json()
     return revision == data.revision and all(
         entry.get(READ_KEY, read) == read
         and entry.get(JUDGMENTS_KEY, {}).get("clusters", data.clusters) == data.clusters
@@ -330,61 +304,62 @@ def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: 
 
 
 def _score_subset(
-    model: RunSearch, data: ScoredData, subset: ScoredSubset, by_query: JudgedValues
+    run: PreparedRun, data: ScoredData, subset: ScoredSubset, by_query: QueryScores
 ) -> Entry:
-    """Build the scores of a subset from those of each judged query, also by position if its
-    evidence has a position.
+    """Build the entry of a subset: means over judged queries and, if evidence positions are known,
+    scores by position.
     """
     judgments = subset.judgments
-    positioned = subset.data.drop_unpositioned()
-    count_tokens = partial(count_tokens_read, data.scorer.scheme, subset.languages, *model.counter)
-    if len(positioned.evidence):
-        scores = _score_positions(model, data, subset, positioned, count_tokens)
+    positioned_data = subset.data.drop_unpositioned()
+    count_tokens = partial(count_tokens_read, data.scorer.scheme, subset.languages, *run.counter)
+    if len(positioned_data.evidence):
+        scores = _score_positions(run, data, subset, positioned_data, count_tokens)
     else:
-        documents = positioned.documents
+        documents = positioned_data.documents
         digests = {"corpus": digest_texts(documents), "queries": judgments.digest()}
-        tokens = count_tokens(documents, model.read_part) if subset.has_corpus else None
-        scores = CorpusRead(model.read_part, tokens).to_json()
+        tokens = count_tokens(documents, run.read_part) if subset.has_corpus else None
+        scores = CorpusRead(run.read_part, tokens).to_json()
         scores[RUN_KEY] = {
             "schema": SCHEMA,
-            REVISION_KEY: positioned.revision,
+            REVISION_KEY: positioned_data.revision,
             DIGEST_KEY: digests,
         }
-    scores[RUN_KEY][SEARCH_KEY] = asdict(model.run.counts[subset.name]) | {DIGEST: model.digest}
-    if data.is_plain:
+    counts = run.aligned.counts[subset.name]
+    scores[RUN_KEY][SEARCH_KEY] = asdict(counts) | {RANKINGS_DIGEST: run.digest}
+    if data.judgments_match_evidence:
         return scores
     scores |= {name: sum(values) / len(values) for name, values in by_query.items()}
     clusters = cluster_queries(judgments, data.clusters)
-    judged = JudgedScores.from_queries(by_query, clusters, data.clusters, judgments.digest())
-    scores[JUDGMENTS_KEY] = judged.to_json()
+    judged_scores = JudgedScores.from_queries(by_query, clusters, data.clusters, judgments.digest())
+    scores[JUDGMENTS_KEY] = judged_scores.to_json()
     return {name: value for name, value in scores.items() if not name.startswith(NAN_PREFIX)}
 
 
 def _score_positions(
-    model: RunSearch,
+    run: PreparedRun,
     data: ScoredData,
     subset: ScoredSubset,
-    positioned: PositionData,
+    positioned_data: PositionData,
     count_tokens: Callable[[pl.DataFrame, ReadPart], TokensRead | None],
 ) -> Entry:
-    """Build the scores of the queries with evidence positions."""
-    split = divide_split(positioned)
-    rankings = model.run.rankings[subset.name]
+    """Build the entry for queries with evidence positions."""
+    split = divide_split(positioned_data)
+    rankings = run.aligned.rankings[subset.name]
     results = {}
     for name in split["queries"]["id"]:
         results[name] = dict(islice(rankings.get(name, {}).items(), data.scorer.top_k))
     languages = subset.languages
-    find_read = partial(model.find_read, subset.name, languages)
+    find_read = partial(run.find_read, subset.name, languages)
     ranked = rank_results(results, split["evidence"].map_positives())
-    rotate = partial(_rotate, model, languages[-1], split, results, ranked, len(data.subsets))
+    rotate = partial(_rank_rotated, run, languages[-1], split, results, ranked, len(data.subsets))
     subset_search = SearchedSubset(
         subset.name, split, results, ranked, find_read, count_tokens, rotate=rotate
     )
     return data.scorer.score(subset_search)
 
 
-def _rotate(
-    model: RunSearch,
+def _rank_rotated(
+    run: PreparedRun,
     language: str,
     split: SplitData,
     results: Results,
@@ -392,12 +367,12 @@ def _rotate(
     subsets: int,
     *ranking: Any,
 ) -> RotationRanks | None:
-    """Rank rotated documents with a run's embedder; `ranking` is passed to `RotationTest.rank`."""
+    """Rank rotated documents with the run's embedder. Pass `ranking` to `RotationTest.rank`."""
     sample_size = read_sample_size()
     _, _, _, ranks, *_ = ranking
     if not sample_size:
         return None
-    if model.embedder is None:
+    if run.embedder is None:
         return build_untested(ranks, UntestedReason.NO_TEXTS, sample_size, subsets)
     # These modules import mteb and PyTorch.
     from mteb.timing import TimingStack
@@ -413,32 +388,23 @@ def _rotate(
     )
     ordinary_ranks = dict(zip(positives, ranked.ranks.tolist(), strict=True))
     test = RotationTest(
-        model.embedder,
-        request,
-        results,
-        ordinary_ranks,
-        sample_size,
-        subsets,
-        language,
-        is_run=True,
+        run.embedder, request, results, ordinary_ranks, sample_size, subsets, language, is_run=True
     )
     return test.rank(*ranking)
 
 
 def _save_result(
-    model: RunSearch, data: ScoredData, file: Path, by_subset: Mapping[str, JudgedValues]
+    run: PreparedRun, data: ScoredData, file: Path, scores_by_subset: Mapping[str, QueryScores]
 ) -> None:
-    """Save the result and the model's metadata in mteb's format, given the scores of each judged
-    query by subset.
-    """
+    """Save the result and the model metadata in mteb's format."""
     start_time = time.time()
     version = get_mteb_version(NEWEST_TESTED)
     entries = {}
-    with track(f"Scoring {model.name} (queries)", model.run.total.queries) as advance:
+    with track(f"Scoring {run.name} (queries)", run.aligned.total.queries) as advance:
         for subset in data.subsets:
-            if subset.name not in model.run.rankings:
+            if subset.name not in run.aligned.rankings:
                 continue
-            scores = _score_subset(model, data, subset, by_subset.get(subset.name, {}))
+            scores = _score_subset(run, data, subset, scores_by_subset.get(subset.name, {}))
             entries[subset.name] = scores | {
                 "main_score": scores[data.main_score],
                 "hf_subset": subset.name,
@@ -456,7 +422,7 @@ def _save_result(
         "date": time.time(),
         "evaluation_phases": None,
     }
-    meta = {**MODEL_META, "name": model.name, "revision": model.revision}
+    meta = {**MODEL_META, "name": run.name, "revision": run.revision}
     with lock_folder(file.parent), explain_disk_full(file):
         if file.exists():
             _back_up_other_data(file, data.name, entries)
@@ -477,35 +443,34 @@ def _back_up_other_data(file: Path, task: str, entries: Mapping[str, Entry]) -> 
         back_up_result(file, task, changed_subsets)
 
 
-def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_saved: bool) -> RunScores:
+def evaluate_run(run: PreparedRun, data: ScoredData, output: Path, *, is_saved: bool) -> RunScores:
     """Score a run, and save its result unless `is_saved` is true."""
     check_writable(output)
-    file = find_result(model, data, output)
-    run = model.run
-    by_subset = {}
+    file = find_result(run, data, output)
+    scores_by_subset = {}
     sums = dict.fromkeys((*TABLE_SCORES, data.main_score), 0.0)
     for subset in data.subsets:
         grades = subset.judgments.grades
-        if grades and subset.name in run.rankings:
-            rankings = run.rankings[subset.name]
+        if grades and subset.name in run.aligned.rankings:
+            rankings = run.aligned.rankings[subset.name]
             by_query = score_each_query(rankings, grades, data.scorer.k_values)
-            by_subset[subset.name] = by_query
+            scores_by_subset[subset.name] = by_query
             for name in sums:
                 sums[name] += sum(by_query[name])
     if not is_saved:
-        _save_result(model, data, file, by_subset)
-    means = {name: total / run.total.queries for name, total in sums.items()}
-    evidence = score_chunks(model.name, model.read_chunks) if model.read_chunks else None
+        _save_result(run, data, file, scores_by_subset)
+    means = {name: total / run.aligned.total.queries for name, total in sums.items()}
+    evidence = score_chunks(run.name, run.read_chunks) if run.read_chunks else None
     return RunScores(
-        model=model.name,
-        revision=model.revision,
-        digest=model.digest,
+        model=run.name,
+        revision=run.revision,
+        digest=run.digest,
         task=data.name,
-        counts=run.total,
+        counts=run.aligned.total,
         folder=file.parent,
         evidence=evidence,
         audit=data.audit,
         main_score=(data.main_score, means[data.main_score]),
-        reading=model.reading,
+        retriever_description=run.retriever_description,
         **{name: means[name] for name in TABLE_SCORES},
     )

@@ -1,13 +1,12 @@
 """Evidence spans, and scores of retrieved chunks by their character overlap with the spans.
 
 Source: Smith & Troynikov 2024, Evaluating Chunking Strategies for Retrieval (Chroma technical
-report), and its code. The report calls evidence spans excerpts and counts tokens; its code, which
-this module follows, counts characters. Let C be the characters that are both in a question's
-evidence and in the retrieved chunks, E the characters of the evidence, and R the characters of the
-retrieved chunks, each chunk counted in full. Then recall is |C| / |E|, precision is |C| / |R|, and
-IoU is |C| / (|R| + |E| - |C|). Precision Omega is the precision of retrieving exactly the chunks
-that overlap or touch the evidence. It counts each character once, including evidence outside all
-chunks.
+report), and its code. The report calls evidence spans excerpts and counts tokens. This module
+follows the code, which counts characters. Let E be the characters of a question's evidence, R the
+characters of the retrieved chunks (overlapping chunks are counted in full), and C the characters in
+both. Then recall is |C| / |E|, precision is |C| / |R|, and IoU is |C| / (|R| + |E| - |C|).
+Precision Omega is the precision of retrieving exactly the chunks that overlap or touch the
+evidence. It counts each character once, including evidence outside all chunks.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ from posir_tasks.values.estimates import Estimate
 logger = logging.getLogger(__name__)
 
 THIRDS = ("first third", "second third", "last third")
-DIVIDED = "split across chunks"
+SPLIT = "split across chunks"
 NOT_RETURNED = "in no returned chunk"
-#: Units that a position is relative to, as shown after `first third`.
+#: Phrases after `first third`, by unit of the position.
 POSITION_UNITS = {"document": "of the document", "chunk": "of a chunk"}
 
 
@@ -53,9 +52,9 @@ class PositionRecall:
     name: str
     """Name of the splitter or the run."""
     place: str
-    """Unit of the position: `document` or `chunk`."""
+    """What the position is relative to: `document` or `chunk`."""
     part: str
-    """One of `THIRDS`, `DIVIDED` or `NOT_RETURNED`."""
+    """One of `THIRDS`, `SPLIT` or `NOT_RETURNED`."""
     spans: int
     """Number of evidence spans."""
     recall: Estimate
@@ -88,22 +87,22 @@ class LocatedChunk(NamedTuple):
     document: str
     """Document id."""
     span: Span | None
-    """None if the chunk is not in its document."""
+    """None if the chunk was not found in its document."""
     length: int
     """Length in characters."""
 
 
 def find_covered(span: Span, chunks: Iterable[Sequence[int]]) -> Booleans:
-    """Mark the characters of a span that are in chunks of its document, shape (characters,)."""
+    """Return a mask of the characters of a span that are in chunks, shape (characters,)."""
     covered = np.zeros(span.end - span.start, np.bool_)
     for start, end in chunks:
         covered[max(start - span.start, 0) : max(end - span.start, 0)] = True
     return covered
 
 
-def lacks_words(span: Span, chunks: Iterable[Sequence[int]], text: str) -> bool:
-    """Return True if a letter or digit of a span is outside all chunks. Splitters may drop
-    spaces.
+def has_uncovered_words(span: Span, chunks: Iterable[Sequence[int]], text: str) -> bool:
+    """Return True if a letter or digit of a span is outside all chunks. Other characters do not
+    count, since splitters may drop spaces.
     """
     pairs = zip(span.of(text), find_covered(span, chunks), strict=False)
     return any(character.isalnum() and not is_covered for character, is_covered in pairs)
@@ -123,16 +122,16 @@ def score_retrieved(
 ) -> tuple[float, float, float]:
     """Compute IoU, recall and precision of the chunks retrieved for a question.
 
-    Overlapping evidence is counted as in the report's code: the lengths of all spans are summed,
-    while characters inside chunks are counted once.
+    Overlapping evidence spans are counted as in the report's code: their lengths are summed, but
+    characters in chunks count once.
     """
     covered = 0
     missing = 0
     chunks = group_spans(retrieved)
     for document, spans in group_spans(evidence).items():
-        whole = Span(0, max(span.end for span in spans))
-        is_retrieved = find_covered(whole, chunks.get(document, ()))
-        covered += int((find_covered(whole, spans) & is_retrieved).sum())
+        extent = Span(0, max(span.end for span in spans))
+        is_retrieved = find_covered(extent, chunks.get(document, ()))
+        covered += int((find_covered(extent, spans) & is_retrieved).sum())
         missing += sum(int((~is_retrieved[slice(*span)]).sum()) for span in spans)
     length = sum(chunk.length for chunk in retrieved)
     total = sum(span.length for span in evidence)
@@ -146,22 +145,22 @@ def compute_precision_omega(
 
     Args:
         evidence: The evidence of the question.
-        chunks: All chunks by document id. A chunk that ends where an evidence span starts
-            touches the span.
+        chunks: All chunks by document id. A chunk that ends where an evidence span starts touches
+            the span.
     """
     covered = 0
     total = 0
     for document, spans in group_spans(evidence).items():
-        near = [
+        relevant = [
             chunk
             for chunk in chunks.get(document, ())
             if any(chunk.start <= span.end and span.start <= chunk.end for span in spans)
         ]
-        whole = Span(0, max(span.end for span in (*near, *spans)))
-        is_evidence = find_covered(whole, spans)
-        is_near = find_covered(whole, near)
-        covered += int((is_evidence & is_near).sum())
-        total += int((is_evidence | is_near).sum())
+        extent = Span(0, max(span.end for span in (*relevant, *spans)))
+        is_evidence = find_covered(extent, spans)
+        is_retrieved = find_covered(extent, relevant)
+        covered += int((is_evidence & is_retrieved).sum())
+        total += int((is_evidence | is_retrieved).sum())
     return covered / total
 
 
@@ -175,14 +174,14 @@ class EvidenceData:
     questions: Sequence[tuple[str, Sequence[EvidenceSpan]]]
     """Text and evidence spans of each question. Every question has at least one span."""
     articles: Mapping[str, int]
-    """Article number by document id. Documents from the same article share a text, a title or an
-    opening.
+    """Article number by document id. Documents with the same text, title or opening belong to one
+    article.
     """
     skipped: int
-    """Number of questions without evidence in their document."""
+    """Number of questions whose evidence was not found."""
     ids: Sequence[tuple[str, str]] = ()
-    """Subset and id of each question, if the questions are queries of a task."""
-    within: bool = False
+    """Subset and id of each question; only for the queries of a run."""
+    within_document: bool = False
     """If true, only the question's own document is searched."""
 
     @classmethod
@@ -215,16 +214,16 @@ class EvidenceData:
         return sum(len(evidence) for _, evidence in self.questions)
 
     @cached_property
-    def owners(self) -> Sequence[str]:
+    def question_documents(self) -> Sequence[str]:
         """Document id of each question's first evidence span."""
         return [evidence[0].document for _, evidence in self.questions]
 
     @cached_property
     def clusters(self) -> Integers:
-        """Article number of each question, shape (questions,). Questions about the same article are
-        not independent.
+        """Article number of each question, shape (questions,). Questions about one article are not
+        independent.
         """
-        return np.array([self.articles[document] for document in self.owners], np.int64)
+        return np.array([self.articles[document] for document in self.question_documents], np.int64)
 
 
 def _find_articles(documents: Mapping[str, str], titles: Mapping[str, str]) -> Mapping[str, int]:
@@ -235,14 +234,14 @@ def _find_articles(documents: Mapping[str, str], titles: Mapping[str, str]) -> M
 
 
 def read_evidence_data(
-    opened: Dataset, *, repair: bool = True, is_merged: bool = False
+    opened: Dataset, *, repair: bool = True, merge_copies: bool = False
 ) -> EvidenceData:
     """Read questions with all their evidence spans.
 
     Args:
         opened: The data.
         repair: Move an answer that is not at its offset to its only match nearby.
-        is_merged: Merge documents with the same text.
+        merge_copies: Merge documents with the same text.
 
     Raises:
         DataError: No question has an evidence span.
@@ -262,9 +261,9 @@ def read_evidence_data(
             skipped_questions.add((item.file, item.name))
         if not isinstance(item, Passage):
             continue
-        # Rows without ids belong to the same document if their texts are equal.
+        # Rows without ids are one document if their texts are equal.
         name = item.id or generated_ids.setdefault(item.text, f"{item.name}#{len(documents)}")
-        if is_merged:
+        if merge_copies:
             name = originals.setdefault(digest_words(item.text), name)
         text = documents.setdefault(name, item.text)
         titles[name] = titles.get(name) or item.title
@@ -272,7 +271,7 @@ def read_evidence_data(
             span = _locate(question, item.text, text, repair=repair)
             spans = evidence.setdefault((question.file, question.name, question.text), [])
             # Copies of a document may repeat a span.
-            if span is not None and not (is_merged and EvidenceSpan(name, span) in spans):
+            if span is not None and not (merge_copies and EvidenceSpan(name, span) in spans):
                 spans.append(EvidenceSpan(name, span))
     questions = [(text, spans) for (_, _, text), spans in evidence.items() if spans]
     if not questions:
@@ -289,14 +288,14 @@ def read_evidence_data(
         questions,
         _find_articles(documents, titles),
         skipped=len(skipped_questions) + len(evidence) - len(questions),
-        within=opened.use is not Use.CORPUS,
+        within_document=opened.use is not Use.CORPUS,
     )
     _warn_about_copies(data)
     return data
 
 
 def _locate(question: PassageQuestion, text: str, original: str, *, repair: bool) -> Span | None:
-    """Locate a question's answer in its text. If the text is a copy, map the span to `original`."""
+    """Locate a question's answer in its text, and map the span to `original` if texts differ."""
     if not question.answers:
         return None
     try:
@@ -315,25 +314,25 @@ def _warn_about_copies(data: EvidenceData) -> None:
 
 
 def find_chunk_third(span: Span, chunks: Iterable[Sequence[int]]) -> str:
-    """Find the third of a chunk that contains a span; `DIVIDED` if no chunk contains all of it."""
-    whole = [(start, end) for start, end in chunks if start <= span.start and span.end <= end]
-    if not whole:
-        return DIVIDED
-    # If chunks overlap, take the chunk whose middle is nearest.
-    start, end = min(whole, key=lambda chunk: abs(sum(chunk) / 2 - span.middle))
+    """Return the third of a chunk that contains the whole span, or `SPLIT`."""
+    matches = [(start, end) for start, end in chunks if start <= span.start and span.end <= end]
+    if not matches:
+        return SPLIT
+    # If chunks overlap, use the chunk whose middle is closest to the middle of the span.
+    start, end = min(matches, key=lambda chunk: abs(sum(chunk) / 2 - span.middle))
     return THIRDS[find_third(Span(span.start - start, span.end - start), end - start)]
 
 
 def build_position_recalls(
     name: str, data: EvidenceData, recalls: Sequence[float], chunk_thirds: Sequence[str]
 ) -> Iterator[PositionRecall]:
-    """Yield mean recall by third of the document and the chunk, with intervals for new questions.
+    """Yield mean recall by third of the document and chunk, with intervals for new questions.
 
     Args:
         name: Name of the splitter or the run.
         data: The questions with their evidence.
         recalls: Recall of each evidence span, in the order of the questions.
-        chunk_thirds: The third of a chunk that contains each span, `DIVIDED` or `NOT_RETURNED`.
+        chunk_thirds: The third of a chunk that contains each span, `SPLIT` or `NOT_RETURNED`.
     """
     question_numbers = []
     thirds = []
@@ -344,7 +343,7 @@ def build_position_recalls(
     values = np.array(recalls)
     questions = np.array(question_numbers)
     for unit, positions in zip(POSITION_UNITS, (thirds, chunk_thirds), strict=True):
-        for position in (*THIRDS, DIVIDED, NOT_RETURNED):
+        for position in (*THIRDS, SPLIT, NOT_RETURNED):
             rows = np.array(positions) == position
             if rows.any():
                 recall = estimate_score(values[rows], questions[rows])

@@ -1,4 +1,4 @@
-"""Hits, and the parser for the response formats of all supported search systems.
+"""Parser for the responses of all supported search systems.
 
 Formats are recognized by field name; no vendor library is imported.
 """
@@ -19,22 +19,22 @@ from posir_tasks.base.wording import sanitize
 #: Maximum number of hits in an unordered answer, such as a mapping.
 MAX_HITS = 100_000
 #: Maximum number of digits in a rank.
-MAX_DIGITS = 18
-#: Remedy for hits that lack a score or distance.
-GIVE_EACH = "Give each hit one, or give --order rank (the ranks or the order of the hits)"
+MAX_RANK_DIGITS = 18
+#: Advice if hits lack a score or distance.
+SCORE_ADVICE = "Give each hit one, or give --order rank (the ranks or the order of the hits)"
 #: The best hit has the highest score (as in trec_eval), the lowest distance, or the lowest rank.
 #: Without ranks, `rank` means the order of the rows or hits.
 Order: TypeAlias = Literal["score", "distance", "rank"]
 #: The order that the user gives; None to infer it.
 OrderChoice: TypeAlias = Order | None
 #: Names or paths of fields, in order of preference.
-Names: TypeAlias = tuple[str, ...]
+FieldNames: TypeAlias = tuple[str, ...]
 
-#: Names of fields, in order of preference. For documents: ranx, BEIR, TREC and PyTerrier (`docno`
-#: is the id, `docid` an index number), then LlamaIndex, Haystack and LangChain.
-DOCUMENTS = ("document_id", "document-id", "doc_id", "docno", "docid", "corpus-id", "corpus_id")
-PARENTS = (
-    *DOCUMENTS,
+#: Fields of document ids in ranx, BEIR, TREC and PyTerrier (`docno` is the id, `docid` an index
+#: number), then LlamaIndex, Haystack and LangChain.
+DOC_FIELDS = ("document_id", "document-id", "doc_id", "docno", "docid", "corpus-id", "corpus_id")
+PARENT_FIELDS = (
+    *DOC_FIELDS,
     "ref_doc_id",
     "source_id",
     "parent_id",
@@ -43,32 +43,40 @@ PARENTS = (
     "source",
     "doc",
 )
-#: Ids of chunks, or of documents that are indexed whole.
-IDS = ("id", "_id", "uuid")
-SCORES = ("_relevance_score", "score", "_score", "relevance", "@search.score", "sim", "similarity")
-DISTANCES = ("_distance", "distance")
-RANK = "rank"
-TEXTS = ("text", "chunk", "content", "page_content")
-STARTS = ("start", "start_index", "split_idx_start", "start_char_idx")
-ENDS = ("end", "end_index", "end_char_idx")
+#: Ids of chunks, or of documents that are indexed as a whole.
+ID_FIELDS = ("id", "_id", "uuid")
+SCORE_FIELDS = (
+    "_relevance_score",
+    "score",
+    "_score",
+    "relevance",
+    "@search.score",
+    "sim",
+    "similarity",
+)
+DISTANCE_FIELDS = ("_distance", "distance")
+RANK_FIELD = "rank"
+TEXT_FIELDS = ("text", "chunk", "content", "page_content")
+START_FIELDS = ("start", "start_index", "split_idx_start", "start_char_idx")
+END_FIELDS = ("end", "end_index", "end_char_idx")
 
 
 class HitLayout(NamedTuple):
-    """The fields of a system's hits. A path consists of attributes or keys, separated by `/`; the
-    empty path is the hit itself.
+    """The fields of a system's hits. A path consists of attributes or keys, separated by `/`. An
+    empty path refers to the hit itself.
     """
 
     systems: str
-    mark: str
-    """A field that identifies these systems. Layouts further down `LAYOUTS` do not contain it."""
-    paths: Names
+    marker: str
+    """A field that identifies these systems. Later items of `LAYOUTS` do not have it."""
+    paths: FieldNames
     """Paths to search for ids, starting with metadata and payload. Texts and offsets are searched
     in reverse order.
     """
-    document: Names = ()
+    document: FieldNames = ()
     """Paths of the document id."""
-    score: Names = SCORES
-    distance: Names = DISTANCES
+    score: FieldNames = SCORE_FIELDS
+    distance: FieldNames = DISTANCE_FIELDS
 
 
 LAYOUTS = (
@@ -87,7 +95,7 @@ LAYOUTS = (
         distance=("metadata/distance",),
     ),
     # For two of three metrics, this distance is a similarity.
-    HitLayout("Milvus", "entity", ("entity", ""), score=(*SCORES, "distance"), distance=()),
+    HitLayout("Milvus", "entity", ("entity", ""), score=(*SCORE_FIELDS, "distance"), distance=()),
     HitLayout(
         "Elasticsearch's _rank_eval",
         "hit",
@@ -104,7 +112,7 @@ LAYOUTS = (
 #: Paths to the list of hits in an answer: Elasticsearch and OpenSearch, Vespa, Qdrant and its
 #: groups, Weaviate, Pinecone, Haystack, Amazon Bedrock, Vertex, Azure AI Search, LlamaIndex's query
 #: engines, sentence-transformers, pyvespa and `_rank_eval`.
-ANSWERS = (
+HIT_LIST_PATHS = (
     "hits/hits",
     "root/children",
     "points",
@@ -119,27 +127,27 @@ ANSWERS = (
     "results",
     "hits",
 )
-#: Column names for each kind of value in answers with one list per field: Chroma, AutoRAG, ragas.
-COLUMNS = {
+#: Column names by kind of value, in answers with one list per field (Chroma, AutoRAG, ragas).
+COLUMN_NAMES = {
     "id": ("ids", "retrieved_ids", "retrieved_context_ids"),
     "distance": ("distances",),
     "score": ("scores", "retrieve_scores"),
     "text": ("documents", "retrieved_contents", "retrieved_contexts", "retrieval_context"),
     "metadata": ("metadatas",),
 }
-#: Field of the ids that belong to each field of chunk texts, in AutoRAG, ragas and deepeval.
-TEXTS_WITHOUT_IDS = {
+#: Id field for each field of chunk texts in AutoRAG, ragas and deepeval.
+ID_FIELDS_BY_TEXT_FIELD = {
     "retrieved_contents": "retrieved_ids",
     "retrieved_contexts": "retrieved_context_ids",
     "retrieval_context": "retrieved_context_ids",
 }
-#: A document id in Vespa, `id:namespace:type:key:ID`.
+#: Vespa document id, `id:namespace:type:key:ID`.
 VESPA_ID = re.compile(r"id:[^:]*:[^:]*:[^:]*:(.+)", re.DOTALL)
 #: Key of the score in a tuple of id and score.
-UNNAMED = ""
+TUPLE_SCORE = ""
 #: Data frame methods that return rows.
 ROW_METHODS = ("to_dicts", "to_pylist", "to_list")
-HIT_KINDS = "an id, (id, score), or a hit of LangChain, LlamaIndex, Haystack or a vector database"
+HIT_TYPES = "an id, (id, score), or a hit of LangChain, LlamaIndex, Haystack or a vector database"
 
 
 class Hit(NamedTuple):
@@ -149,24 +157,24 @@ class Hit(NamedTuple):
     """Id of the document, or of a chunk, such as `d1#3`."""
     score: float | None = None
     rank: int | None = None
-    """Rank, or index in the answer (lower is better); None if the order has no meaning."""
+    """Rank, or number in the answer (lower is better); None if hits are unordered."""
     text: str | None = None
     """Text of a chunk."""
     start: int | None = None
-    """First character of the chunk in its document."""
+    """Offset of the chunk's first character in the document."""
     end: int | None = None
-    """One past the last character of the chunk."""
+    """Offset after the chunk's last character."""
     chunk: str = ""
     """Id of the chunk if `document` differs from it, else empty."""
     distance: float | None = None
 
 
 class AnswerError(Exception):
-    """A query has no ranking: all attempts failed, or the answer has no valid hits."""
+    """A query has no ranking, since all attempts failed or the answer has no valid hits."""
 
 
 def is_missing(value: object) -> bool:
-    """Return True for null, empty strings and NaN."""
+    """Return True for None, NaN and empty strings."""
     if isinstance(value, str):
         return value.strip().lower() in ("", "nan")
     return value is None or (isinstance(value, Real) and math.isnan(value))
@@ -208,7 +216,7 @@ def read_rank(value: object) -> int | None:
     1.0 counts as a rank, since data frames convert integer columns with nulls to floats.
     """
     text = _read_text(value).strip().removesuffix(".0")
-    return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else None
+    return int(text) if text.isdecimal() and len(text) <= MAX_RANK_DIGITS else None
 
 
 def read_id(value: object) -> str | None:
@@ -222,7 +230,7 @@ def read_id(value: object) -> str | None:
     return text if text and is_unicode and "\0" not in text else None
 
 
-def find(value: Any, path: str) -> Any:
+def get_value(value: Any, path: str) -> Any:
     """Return the value at a path of attributes or keys, or None."""
     for name in path.split("/") if path else ():
         value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
@@ -236,9 +244,9 @@ def find_field(value: Any, paths: Iterable[str], names: Iterable[str]) -> tuple[
         The path of the field and its value, or `""` and None.
     """
     for path in paths:
-        base = find(value, path)
+        base = get_value(value, path)
         for name in names:
-            field_value = find(base, name)
+            field_value = get_value(base, name)
             if field_value is not None:
                 return (f"{path}/{name}" if path else name), field_value
     return "", None
@@ -250,7 +258,7 @@ def is_frame(value: Any) -> bool:
 
 
 def read_rows(value: Any) -> Any:
-    """Convert a frame to rows. Other values are returned unchanged.
+    """Convert a frame to rows. Return other values unchanged.
 
     Raises:
         InputError: Two columns have the same name.
@@ -266,12 +274,12 @@ def read_rows(value: Any) -> Any:
 
 
 def list_hits(answer: Any) -> list[Any] | None:
-    """List the hits of an answer that stores them in a field or in columns; else None."""
+    """List the hits of an answer with a hit list or with columns; None for other answers."""
     if isinstance(answer, list):
         # Milvus returns a list with attributes that look like columns.
         return None
     columns = {}
-    for kind, names in COLUMNS.items():
+    for kind, names in COLUMN_NAMES.items():
         _, values = find_field(answer, ("",), names)
         values = values.tolist() if hasattr(values, "tolist") else values
         if isinstance(values, list | tuple):
@@ -281,12 +289,12 @@ def list_hits(answer: Any) -> list[Any] | None:
     if "id" in columns:
         rows = zip(*columns.values(), strict=True)
         return [dict(zip(columns, row, strict=True)) for row in rows]
-    for path in ANSWERS:
-        values = find(answer, path)
+    for path in HIT_LIST_PATHS:
+        values = get_value(answer, path)
         if isinstance(values, list | tuple):
             return [*values]
-    for name, ids in TEXTS_WITHOUT_IDS.items():
-        if isinstance(find(answer, name), list | tuple):
+    for name, ids in ID_FIELDS_BY_TEXT_FIELD.items():
+        if isinstance(get_value(answer, name), list | tuple):
             raise AnswerError(
                 f"field '{name}' contains chunk texts without ids. Add the ids as field '{ids}'"
             )
@@ -294,17 +302,17 @@ def list_hits(answer: Any) -> list[Any] | None:
 
 
 class RawHit(NamedTuple):
-    """A hit with all its scores and distances, before one of them is chosen for the ranking."""
+    """A hit with all its scores and distances, before one of them is chosen to rank it."""
 
     number: int
-    """Number of the hit, or of its group, in the answer, starting at 1."""
+    """Number of the hit or its group in the answer, starting at 1."""
     hit: Hit
-    """The hit without score and distance. Its rank is its number."""
+    """The hit without score and distance. The rank is the number."""
     layout: HitLayout
     values: dict[str, Any]
     """Values of the fields for scores, distances and rank."""
     field: str = ""
-    """Path of the id; empty if the hit itself is an id."""
+    """Path of the id; empty if the hit is just an id."""
 
     def describe(self) -> str:
         """Describe the format of the hit."""
@@ -318,19 +326,19 @@ def read_hits(
     k: int,
     document_field: str | None = None,
     order: OrderChoice = None,
-    show_first: Callable[[RawHit], object] = lambda _: None,
+    on_first_hit: Callable[[RawHit], object] = lambda _: None,
 ) -> list[Hit]:
     """Parse an answer into hits.
 
-    The hits of a group, such as the chunks of one document, stay together, and only the first hit
-    gets the rank of the group. Either all hits have a score or none, unless `order` is `rank`.
+    Hits of a group, such as the chunks of a document, stay together, and only the first hit gets
+    the rank of the group. Unless `order` is `rank`, either all hits or none have a score.
 
     Args:
         answer: A list of hits, scores by id, or the response of a search system.
-        k: Maximum number of hits in a list; a mapping of scores by id is read completely.
+        k: Maximum number of hits. A mapping of scores by id is always read completely.
         document_field: Field with the document id.
         order: Order of the hits.
-        show_first: Called with the first hit.
+        on_first_hit: Called with the first hit.
 
     Raises:
         AnswerError: The answer is not a list of hits, or a hit is invalid.
@@ -342,28 +350,28 @@ def read_hits(
         raise AnswerError(error.problem) from error
     except ValueError:
         raise AnswerError("the lists of ids, scores and texts have different lengths") from None
-    is_ranked = items is not None or not isinstance(answer, Mapping)
+    is_ordered = items is not None or not isinstance(answer, Mapping)
     items = _list_items(answer if items is None else items, k)
     raw_hits: list[RawHit] = []
     for number, item in enumerate(items, start=1):
-        raw_hits += _list_group(item, number, number if is_ranked else None, document_field)
+        raw_hits += _list_group(item, number, number if is_ordered else None, document_field)
     if not raw_hits:
         return []
-    show_first(raw_hits[0])
+    on_first_hit(raw_hits[0])
     layout = raw_hits[0].layout
     # Use the first field, in order of preference, that has a value in any hit.
     names = {name for hit in raw_hits for name, value in hit.values.items() if value is not None}
-    scores = (name for name in (UNNAMED, *layout.score) if name in names)
-    score = next(scores, None if is_ranked else UNNAMED)
-    distance = next((name for name in layout.distance if name in names), None)
-    return _complete(raw_hits, score, distance, order)
+    scores = (name for name in (TUPLE_SCORE, *layout.score) if name in names)
+    score_field = next(scores, None if is_ordered else TUPLE_SCORE)
+    distance_field = next((name for name in layout.distance if name in names), None)
+    return _fill_hits(raw_hits, score_field, distance_field, order)
 
 
 def _list_items(answer: Any, k: int) -> list[Any]:
-    """List the first k items, or all scores by id, since they have no order."""
+    """List the first k items, or all items of a mapping, which is unordered."""
     if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
         raise AnswerError(
-            f"expected a list of hits, got {type(answer).__name__}; each must be {HIT_KINDS}"
+            f"expected a list of hits, got {type(answer).__name__}; each must be {HIT_TYPES}"
         )
     if isinstance(answer, Mapping):
         if len(answer) > MAX_HITS:
@@ -378,52 +386,54 @@ def _list_items(answer: Any, k: int) -> list[Any]:
     return items
 
 
-def _complete(
+def _fill_hits(
     raw_hits: Sequence[RawHit],
-    score: str | None,
-    distance: str | None,
+    score_field: str | None,
+    distance_field: str | None,
     order: OrderChoice,
 ) -> list[Hit]:
-    """Fill in the score, distance and rank of hits from the fields `score`, `distance` and `rank`.
+    """Read each hit's score, distance and rank from the given fields and the field `rank`.
 
     Raises:
         AnswerError: A hit lacks the value that ranks the hits, or the value is invalid.
     """
-    by_distance = distance is not None and (score is None or order == "distance")
-    decisive = "distance" if by_distance else "score"
-    fields = {"score": score, "distance": distance}
-    has_rank = any(read_rank(hit.values.get(RANK)) is not None for hit in raw_hits)
+    by_distance = distance_field is not None and (score_field is None or order == "distance")
+    required_kind = "distance" if by_distance else "score"
+    fields = {"score": score_field, "distance": distance_field}
+    has_rank = any(read_rank(hit.values.get(RANK_FIELD)) is not None for hit in raw_hits)
     hits = []
-    gaps = []
+    unscored = []
     for number, hit, _, values, _ in raw_hits:
         name = f"hit {number}, {_abbreviate(hit.document)}"
-        numbers: dict[str, Any] = {"rank": hit.rank}
+        hit_values: dict[str, Any] = {"rank": hit.rank}
         for kind, key in fields.items():
             value = None if key is None else values.get(key)
             if value is None or (order == "rank" and is_missing(value)):
                 continue
             try:
-                numbers[kind] = read_number(value)
+                hit_values[kind] = read_number(value)
             except ValueError:
                 # The other field may be left over from an earlier stage.
-                if kind == decisive:
+                if kind == required_kind:
                     raise AnswerError(
                         f"{name}, has the score {_abbreviate(value)}; it must be a finite number"
                     ) from None
-        if decisive not in numbers:
-            gaps.append(name)
+        if required_kind not in hit_values:
+            unscored.append(name)
         if has_rank and hit.rank is not None:
-            numbers["rank"] = read_rank(values[RANK])
-            if numbers["rank"] is None:
+            hit_values["rank"] = read_rank(values[RANK_FIELD])
+            if hit_values["rank"] is None:
                 raise AnswerError(
-                    f"{name}, has the rank {_abbreviate(values[RANK])}; it must be an integer of "
-                    "at least 0, like the other ranks of the query"
+                    f"{name}, has the rank {_abbreviate(values[RANK_FIELD])}; it must be an "
+                    "integer of at least 0, like the other ranks of the query"
                 )
-        hits.append(hit._replace(**numbers))
-    if gaps and order != "rank" and fields[decisive] is not None:
-        field_name = f" in `{fields[decisive]}`" if fields[decisive] else ""
-        gap_count = f"; {len(gaps):,} of {len(hits):,} lack one" if len(gaps) > 1 else ""
-        raise AnswerError(f"{gaps[0]}, has no {decisive}{field_name}{gap_count}. {GIVE_EACH}")
+        hits.append(hit._replace(**hit_values))
+    if unscored and order != "rank" and fields[required_kind] is not None:
+        field_name = f" in `{fields[required_kind]}`" if fields[required_kind] else ""
+        count = f"; {len(unscored):,} of {len(hits):,} lack one" if len(unscored) > 1 else ""
+        raise AnswerError(
+            f"{unscored[0]}, has no {required_kind}{field_name}{count}. {SCORE_ADVICE}"
+        )
     return hits
 
 
@@ -431,10 +441,10 @@ def _list_group(
     item: Any, number: int, rank: int | None, document_field: str | None
 ) -> Iterator[RawHit]:
     """Yield a hit, the hits of a Qdrant group, or the inner hits of Elasticsearch."""
-    inner = find(item, "inner_hits")
-    chunks = find(item, "hits")
+    inner = get_value(item, "inner_hits")
+    chunks = get_value(item, "hits")
     if isinstance(inner, Mapping):
-        chunks = find(next(iter(inner.values()), None), "hits/hits")
+        chunks = get_value(next(iter(inner.values()), None), "hits/hits")
     if not isinstance(chunks, list) or not chunks:
         yield _read_item(item, number, rank, document_field)
         return
@@ -455,32 +465,34 @@ def _read_item(
         AnswerError: The hit has no valid id.
     """
     fields = item
-    extras: list[Any] = []
+    other_items: list[Any] = []
     if isinstance(item, tuple | list) and item and not hasattr(item, "_fields"):
-        fields, *extras = item
-    if len(extras) == 3 and isinstance(extras[1], Integral):
+        fields, *other_items = item
+    if len(other_items) == 3 and isinstance(other_items[1], Integral):
         # Offsets without a text.
-        extras.insert(1, None)
+        other_items.insert(1, None)
     if hasattr(fields, "_asdict"):
         fields = fields._asdict()
     elif hasattr(fields, "keys") and not isinstance(fields, Mapping):
         # An SQLite row.
         fields = dict(fields)
     layout = next(
-        layout for layout in LAYOUTS if not layout.mark or find(fields, layout.mark) is not None
+        layout
+        for layout in LAYOUTS
+        if not layout.marker or get_value(fields, layout.marker) is not None
     )
     is_id = isinstance(fields, str | Integral | UUID)
     field, value = "", fields
     if not is_id:
         field, value = _find_document(fields, layout, number, document_field)
     document = read_id(value)
-    if document is None or len(extras) > 4:
-        raise AnswerError(f"hit {number} is {_abbreviate(item)}; it must be {HIT_KINDS}")
-    score, *content = (*extras, None, None, None, None)[:4]
-    names: Names = ()
+    if document is None or len(other_items) > 4:
+        raise AnswerError(f"hit {number} is {_abbreviate(item)}; it must be {HIT_TYPES}")
+    score, *content = (*other_items, None, None, None, None)[:4]
+    names: FieldNames = ()
     if not is_id:
-        names = (*layout.score, *layout.distance, RANK)
-        for index, content_names in enumerate((TEXTS, STARTS, ENDS)):
+        names = (*layout.score, *layout.distance, RANK_FIELD)
+        for index, content_names in enumerate((TEXT_FIELDS, START_FIELDS, END_FIELDS)):
             if content[index] is None:
                 _, content[index] = find_field(fields, layout.paths[::-1], content_names)
     text, start, end = content
@@ -491,7 +503,7 @@ def _read_item(
         start=_read_offset(start),
         end=_read_offset(end),
     )
-    values = {name: find(fields, name) for name in names} | {UNNAMED: score}
+    values = {name: get_value(fields, name) for name in names} | {TUPLE_SCORE: score}
     return RawHit(number, hit, layout, values, field)
 
 
@@ -503,13 +515,13 @@ def _find_document(
     Raises:
         AnswerError: The hit has no `document_field`.
     """
-    searches = [(("",), layout.document), (layout.paths, PARENTS), (layout.paths, IDS)]
+    searches = [(("",), layout.document), (layout.paths, PARENT_FIELDS), (layout.paths, ID_FIELDS)]
     if document_field is not None:
         searches = [(layout.paths, (document_field,))]
     matches = (find_field(fields, *search) for search in searches)
     field, name = next((match for match in matches if match[0]), ("", None))
     if document_field is not None and not field:
-        bases = [find(fields, path) for path in layout.paths]
+        bases = [get_value(fields, path) for path in layout.paths]
         keys = [sanitize(str(key)) for base in bases if isinstance(base, Mapping) for key in base]
         raise AnswerError(
             f"hit {number} has no field {sanitize(document_field)} (--document-field); its fields "
@@ -522,15 +534,15 @@ def _find_document(
 
 
 def _read_offset(value: Any) -> int | None:
-    """Read an offset, or return None if it is invalid, such as LangChain's -1 for an unlocated
-    chunk.
+    """Read an offset, or return None if it is invalid, such as -1, which LangChain gives to
+    unlocated chunks.
     """
     is_integer = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
     return int(value) if is_integer and value >= 0 else None
 
 
 def _abbreviate(value: object) -> str:
-    """Format a value for a message. Python cannot format integers with thousands of digits."""
+    """Format a value for a message. `str` fails for integers with thousands of digits."""
     try:
         return sanitize(value if isinstance(value, str) else str(value))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The order of hits: by score, distance or rank, with a check for contradictions."""
+"""Order hits by score, distance or rank, and check for contradictions."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 
-from posir_score.hits import GIVE_EACH, Hit, Order, OrderChoice
+from posir_score.hits import SCORE_ADVICE, Hit, Order, OrderChoice
 from posir_tasks.base.wording import pluralize, sanitize
 
-#: Scores without ranks count as distances if they rise in at least this share of queries, and would
-#: do so by chance with a probability below `RISING_CHANCE`.
+#: Scores without ranks count as distances if they rise in at least this share of queries and the
+#: probability of this by chance is below `RISING_CHANCE`.
 RISING_SHARE = 0.9
 RISING_CHANCE = 1e-3
 
 
-def uses_distance(hit: Hit, order: OrderChoice) -> bool:
+def is_ranked_by_distance(hit: Hit, order: OrderChoice) -> bool:
     """Return True if a hit is ranked by its distance instead of its score."""
     return hit.distance is not None and (hit.score is None or order == "distance")
 
@@ -24,12 +24,12 @@ def uses_distance(hit: Hit, order: OrderChoice) -> bool:
 def read_value(hit: Hit, order: OrderChoice) -> float | None:
     """Return the value that ranks a hit (higher is better), or None.
 
-    The user's order takes priority over field names: with order `score`, a distance counts as a
-    similarity, and with order `distance`, a score counts as a distance.
+    The user's order overrides field names: with order `score`, distances count as similarities, and
+    with order `distance`, scores count as distances.
     """
     if hit.distance is None and order != "distance":
         return hit.score
-    is_distance = uses_distance(hit, order)
+    is_distance = is_ranked_by_distance(hit, order)
     value = hit.distance if is_distance else hit.score
     is_negated = order == "distance" or (is_distance and order != "score")
     return -value if is_negated and value is not None else value
@@ -40,26 +40,25 @@ class OrderCheck:
     """Counts hits without scores, distances, and contradictions between scores and ranks."""
 
     order: OrderChoice = None
-    """The user's choice. If None, contradictions are an error."""
+    """The user's choice. If None, contradictions are reported."""
     scored_hits: int = 0
     """Number of hits with a score or a distance."""
     unscored_hits: int = 0
-    """Number of hits without score and distance."""
+    """Number of hits without a score or a distance."""
     first_unscored: str = ""
-    """Document and query of the first hit without score and distance."""
+    """Document and query of the first hit without a score or a distance."""
     distance_hits: int = 0
     """Number of hits that are ranked by distance."""
     queries: int = 0
     """Number of queries with at least two different scores."""
     contradictions: list[str] = field(default_factory=list)
-    """Queries in which a higher score has a later rank."""
+    """Queries with a higher score at a later rank."""
     unranked_queries: int = 0
     """Number of queries without ranks."""
     rising_queries: int = 0
-    """Number of queries without ranks whose scores never fall from hit to hit."""
+    """Number of queries without ranks whose scores never fall."""
     log_chance: float = 0.0
-    """Natural logarithm of the probability that randomly ordered scores rise in all these queries.
-    """
+    """Natural logarithm of the probability that scores in random order rise in these queries."""
 
     def add(self, query: str, hits: Sequence[Hit]) -> None:
         """Count the hits of a query, and compare scores with ranks."""
@@ -68,7 +67,9 @@ class OrderCheck:
             value = read_value(hit, self.order)
             if value is not None:
                 scores.append(value)
-                self.distance_hits += hit.distance is not None and uses_distance(hit, self.order)
+                self.distance_hits += hit.distance is not None and is_ranked_by_distance(
+                    hit, self.order
+                )
             elif not self.first_unscored:
                 self.first_unscored = (
                     f"document {sanitize(hit.document)} of query {sanitize(query)}"
@@ -83,8 +84,8 @@ class OrderCheck:
         # Hits with the same rank may have different scores.
         ranked = sorted((hit.rank, -score) for hit, score in pairs if hit.rank is not None)
         if ranked:
-            costs = [cost for _, cost in ranked]
-            if costs != sorted(costs):
+            negative_scores = [score for _, score in ranked]
+            if negative_scores != sorted(negative_scores):
                 self.contradictions.append(query)
             return
         self.unranked_queries += 1
@@ -93,7 +94,7 @@ class OrderCheck:
             self.log_chance -= math.lgamma(distinct + 1)
 
     def describe_problem(self) -> str:
-        """Describe a problem with the order and its remedy; empty without a problem."""
+        """Describe a problem with the order and how to fix it; empty if there is none."""
         value = "distance" if self.order == "distance" else "score"
         if self.order == "rank":
             return ""
@@ -101,7 +102,7 @@ class OrderCheck:
             hits = pluralize(self.unscored_hits, "hit has", "hits have")
             return (
                 f"{hits} no {value}, first {self.first_unscored}, and {self.scored_hits:,} have "
-                f"one. {GIVE_EACH}."
+                f"one. {SCORE_ADVICE}."
             )
         if self.unscored_hits and self.order is not None:
             return (
@@ -112,7 +113,7 @@ class OrderCheck:
             return (
                 f"{pluralize(self.distance_hits, 'hit has', 'hits have')} a distance and "
                 f"{self.scored_hits - self.distance_hits:,} a score, which cannot be compared. "
-                f"{GIVE_EACH}."
+                f"{SCORE_ADVICE}."
             )
         if self.contradictions:
             queries = pluralize(self.queries, "query", "queries")
@@ -144,7 +145,7 @@ class OrderCheck:
         return self.order or ("distance" if self.distance_hits else "score")
 
     def describe_guess(self) -> str:
-        """Describe the order if it was inferred from a field called distance, else return ""."""
+        """Describe the order if it was inferred from a distance field; empty otherwise."""
         if self.order is not None or not self.distance_hits:
             return ""
         return (
@@ -155,15 +156,17 @@ class OrderCheck:
 
 def has_gap(hits: Sequence[Hit], order: OrderChoice) -> bool:
     """Return True if some hits lack the score or distance that other hits have."""
-    kinds = {(read_value(hit, order) is not None, uses_distance(hit, order)) for hit in hits}
+    kinds = {
+        (read_value(hit, order) is not None, is_ranked_by_distance(hit, order)) for hit in hits
+    }
     return order != "rank" and len(kinds) > 1
 
 
 def sort_hits(hits: Sequence[Hit], order: OrderChoice) -> list[Hit]:
     """Sort hits, best first, and give each hit a score (higher is better).
 
-    Without an order, hits are sorted by score, or by rank if no hit has a score. Chunks of one
-    document are not merged.
+    By default, hits are sorted by score, or by rank if no hit has a score. Chunks of a document are
+    not merged.
 
     Raises:
         ValueError: Some hits have no score; see `has_gap`.
@@ -191,5 +194,5 @@ def sort_hits(hits: Sequence[Hit], order: OrderChoice) -> list[Hit]:
 
 
 def sort_by_score(hits: Iterable[Hit]) -> list[Hit]:
-    """Sort hits by score, the highest first."""
+    """Sort hits by score, highest first."""
     return sorted(hits, key=attrgetter("score"), reverse=True)

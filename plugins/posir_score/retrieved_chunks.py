@@ -1,12 +1,11 @@
-"""The evidence in retrieved chunks, and the location of the missing evidence.
+"""Scores of retrieved chunks: how much evidence they contain, and why the rest is missing.
 
 Evidence recall at k is the share of a question's evidence in its first k chunks. IoU and
-precision are defined as for text splitters in `posir_score.evidence_spans`. A chunk is located by
-its text or, without a text, by its offsets. If a chunk is longer than the embedder's window, its
-end is unread, and so is the evidence there. Evidence outside all returned chunks may be read or
-unread. Which evidence this is depends on the retrieval, so a comparison of read and unread evidence
-would suffer from selection bias. If more than 1% of the evidence spans are outside the returned
-chunks, the comparison is skipped.
+precision are defined in `posir_score.evidence_spans`. A chunk is located by its text or, if it has
+none, by its offsets. A chunk longer than the embedder's window is truncated, including any evidence
+at its end. Evidence outside all returned chunks may or may not be read. Retrieval determines which
+evidence is returned, so comparing read with unread evidence would introduce selection bias. If more
+than 1% of the evidence spans are outside the returned chunks, the comparison is skipped.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from posir_score.evidence_spans import (
     find_chunk_third,
     find_covered,
     format_evidence_estimate,
-    lacks_words,
+    has_uncovered_words,
     score_retrieved,
 )
 from posir_significance.messages.chunks import (
@@ -58,21 +57,21 @@ if TYPE_CHECKING:
     from posir_score.alignment import AlignedRun
 
 #: Maximum share of the evidence spans outside all returned chunks.
-MAX_UNKNOWN = 0.01
+MAX_UNCOVERED_SHARE = 0.01
 #: Cut-offs k of the scores.
 DEPTHS = (1, 3, 5, 10, 20)
 #: Maximum cut-off for recall by position and for losses.
 MAX_MAIN_DEPTH = 10
 #: Chunk number at the end of a chunk id.
-CHUNK_NUMBER = re.compile(r"\d{1,9}$")
-#: Id that stands for all documents without evidence.
-NOWHERE = ""
+TRAILING_NUMBER = re.compile(r"\d{1,9}$")
+#: Id shared by all documents without evidence.
+OTHER_DOCUMENTS = ""
 #: Subset and id of a question.
 QueryKey = tuple[str, str]
 
 
 class Loss(StrEnum):
-    """Location of evidence missing from the first k chunks. If several apply, the last counts."""
+    """Reason why evidence is missing from the first k chunks. If several apply, the last counts."""
 
     NOT_RETRIEVED = "not_retrieved"
     OTHER_CHUNK = "other_chunk"
@@ -83,10 +82,10 @@ class Loss(StrEnum):
 
 
 class ChunkKey(NamedTuple):
-    """A chunk as returned by the system. Equal chunks for different questions have equal keys."""
+    """A chunk as returned by the system. Chunks returned for several questions have one key."""
 
     document: str
-    """Document id, or `NOWHERE` if the document has no evidence."""
+    """Document id, or `OTHER_DOCUMENTS` if the document has no evidence."""
     text: str | None
     start: int | None
     end: int | None
@@ -105,13 +104,11 @@ class ChunkKey(NamedTuple):
             return len(self.text)
         return max((self.end or 0) - (self.start or 0), 0)
 
-    def describe(self, characters: int) -> str:
-        """Describe the chunk by its first words, or by its offsets in a document of length
-        `characters`.
-        """
+    def describe(self, document_length: int) -> str:
+        """Describe the chunk by its first words, or by its offsets if it has no text."""
         if self.text:
             return f"{sanitize(self.text, 60)} ({pluralize(len(self.text), 'character')})"
-        return f"characters {self.start or 0:,} to {self.end or 0:,} of {characters:,}"
+        return f"characters {self.start or 0:,} to {self.end or 0:,} of {document_length:,}"
 
     def locate(self, locator: TextLocator, previous: Span) -> Span | None:
         """Find the span in the document, preferably after the previous chunk; None if not found."""
@@ -125,15 +122,15 @@ class ChunkKey(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RetrievedChunks:
-    """The chunks that a system returned for the questions with evidence."""
+    """The chunks returned for each question with evidence."""
 
     data: EvidenceData
     by_query: Mapping[QueryKey, Sequence[ChunkKey]]
     """Chunks of each question, best first."""
     spans: Mapping[ChunkKey, Span | None]
-    """Span of each distinct chunk in its document; None if the chunk is not located."""
+    """Span of each distinct chunk in its document, or None if the chunk was not found."""
     texts: Mapping[str, Mapping[Span, str]]
-    """For each document id, the texts of its distinct chunks by span."""
+    """Texts of the distinct chunks, by document id and span."""
     other_texts: frozenset[str]
     """Texts of chunks from documents without evidence."""
     unlocated_chunks: Sequence[str]
@@ -141,8 +138,8 @@ class RetrievedChunks:
 
     @classmethod
     def locate(cls, data: EvidenceData, run: AlignedRun) -> RetrievedChunks | None:
-        """Locate the chunks of a run; None if no query has an evidence span, or no chunk has a text
-        or offsets.
+        """Locate a run's chunks. Return None if no query has an evidence span, or no chunk has a
+        text or offsets.
         """
         if not data.ids:
             return None
@@ -151,13 +148,12 @@ class RetrievedChunks:
             chunks = []
             for hit in run.hits[subset].get(query, ()):
                 document = f"{subset}/{hit.document}"
-                document = document if document in data.documents else NOWHERE
-                digits = CHUNK_NUMBER.search(hit.chunk.removeprefix(hit.document))
-                number = int(digits[0]) if digits else None
+                document = document if document in data.documents else OTHER_DOCUMENTS
+                number_match = TRAILING_NUMBER.search(hit.chunk.removeprefix(hit.document))
+                number = int(number_match[0]) if number_match else None
                 chunks.append(ChunkKey(document, hit.text, hit.start, hit.end, number))
             by_query[subset, query] = chunks
-        distinct_chunks = {key for keys in by_query.values() for key in keys}
-        spans = _locate_chunks(distinct_chunks, data.documents)
+        spans = _locate_chunks({key for keys in by_query.values() for key in keys}, data.documents)
         texts: dict[str, dict[Span, str]] = defaultdict(dict)
         unlocated_chunks: dict[ChunkKey, None] = {}
         for key, span in spans.items():
@@ -166,11 +162,11 @@ class RetrievedChunks:
             elif key.is_locatable:
                 unlocated_chunks[key._replace(number=None)] = None
         other_texts = frozenset(
-            key.text for key in unlocated_chunks if key.text and key.document == NOWHERE
+            key.text for key in unlocated_chunks if key.text and key.document == OTHER_DOCUMENTS
         )
         descriptions = []
         for key in unlocated_chunks:
-            if key.document != NOWHERE:
+            if key.document != OTHER_DOCUMENTS:
                 _, _, name = key.document.partition("/")
                 description = key.describe(len(data.documents[key.document]))
                 descriptions.append(f"{sanitize(name)}: {description}")
@@ -183,7 +179,7 @@ class RetrievedChunks:
         return [*self.texts.get(document, ())]
 
     def find_third(self, evidence: EvidenceSpan) -> str:
-        """Find the third of a chunk that contains the evidence, `DIVIDED` or `NOT_RETURNED`."""
+        """Return the third of a chunk that contains the evidence, or `SPLIT` or `NOT_RETURNED`."""
         spans = self.list_spans(evidence.document)
         is_returned = find_covered(evidence.span, spans).any()
         return find_chunk_third(evidence.span, spans) if is_returned else NOT_RETURNED
@@ -196,14 +192,14 @@ class RetrievedChunks:
             for hit in self.by_query[key]:
                 if (hit.text or "").strip() == text.strip():
                     query_hits += 1
-                if hit.document != NOWHERE:
+                if hit.document != OTHER_DOCUMENTS:
                     hits.append(hit)
         if query_hits:
             yield (
                 f"{pluralize(query_hits, 'hit contains', 'hits contain')} the text of the query. "
                 "Return the text of the chunk."
             )
-        # On average, a chunk was returned for at least two questions.
+        # Chunks must be returned for at least two questions on average.
         distinct = set(hits)
         is_repeated = 2 * len(distinct) <= len(hits)
         if is_repeated and len(distinct) == len({hit.document for hit in hits}):
@@ -219,7 +215,7 @@ def _locate_chunks(
     spans: dict[ChunkKey, Span | None] = {}
     sorted_keys = sorted(keys, key=lambda key: (key.document, key.number or 0, key.start or 0))
     for document, group in groupby(sorted_keys, key=lambda key: key.document):
-        if document == NOWHERE:
+        if document == OTHER_DOCUMENTS:
             spans |= dict.fromkeys(group)
             continue
         locator = TextLocator(texts[document])
@@ -245,9 +241,9 @@ class ReadChunks:
     """Token counts of the distinct chunks, ascending, including prompt and special tokens."""
     has_tokenizer: bool
     read_spans: Mapping[str, Sequence[Span]] = field(default_factory=dict)
-    """The beginnings of chunks that are read, by document id."""
+    """Spans within the window, by document id."""
     truncated_spans: Mapping[str, Sequence[Span]] = field(default_factory=dict)
-    """The ends of chunks that are truncated, by document id."""
+    """Spans beyond the window, by document id."""
     uncovered_spans: int = 0
     """Number of evidence spans not fully covered by returned chunks. Whether the embedder reads
     them is unknown.
@@ -278,22 +274,24 @@ class ReadChunks:
         tokens = counter.find_tokens([text for _, _, text in located_chunks])
         counts = [*map(len, tokens), *counter.count_all([*chunks.other_texts])]
         lengths = sorted(count + extra_tokens for count in counts)
-        measured = cls(chunks, read, lengths, tokenizer is not None)
+        read_chunks = cls(chunks, read, lengths, tokenizer is not None)
         limit = read.tokens
         if limit is None or read.known_by is None:
-            return measured
+            return read_chunks
         uncovered_spans = sum(
-            lacks_words(
+            has_uncovered_words(
                 span.span, chunks.list_spans(span.document), chunks.data.documents[span.document]
             )
             for _, evidence in chunks.data.questions
             for span in evidence
         )
-        whole = replace(measured, read=ReadPart.all(read.known_by), uncovered_spans=uncovered_spans)
-        if not whole.may_have_selection_bias and max(lengths, default=0) <= limit:
-            return whole
+        untruncated = replace(
+            read_chunks, read=ReadPart.all(read.known_by), uncovered_spans=uncovered_spans
+        )
+        if not untruncated.may_have_selection_bias and max(lengths, default=0) <= limit:
+            return untruncated
         if read.part is not Part.FIRST:
-            return replace(measured, read=UNKNOWN)
+            return replace(read_chunks, read=UNKNOWN)
         read_spans = defaultdict(list)
         truncated_spans = defaultdict(list)
         for (document, span, text), offsets in zip(located_chunks, tokens, strict=True):
@@ -306,11 +304,13 @@ class ReadChunks:
                 truncated_spans[document].append(Span(end, span.end))
             read_spans[document].append(Span(span.start, end))
         part = ReadPart(ReadKind.PART, Part.CHUNKS, limit, known_by=read.known_by)
-        return replace(whole, read=part, read_spans=read_spans, truncated_spans=truncated_spans)
+        return replace(
+            untruncated, read=part, read_spans=read_spans, truncated_spans=truncated_spans
+        )
 
     def find_unread(self, document: str, span: Span) -> Booleans:
-        """Mark the characters of a span that every chunk with this text truncates, shape
-        (characters,).
+        """Return a mask of the characters that are truncated in every chunk that contains them,
+        shape (characters,).
         """
         is_truncated = find_covered(span, self.truncated_spans.get(document, ()))
         return is_truncated & ~find_covered(span, self.read_spans.get(document, ()))
@@ -345,8 +345,8 @@ class ReadChunks:
 
     @property
     def may_have_selection_bias(self) -> bool:
-        """True if the returned chunks lack so much evidence that selection bias is possible."""
-        return self.uncovered_spans > MAX_UNKNOWN * self.chunks.data.span_count
+        """True if too many evidence spans are outside the returned chunks."""
+        return self.uncovered_spans > MAX_UNCOVERED_SHARE * self.chunks.data.span_count
 
     @property
     def truncated_chunks(self) -> int | None:
@@ -368,7 +368,7 @@ class DepthScores:
 
 @dataclass(frozen=True)
 class EvidenceScores:
-    """The share of the evidence in a run's chunks, and the locations of the missing evidence."""
+    """How much evidence a run's chunks contain, and why the rest is missing."""
 
     questions: int
     k: int
@@ -406,7 +406,7 @@ class EvidenceScores:
         return row | {f"lost_{name}_at_{self.k}": share for name, share in self.lost.items()}
 
     def describe(self, ndcg_at_10: float) -> tuple[str, ...]:
-        """Describe evidence recall next to the documents' nDCG@10, and the missing evidence."""
+        """Describe evidence recall in comparison with nDCG@10, and the missing evidence."""
         recall = next(row.evidence_recall for row in self.depths if row.k == self.k)
         lost = {name: share.value for name, share in self.lost.items() if share.value}
         sentence = describe_evidence_recall(self.k, recall, ndcg_at_10)
@@ -436,7 +436,7 @@ class EvidenceScores:
         yield build_table(1, headings, losses)
 
     def describe_chunks(self) -> Iterator[str]:
-        """Yield sentences about chunk lengths, truncation, and chunks that were not located."""
+        """Yield sentences about chunk lengths, truncation and unlocated chunks."""
         if self.chunks:
             yield describe_chunk_lengths(
                 self.chunks,
@@ -463,7 +463,7 @@ class EvidenceScores:
 
 
 def score_chunks(name: str, read_chunks: ReadChunks) -> EvidenceScores:
-    """Score the chunks of the run called `name`."""
+    """Score the chunks of the run `name`."""
     chunks = read_chunks.chunks
     data = chunks.data
     max_hits = max(map(len, chunks.by_query.values()))
@@ -475,16 +475,16 @@ def score_chunks(name: str, read_chunks: ReadChunks) -> EvidenceScores:
     thirds = []
     for key, (_, evidence) in zip(data.ids, data.questions, strict=True):
         hits = chunks.by_query[key]
-        located = [LocatedChunk(hit.document, chunks.spans[hit], hit.length) for hit in hits]
-        scores.append([score_retrieved(evidence, located[:depth]) for depth in depths])
-        lost = Counter[Loss]()
+        located_chunks = [LocatedChunk(hit.document, chunks.spans[hit], hit.length) for hit in hits]
+        scores.append([score_retrieved(evidence, located_chunks[:depth]) for depth in depths])
+        question_losses = Counter[Loss]()
         for span in evidence:
             missing = count_losses(span, hits[:main_depth], read_chunks)
-            lost.update(missing)
+            question_losses.update(missing)
             recalls.append(1 - missing.total() / span.length)
             thirds.append(chunks.find_third(span))
         total = sum(span.length for span in evidence)
-        losses.append([lost[loss] / total for loss in Loss])
+        losses.append([question_losses[loss] / total for loss in Loss])
     shares = dict(zip(Loss, np.array(losses).T, strict=True))
     if read_chunks.read.kind is ReadKind.UNKNOWN:
         del shares[Loss.NOT_READ]
@@ -513,7 +513,7 @@ def score_chunks(name: str, read_chunks: ReadChunks) -> EvidenceScores:
 def count_losses(
     evidence: EvidenceSpan, hits: Iterable[ChunkKey], read_chunks: ReadChunks
 ) -> Counter[Loss]:
-    """Count the characters of an evidence span missing from the hits, by location."""
+    """Count the characters of an evidence span that are missing from the hits, by reason."""
     chunks = read_chunks.chunks
     spans = [chunks.spans[hit] for hit in hits if hit.document == evidence.document]
     is_missing = ~find_covered(evidence.span, [span for span in spans if span])

@@ -1,8 +1,8 @@
 """Adapters for the retriever objects of frameworks, which are recognized by their methods.
 
 Each object is called as documented by its framework, and is not modified. No framework is imported,
-except PyLate for an index without a retriever. Hits are in order, so their scores, which may be
-distances, are ignored.
+except PyLate for an index without a retriever. Frameworks return sorted hits, so scores, which may
+be distances, are ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from posir_score.hits import find
+from posir_score.hits import get_value
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import load_object
 from posir_tasks.base.wording import pluralize, sanitize
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
 Function: TypeAlias = Callable[..., Any]
-#: Embeds a query: a vector of floats, or a matrix with a row for each token.
+#: Embeds a query as a vector of floats, or as a matrix with a row for each token.
 QueryEmbedder: TypeAlias = Callable[[str], Any]
-#: Names of parameters and attributes for the number of hits.
+#: Parameter and attribute names for the number of hits.
 K_NAMES = ("k", "top_k", "similarity_top_k", "limit", "n_results", "num_results", "size", "n")
-#: Names of a pipeline's query inputs.
+#: Input names for the query of a pipeline.
 QUERY_NAMES = ("query", "text", "question")
 
 
 @dataclass(frozen=True)
 class RetrieverQuery:
-    """A query for a retriever object, with the number of hits to return."""
+    """A query for a retriever object, and the number of hits to return."""
 
     text: str
     k: int
@@ -51,19 +51,19 @@ class RetrieverQuery:
 
 
 class System(NamedTuple):
-    """A type of framework object, and how to search it."""
+    """A kind of framework object, and how to search it."""
 
     name: str
-    mark: str
-    """A method or field that identifies the system. Systems further down `SYSTEMS` lack it."""
+    marker: str
+    """A method or field that identifies the system. Later items of `SYSTEMS` do not have it."""
     call: str
     """The search call, for messages."""
     search: Callable[[Any, RetrieverQuery], Any]
     needs_embedder: bool = False
 
 
-def with_k(retriever: Any, k: int) -> Any:
-    """Copy a retriever, and set its number of hits to k if it has such a setting."""
+def copy_with_k(retriever: Any, k: int) -> Any:
+    """Copy a retriever, and set its number of hits to k if it has a setting for it."""
     retriever_copy = copy(retriever)
     if isinstance(arguments := getattr(retriever, "search_kwargs", None), Mapping):
         retriever_copy.search_kwargs = {**arguments, "k": k}
@@ -76,21 +76,23 @@ def with_k(retriever: Any, k: int) -> Any:
 
 
 def search_chroma(collection: Any, query: RetrieverQuery) -> Any:
-    """Search a collection with the embedder, or with the collection's own embedding function."""
+    """Search a collection with the embedder or with the collection's embedding function."""
     if query.embed is None:
         return collection.query(query_texts=[query.text], n_results=query.k)
     return collection.query(query_embeddings=[query.vector], n_results=query.k)
 
 
 def search_lancedb(table: Any, query: RetrieverQuery) -> Any:
-    """Search a table with the embedder, or with its own embedding function or text index."""
+    """Search a table with the embedder, or with the table's embedding function or text index."""
     value = query.text if query.embed is None else query.vector
     return table.search(value).limit(query.k).to_list()
 
 
 def choose_collection(target: Any, list_names: Callable[[Any], Sequence[str]]) -> tuple[Any, str]:
-    """Return the client and the collection of a pair, or a client and its only collection; raise
-    PosirError if there is none or several.
+    """Return the client and collection name of a pair, or a client and its only collection.
+
+    Raises:
+        PosirError: The client does not have exactly one collection.
     """
     if isinstance(target, tuple):
         client, name = target
@@ -128,7 +130,7 @@ def search_milvus_collection(collection: Any, query: RetrieverQuery) -> Any:
 
 
 def search_faiss(target: Any, query: RetrieverQuery) -> Any:
-    """Search an index, or a pair of an index and its row ids. Without ids, rows are numbered."""
+    """Search an index, or a pair of an index and its row ids. Without ids, return row numbers."""
     index, ids = target if isinstance(target, tuple) else (target, None)
     import numpy as np
 
@@ -150,7 +152,7 @@ def search_component(component: Any, query: RetrieverQuery) -> Any:
     if "query_embedding" not in inspect.signature(component.run).parameters:
         return component.run(query=query.text, top_k=query.k)
     if query.embed is None:
-        raise missing_embedder("a Haystack embedding retriever")
+        raise make_embedder_error("a Haystack embedding retriever")
     return component.run(query_embedding=query.vector, top_k=query.k)
 
 
@@ -191,7 +193,7 @@ def search_pipeline(pipeline: Any, query: RetrieverQuery) -> Any:
     return pipeline.run(inputs, include_outputs_from={name})[name]
 
 
-#: The first system with a matching mark counts.
+#: An object belongs to the first system whose marker it has.
 SYSTEMS = (
     System(
         "a LlamaIndex index",
@@ -199,18 +201,18 @@ SYSTEMS = (
         "as_retriever(similarity_top_k=k).retrieve(query)",
         lambda index, query: index.as_retriever(similarity_top_k=query.k).retrieve(query.text),
     ),
-    # The retriever of an engine is searched without its language model.
+    # Searching the engine's retriever avoids calls to its language model.
     System(
         "a LlamaIndex query engine",
         "synthesize",
         "retriever.retrieve(query)",
-        lambda engine, query: with_k(engine.retriever, query.k).retrieve(query.text),
+        lambda engine, query: copy_with_k(engine.retriever, query.k).retrieve(query.text),
     ),
     System(
         "a LlamaIndex retriever",
         "aretrieve",
         "retrieve(query)",
-        lambda retriever, query: with_k(retriever, query.k).retrieve(query.text),
+        lambda retriever, query: copy_with_k(retriever, query.k).retrieve(query.text),
     ),
     System(
         "a LangChain vector store",
@@ -222,7 +224,7 @@ SYSTEMS = (
         "a LangChain retriever",
         "ainvoke",
         "invoke(query)",
-        lambda retriever, query: with_k(retriever, query.k).invoke(query.text),
+        lambda retriever, query: copy_with_k(retriever, query.k).invoke(query.text),
     ),
     System("a Haystack pipeline", "add_component", "run(...)", search_pipeline),
     System("a Haystack retriever", "__haystack_input__", "run(query, top_k=k)", search_component),
@@ -269,7 +271,7 @@ SYSTEMS = (
 
 @dataclass(frozen=True)
 class SystemRetriever:
-    """A framework object, or a pair of the object and its collection or ids."""
+    """A framework object, or a pair of the object and its collection name or ids."""
 
     target: Any
     system: System
@@ -322,17 +324,17 @@ def open_retriever(retriever: Any, *, has_embedder: bool) -> Any:
             f"module:object.method, or {names}."
         )
     if system.needs_embedder and not has_embedder:
-        raise missing_embedder(f"{name}: {system.name}")
+        raise make_embedder_error(f"{name}: {system.name}")
     return SystemRetriever(target, system, name)
 
 
 def name_retriever(search: Function) -> str:
-    """Name a retriever after its module and its function or class, without outer functions."""
+    """Name a retriever after its module and its function or class, without enclosing functions."""
     if isinstance(search, SystemRetriever):
         return search.name
-    named = search if hasattr(search, "__qualname__") else type(search)
-    name = named.__qualname__.rpartition("<locals>.")[2].replace("<lambda>", "lambda")
-    return f"{named.__module__}-{name}".removeprefix("__main__-")
+    target = search if hasattr(search, "__qualname__") else type(search)
+    name = target.__qualname__.rpartition("<locals>.")[2].replace("<lambda>", "lambda")
+    return f"{target.__module__}-{name}".removeprefix("__main__-")
 
 
 def describe_call(retriever: Any) -> str:
@@ -343,14 +345,14 @@ def describe_call(retriever: Any) -> str:
 
 
 def find_system(target: Any) -> System | None:
-    """Find the system of an object, or of the first object of a pair; None if unknown."""
+    """Find the system of an object, or of the first item of a pair; None if unknown."""
     first = target[0] if isinstance(target, tuple) and len(target) == 2 else target
     if inspect.isroutine(first) or inspect.isclass(first):
         return None
-    return next((system for system in SYSTEMS if find(first, system.mark) is not None), None)
+    return next((system for system in SYSTEMS if get_value(first, system.marker) is not None), None)
 
 
-def missing_embedder(name: str) -> PosirError:
+def make_embedder_error(name: str) -> PosirError:
     """Build the error for a retriever that needs query embeddings."""
     return PosirError(
         f"{name} is searched by query embedding. Give --embedder, the model that embedded its "
@@ -359,15 +361,15 @@ def missing_embedder(name: str) -> PosirError:
 
 
 def adapt_function(function: Function) -> Function:
-    """Wrap a function that has no second positional parameter, so that it takes a query and k."""
+    """Wrap a function without a second positional parameter, so that it accepts a query and k."""
     parameters = _list_parameters(function)
     if parameters is None:
         return function
     keyword_kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
     positional = [item for item in parameters if item.kind not in keyword_kinds]
-    takes_any = any(item.kind is item.VAR_POSITIONAL for item in positional)
-    takes_k = len(positional) > 1 and positional[1].name != "subset"
-    if takes_any or takes_k:
+    accepts_any = any(item.kind is item.VAR_POSITIONAL for item in positional)
+    accepts_k = len(positional) > 1 and positional[1].name != "subset"
+    if accepts_any or accepts_k:
         return function
     k_name = next((item.name for item in parameters if item.name in K_NAMES), None)
 
@@ -389,7 +391,7 @@ def _list_parameters(function: Function) -> list[inspect.Parameter] | None:
 
 
 def add_embedder(retriever: Any, name: str | None, embedder: ReadPart | MTEBModels) -> Any:
-    """Add a query embedder to a framework object. Other retrievers are returned unchanged.
+    """Add a query embedder to a framework object. Return other retrievers unchanged.
 
     Args:
         retriever: The retriever.

@@ -1,9 +1,9 @@
 """Readers for run files: TREC, ranx, mteb's predictions, and JSON, JSON Lines, CSV or Parquet with
 query id, document id and score.
 
-The readers of ir_measures and ranx are not used: they ignore ranks, so contradictions between ranks
-and scores go unnoticed. They keep NaN, ranx keeps the last row of a repeated document, and their
-errors name neither file nor line.
+The readers of ir_measures and ranx are not used: they ignore ranks, so they miss contradictions
+between ranks and scores. They accept NaN, ranx keeps the last row of a repeated document, and their
+errors contain neither file nor line.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any, TypeAlias
 
 from posir_score.columns import RunColumns
 from posir_score.hits import (
-    ANSWERS,
-    COLUMNS,
-    DISTANCES,
-    DOCUMENTS,
+    COLUMN_NAMES,
+    DISTANCE_FIELDS,
+    DOC_FIELDS,
+    HIT_LIST_PATHS,
+    ID_FIELDS_BY_TEXT_FIELD,
     MAX_HITS,
-    SCORES,
-    TEXTS_WITHOUT_IDS,
+    SCORE_FIELDS,
     AnswerError,
     Hit,
     Order,
@@ -57,34 +57,37 @@ logger = logging.getLogger(__name__)
 
 #: Hits by query id, best first.
 HitsByQuery: TypeAlias = dict[str, Collection[Hit]]
-#: Rows of a run, each with its location for messages, such as `line 17`.
+#: Rows of a run with their locations for messages, such as `line 17`.
 Rows: TypeAlias = Iterable[tuple[str, Any]]
 
-#: Names of the field or column for each kind of value, in order of preference.
-FIELDS = {
+#: Field or column names by kind of value, in order of preference.
+FIELDS_BY_KIND = {
     "query": ("query_id", "query-id", "q_id", "qid", "query", "topic", "user_input", "input"),
-    "document": (*DOCUMENTS, "document", "doc", "id"),
-    "score": SCORES,
+    "document": (*DOC_FIELDS, "document", "doc", "id"),
+    "score": SCORE_FIELDS,
     "rank": ("rank",),
-    "distance": DISTANCES,
+    "distance": DISTANCE_FIELDS,
 }
-FIELD_NAMES = frozenset(chain(*FIELDS.values()))
+FIELD_NAMES = frozenset(chain(*FIELDS_BY_KIND.values()))
 #: Fields that contain a list of hits.
-LISTS = frozenset(chain(*COLUMNS.values(), ANSWERS, TEXTS_WITHOUT_IDS)) - {"value", "hits/hits"}
+LIST_FIELDS = frozenset(chain(*COLUMN_NAMES.values(), HIT_LIST_PATHS, ID_FIELDS_BY_TEXT_FIELD)) - {
+    "value",
+    "hits/hits",
+}
 TREC_COLUMNS = ("query", "Q0", "document", "rank", "score", "tag")
-#: Minimum number of columns without headings: query, document, and score or rank.
+#: Minimum number of columns if there are no headings: query, document, and score or rank.
 MIN_COLUMNS = 3
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 #: Metadata key of mteb's prediction files.
-MODEL_KEY = "mteb_model_meta"
+MODEL_META_KEY = "mteb_model_meta"
 #: File suffix of mteb's prediction files.
-PREDICTIONS = "_predictions.json"
-KINDS = (
+PREDICTIONS_SUFFIX = "_predictions.json"
+SUPPORTED_FORMATS = (
     "a TREC run, predictions from `mteb run --prediction-folder`, or JSON, JSON Lines, CSV or "
     "Parquet of ranked documents"
 )
-ID_RULE = "must be a string of Unicode characters that is not empty, or an integer"
-RANK_RULE = (
+ID_REQUIREMENT = "must be a string of Unicode characters that is not empty, or an integer"
+RANK_REQUIREMENT = (
     "field 'rank' must be an integer of at least 0, as in other rows (--order score ignores it)"
 )
 #: Key of rankings without a subset.
@@ -97,43 +100,41 @@ class Run:
 
     name: str
     by_subset: Mapping[str, HitsByQuery]
-    """Hits by subset of the task. Only mteb's predictions have subsets; other runs use the key
-    `ANY_SUBSET`.
-    """
+    """Hits by subset; by `ANY_SUBSET` unless the run consists of mteb's predictions."""
     duplicates: int = 0
     """Number of rows that repeat a query and a document. The highest score counts."""
     ranked_by: Order = "score"
-    """Origin of the scores: scores of the file, negative distances, or ranks."""
+    """The values that the scores come from. Distances are negated."""
     requested_hits: int = 0
-    """Number of hits per query requested from a retriever; 0 for a file."""
+    """Number of hits per query that a retriever was asked for; 0 for a file."""
     hit_range: tuple[int, int] = (0, 0)
     """Minimum and maximum number of hits that a retriever returned for a query."""
-    reading: str = ""
+    retriever_description: str = ""
     """Description of the retriever calls and the hit format; empty for a file."""
     splits: frozenset[str] = frozenset()
-    """Splits of the task. Only mteb's predictions have splits."""
+    """Splits of the task; only in mteb's predictions."""
 
 
 class RankingBuilder:
-    """Collects valid rows, and counts each kind of invalid row."""
+    """Collects valid rows, and counts invalid rows by problem."""
 
     def __init__(self, source: Path | str, order: OrderChoice) -> None:
         self.source = source
         self.order = order
         self.hits: dict[str, list[Hit]] = {}
         self.columns: RunColumns | None = None
-        """The hits of a regular TREC file, which are then not in `hits`."""
+        """The hits of a regular TREC file. If set, `hits` is empty."""
         self.problems: dict[str, tuple[int, str]] = {}
-        """Number of rows and first row of each problem."""
+        """Number of rows and first row, by problem."""
         self.score_fields: dict[str, str] = {}
-        """The first row with each score field."""
+        """Location of the first row with each score field."""
         self.has_rank = False
 
     def add_answer(self, location: str, query: object, answer: object) -> None:
         """Add the hits of a query, in any format of `read_hits`."""
         name = read_id(query)
         if name is None:
-            self.count_problem(f"field 'query id' {ID_RULE}", _describe_row(location, query))
+            self.count_problem(f"field 'query id' {ID_REQUIREMENT}", _describe_row(location, query))
             return
         try:
             hits = read_hits(answer, MAX_HITS, order=self.order)
@@ -145,22 +146,22 @@ class RankingBuilder:
     def add_row(self, location: str, record: object) -> None:
         """Add a row with one document, or with all hits of a query as lists."""
         fields = record if isinstance(record, Mapping) else {}
-        lists = sorted(LISTS & fields.keys())
-        for name in lists:
+        list_fields = sorted(LIST_FIELDS & fields.keys())
+        for name in list_fields:
             if isinstance(fields[name], str):
                 rule = (
-                    "must be a list, which a text table cannot contain; save the run as JSON "
+                    "must be a list; text tables cannot contain lists, so save the run as JSON "
                     "Lines or Parquet"
                 )
                 self.count_problem(f"field '{name}' {rule}", _describe_row(location, fields[name]))
                 return
         values = {}
-        for kind, names in FIELDS.items():
+        for kind, names in FIELDS_BY_KIND.items():
             values[kind] = next((fields[name] for name in names if name in fields), None)
-        if lists:
+        if list_fields:
             self.add_answer(location, values["query"], fields)
             return
-        for name in SCORES:
+        for name in SCORE_FIELDS:
             if fields.get(name) is not None:
                 self.score_fields.setdefault(name, location)
                 break
@@ -172,13 +173,15 @@ class RankingBuilder:
         for kind, name in (("query", query), ("document", document)):
             if name is None:
                 self.count_problem(
-                    f"field '{kind} id' {ID_RULE}", _describe_row(location, values[kind])
+                    f"field '{kind} id' {ID_REQUIREMENT}", _describe_row(location, values[kind])
                 )
         if query is None or document is None:
             return
         rank = read_rank(values["rank"])
         if rank is None:
-            self.count_problem(RANK_RULE, _describe_row(location, values["rank"], query, document))
+            self.count_problem(
+                RANK_REQUIREMENT, _describe_row(location, values["rank"], query, document)
+            )
         self.has_rank = self.has_rank or rank is not None
         is_distance = values["distance"] is not None and (
             values["score"] is None or self.order == "distance"
@@ -201,19 +204,19 @@ class RankingBuilder:
         self.hits.setdefault(query, []).append(hit)
 
     def count_problem(self, problem: str, row: str) -> None:
-        """Count an invalid row, and keep the first row of each problem."""
-        number, first = self.problems.get(problem, (0, row))
-        self.problems[problem] = (number + 1, first)
+        """Count an invalid row, and store the first row of each problem."""
+        count, first = self.problems.get(problem, (0, row))
+        self.problems[problem] = (count + 1, first)
 
     def build(self, name: str) -> Run:
-        """Build a run, with each query's hits best first.
+        """Build a run. Hits are sorted, best first.
 
         Raises:
             DataError: There are invalid rows or no rows, some hits lack a score, or scores
                 contradict the ranks and no order is chosen.
         """
         if not self.has_rank or self.order in ("score", "distance"):
-            self.problems.pop(RANK_RULE, None)
+            self.problems.pop(RANK_REQUIREMENT, None)
         if len(self.score_fields) > 1 and self.order != "rank":
             names = [f"{name}, first in {row}" for name, row in self.score_fields.items()]
             self.count_problem(
@@ -226,24 +229,26 @@ class RankingBuilder:
             ]
             raise DataError(f"{self.source}: {'; '.join(sentences)}.")
         if not self.hits and self.columns is None:
-            raise DataError(f"{self.source}: contains no ranked document. Give {KINDS}.")
+            raise DataError(
+                f"{self.source}: contains no ranked document. Give {SUPPORTED_FORMATS}."
+            )
         check = OrderCheck(self.order)
         by_query: HitsByQuery
         if self.columns is not None:
             self.columns.check_order(check)
             duplicates = self.columns.count_duplicates()
-            self._refuse_order(check)
+            self._raise_if_order_unclear(check)
             by_query = {**self.columns.sort(self.order)}
         else:
             duplicates = 0
             for query, hits in self.hits.items():
                 check.add(query, hits)
                 duplicates += len(hits) - len({hit.document for hit in hits})
-            self._refuse_order(check)
+            self._raise_if_order_unclear(check)
             by_query = {query: sort_hits(hits, self.order) for query, hits in self.hits.items()}
         return Run(name, {ANY_SUBSET: by_query}, duplicates, check.ranked_by)
 
-    def _refuse_order(self, check: OrderCheck) -> None:
+    def _raise_if_order_unclear(self, check: OrderCheck) -> None:
         """Raise DataError if the order is unclear, and warn if it was inferred."""
         if problem := check.describe_problem():
             raise DataError(f"{self.source}: {problem}")
@@ -263,13 +268,13 @@ def _describe_row(location: str, value: object, *ids: str) -> str:
 def read_run(path: Path, task: str, order: OrderChoice = None) -> Run:
     """Read a run from a file, or from all files of a folder.
 
-    From a folder with mteb's predictions, only the task's file is read. If several files contain
-    the same query and document, the highest score counts.
+    In a folder with mteb's predictions, only the task's file is read. If several files contain the
+    same query and document, the highest score counts.
 
     Args:
         path: The file or folder.
         task: Name of the task.
-        order: Order of the hits; None to order by scores, which then must not contradict the ranks.
+        order: Order of the hits; None to sort by score and reject scores that contradict the ranks.
 
     Raises:
         DataError: A row is invalid, or the order is unclear.
@@ -277,17 +282,19 @@ def read_run(path: Path, task: str, order: OrderChoice = None) -> Run:
     if not path.is_dir():
         return read_run_file(path, order)
     files = [file for file in find_files(path, "") if not file.name.startswith(".")]
-    predictions = [file for file in files if file.name.endswith(PREDICTIONS)]
+    predictions = [file for file in files if file.name.endswith(PREDICTIONS_SUFFIX)]
     if predictions:
-        files = [file for file in predictions if file.name == f"{task}{PREDICTIONS}"]
+        files = [file for file in predictions if file.name == f"{task}{PREDICTIONS_SUFFIX}"]
     if not files and predictions:
-        tasks = ", ".join(sorted({file.name.removesuffix(PREDICTIONS) for file in predictions}))
+        tasks = ", ".join(
+            sorted({file.name.removesuffix(PREDICTIONS_SUFFIX) for file in predictions})
+        )
         raise PosirError(
             f"{path}: contains predictions for {tasks}, but not for {task}. Give one of these as "
             "--data."
         )
     if not files:
-        raise PosirError(f"{path}: contains no files. Give {KINDS}.")
+        raise PosirError(f"{path}: contains no files. Give {SUPPORTED_FORMATS}.")
     runs = [read_run_file(file, order) for file in files]
     origins = sorted({run.ranked_by for run in runs})
     by_subset: dict[str, HitsByQuery] = {}
@@ -315,7 +322,7 @@ def read_run(path: Path, task: str, order: OrderChoice = None) -> Run:
 
 
 def read_run_file(file: Path, order: OrderChoice = None) -> Run:
-    """Read a run from a file. The run is named after the file, without suffixes.
+    """Read a run from a file. Its name is the file name without suffixes.
 
     Raises:
         DataError: As in `read_run`.
@@ -346,10 +353,12 @@ def read_run_file(file: Path, order: OrderChoice = None) -> Run:
         raise
     except InputError as error:
         location = str(error).removesuffix(f": {error.problem}")
-        raise DataError(f"{location}: cannot be read: {error.problem}. Give {KINDS}.") from error
+        raise DataError(
+            f"{location}: cannot be read: {error.problem}. Give {SUPPORTED_FORMATS}."
+        ) from error
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{file}: cannot be read: {summarize_error(error)}. Give {KINDS}."
+            f"{file}: cannot be read: {summarize_error(error)}. Give {SUPPORTED_FORMATS}."
         ) from error
     return builder.build(stem)
 
@@ -360,17 +369,17 @@ def _read_object(file: Path, name: str, content: Any, order: OrderChoice) -> Run
         raise DataError(
             f"{file}: must be an object that maps each query to its documents, or a list of rows."
         )
-    if MODEL_KEY not in content:
+    if MODEL_META_KEY not in content:
         # Elasticsearch's `_rank_eval` has the hits in `details`.
         details = content.get("details")
         by_query = details if isinstance(details, dict) else content
         return replace(read_rankings(str(file), by_query, order), name=name)
-    meta = content[MODEL_KEY]
+    meta = content[MODEL_META_KEY]
     model = meta.get("model_name") if isinstance(meta, dict) else None
     by_subset = {}
     splits: set[str] = set()
     for subset, by_split in content.items():
-        if subset == MODEL_KEY:
+        if subset == MODEL_META_KEY:
             continue
         if not isinstance(by_split, dict) or len(by_split) != 1:
             names = ", ".join(map(sanitize, by_split)) if isinstance(by_split, dict) else "none"
@@ -391,7 +400,7 @@ def is_table(value: object) -> bool:
     """Return True for a frame or a list of rows, which is one run instead of a list of runs."""
     first = next(iter(value), None) if isinstance(value, list) else None
     if isinstance(first, Mapping):
-        return any(isinstance(first.get(name), str | int) for name in FIELDS["query"])
+        return any(isinstance(first.get(name), str | int) for name in FIELDS_BY_KIND["query"])
     return is_frame(value) or isinstance(first, tuple)
 
 
@@ -411,7 +420,7 @@ def read_rankings(name: str, value: Any, order: OrderChoice) -> Run:
 
 
 def _read_lines(file: Path, builder: RankingBuilder) -> Rows:
-    """Parse a regular TREC file into `builder.columns`, or return the rows of any other file."""
+    """Parse a regular TREC file into `builder.columns`. Return the rows of any other file."""
     content = read_bytes(file)
     builder.columns = RunColumns.parse(content)
     if builder.columns:
@@ -426,8 +435,8 @@ def _read_json_lines(file: Path) -> Rows:
 
 
 def _split_lines(text: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the location and cells of each line that is not blank. Lines are split at the delimiter
-    or, if this gives fewer than `MIN_COLUMNS` cells, at white space.
+    """Yield the location and cells of each line, without blank lines. Lines are split at the
+    delimiter or, if this gives fewer than `MIN_COLUMNS` cells, at white space.
     """
     for number, line in enumerate(text.split("\n"), start=1):
         cells = [cell.strip() for cell in line.strip().split(delimiter)]
@@ -439,8 +448,7 @@ def _name_third_column(source: Path | str, rows: Rows, order: OrderChoice) -> st
     """Return `rank` or `score` for the third of three columns, and warn if it was inferred.
 
     Raises:
-        DataError: The values of each query are 0 or 1 to k, and neither rise nor fall from row to
-            row.
+        DataError: Each query has the integers from 0 or 1 up, neither rising nor falling.
     """
     by_query = defaultdict(list)
     for _, cells in rows:
@@ -484,8 +492,8 @@ def _name_third_column(source: Path | str, rows: Rows, order: OrderChoice) -> st
 
 
 def label_columns(source: Path | str, rows: Rows, order: OrderChoice) -> Rows:
-    """Yield the location and fields of rows without headings: TREC runs, and the shorter rows of
-    Tevatron, MS MARCO and ColBERT.
+    """Yield the location and fields of rows without headings, as in TREC runs and in the shorter
+    rows of Tevatron, MS MARCO and ColBERT.
     """
     rows = [*rows]
     headings = {
@@ -495,7 +503,7 @@ def label_columns(source: Path | str, rows: Rows, order: OrderChoice) -> Rows:
         6: TREC_COLUMNS,
     }
     for location, cells in rows:
-        columns = _rejoin_spaces(cells)
+        columns = _join_split_ids(cells)
         if len(columns) not in headings:
             raise DataError(
                 f"{source}: {location}: has {len(cells)} columns; a TREC run has "
@@ -506,8 +514,8 @@ def label_columns(source: Path | str, rows: Rows, order: OrderChoice) -> Rows:
         yield location, dict(zip(headings[len(columns)], columns, strict=True))
 
 
-def _rejoin_spaces(cells: Sequence[Any]) -> Sequence[Any]:
-    """Rejoin a document id or tag that contains spaces, if only one cell can be the rank."""
+def _join_split_ids(cells: Sequence[Any]) -> Sequence[Any]:
+    """Join the cells of a document id or tag with spaces, if only one cell can be the rank."""
     ranks = [
         index
         for index in range(3, len(cells) - 1)
@@ -549,7 +557,7 @@ def _read_parquet(file: Path) -> Rows:
         headings = pq.read_schema(file).names
         require_distinct(headings, file)
         _check_columns(file, headings)
-        columns = [name for name in headings if name in FIELD_NAMES | LISTS]
+        columns = [name for name in headings if name in FIELD_NAMES | LIST_FIELDS]
         batches = iterate_batches(file, columns)
         for number, row in enumerate((row for batch in batches for row in batch.to_pylist()), 1):
             yield f"row {number}", row
@@ -560,19 +568,19 @@ def _read_parquet(file: Path) -> Rows:
 
 
 def _check_columns(file: Path, headings: Collection[str]) -> None:
-    """Raise DataError unless there are columns for query, document and score, rank or distance, or
-    for the query and lists of hits.
+    """Raise DataError unless there are columns for query, document, and score, rank or distance;
+    with lists of hits, only the query column is required.
     """
-    has_lists = not LISTS.isdisjoint(headings)
-    fields = {kind for kind, names in FIELDS.items() if not set(names).isdisjoint(headings)}
+    has_lists = not LIST_FIELDS.isdisjoint(headings)
+    fields = {kind for kind, names in FIELDS_BY_KIND.items() if not set(names).isdisjoint(headings)}
     required = ["query"] if has_lists else ["query", "document"]
     if not has_lists and fields.isdisjoint(("rank", "distance")):
         required.append("score")
     for kind in required:
         if kind not in fields:
-            source = ", as in the table of queries" if has_lists else ""
+            example = ", as in the table of queries" if has_lists else ""
             raise DataError(
                 f"{file}: has no {kind} column; its columns are "
                 f"{sanitize(', '.join(headings), 300) or 'none'}. Name one "
-                f"{' or '.join(FIELDS[kind][:3])}{source}."
+                f"{' or '.join(FIELDS_BY_KIND[kind][:3])}{example}."
             )

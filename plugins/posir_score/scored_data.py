@@ -1,4 +1,4 @@
-"""The data that runs are scored on: qrels, and evidence positions if known."""
+"""Data for scoring runs: qrels and, if known, evidence positions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from posir_tasks.values.ranks import list_score_names
 logger = logging.getLogger(__name__)
 
 #: Suffix of the data revision if copies are merged.
-MERGED = "+merged-copies"
+MERGED_SUFFIX = "+merged-copies"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +38,14 @@ class ScoredSubset(SubsetQueries):
     """A subset with its documents, queries and evidence."""
 
     data: PositionData
-    """Includes queries with several evidence spans, and queries without a position."""
+    """Also contains queries with several evidence spans, and queries without a position."""
     languages: Sequence[str]
     """Language codes."""
 
 
 @dataclass(frozen=True)
 class ScoredData:
-    """The data that runs are scored on."""
+    """Data for scoring runs."""
 
     name: str
     """Task name in the results."""
@@ -54,10 +54,10 @@ class ScoredData:
     main_score: str
     subsets: Sequence[ScoredSubset]
     clusters: str = DOCUMENT
-    """Key that clusters the queries; see `cluster_queries`."""
-    is_plain: bool = True
-    """True if standard scores equal evidence scores: each judged query has exactly one relevant
-    document, or the data is a task.
+    """How queries are clustered; see `cluster_queries`."""
+    judgments_match_evidence: bool = True
+    """True if standard scores equal evidence scores: the data is a task, or each judged query has
+    exactly one relevant document and an evidence position.
     """
     rules: ScoringRules = field(default_factory=ScoringRules)
     depth: int = DEPTH
@@ -82,27 +82,27 @@ class ScoredData:
 
 
 def open_scored_data(
-    opened: Dataset, clusters: str | None = None, *, is_merged: bool = False
+    opened: Dataset, clusters: str | None = None, *, merge_copies: bool = False
 ) -> ScoredData:
     """Read the data for scoring runs. Evidence positions are optional.
 
     Args:
         opened: The data.
-        clusters: Key that clusters the queries; None for the document.
-        is_merged: Merge documents with the same text.
+        clusters: How queries are clustered; by default by document.
+        merge_copies: Merge documents with the same text.
 
     Raises:
-        PosirError: `clusters` is not the document although every query has one evidence position.
+        PosirError: `clusters` is given, but every query has one evidence position.
     """
     is_task = opened.kind == TASK and opened.name != mini.NAME
     data = _open_task(opened.name) if is_task else _open_data(opened, clusters or DOCUMENT)
-    if is_merged:
+    if merge_copies:
         data = _merge_copies(data)
     for subset in data.subsets:
         copies = find_copies(subset.data.documents, list_relevant(subset.judgments))
         if copies:
             logger.warning("%s, %s: %s", data.name, subset.name, copies.describe())
-    if clusters not in (None, DOCUMENT) and data.is_plain:
+    if clusters not in (None, DOCUMENT) and data.judgments_match_evidence:
         raise PosirError(
             f"--clusters {clusters}: each query of {opened.location} has one evidence position, "
             "so queries are clustered by document. Omit --clusters."
@@ -117,11 +117,11 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
     opened = opened if has_qrels else question_data
     languages = opened.find_languages()
     for subset in opened.subsets:
-        # Fails early if the column is missing.
+        # Fail early if the column is missing.
         cluster_queries(subset.judgments, clusters)
     subsets = []
     for (name, codes), subset in zip(languages.items(), opened.subsets, strict=True):
-        # A task has one version of its data.
+        # The data of a task has only one version.
         if opened.kind in (TASK, JUDGED_TASK):
             codes = [*dict.fromkeys(codes)]
         else:
@@ -133,9 +133,9 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
             documents = frozenset(document for row in grades for document in row)
             subset_queries = replace(subset_queries, documents=documents, has_corpus=False)
         subsets.append(subset_queries)
-    is_plain = _is_plain(subsets)
-    if has_qrels and is_plain:
-        # Logs warnings about skipped questions.
+    judgments_match_evidence = _have_single_evidence(subsets)
+    if has_qrels and judgments_match_evidence:
+        # Reading the questions logs warnings about skipped questions.
         for subset in question_data.subsets:
             subset.read()
     for scored_subset in subsets:
@@ -149,14 +149,14 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
         main_score=opened.rules.main_score,
         subsets=subsets,
         clusters=clusters,
-        is_plain=is_plain,
+        judgments_match_evidence=judgments_match_evidence,
         rules=opened.rules,
         depth=depth,
     )
 
 
 def _choose_cutoffs(opened: Dataset) -> tuple[int, Sequence[int]]:
-    """Choose the number of documents per query and the cut-offs that the main score needs.
+    """Return the number of documents per query, and the cut-offs of the scores.
 
     Raises:
         PosirError: Only mteb computes the main score.
@@ -197,8 +197,8 @@ def _open_task(name: str) -> ScoredData:
 
 
 def _merge_copies(data: ScoredData) -> ScoredData:
-    """Merge documents with the same text, and mark the data revision."""
-    revision = f"{data.revision}{MERGED}"
+    """Merge documents with the same text, and add a suffix to the data revision."""
+    revision = f"{data.revision}{MERGED_SUFFIX}"
     subsets = []
     for subset in data.subsets:
         merged_data, judgments, copies = merge_copies(subset.data, subset.judgments)
@@ -209,11 +209,16 @@ def _merge_copies(data: ScoredData) -> ScoredData:
         subsets.append(replace(subset, data=replace(subset.data, revision=revision)))
     if not any(subset.copies for subset in subsets):
         return data
-    return replace(data, revision=revision, subsets=subsets, is_plain=_is_plain(subsets))
+    return replace(
+        data,
+        revision=revision,
+        subsets=subsets,
+        judgments_match_evidence=_have_single_evidence(subsets),
+    )
 
 
-def _is_plain(subsets: Sequence[SubsetQueries]) -> bool:
-    """Return True if each judged query has one relevant document, of grade 1, and a position."""
+def _have_single_evidence(subsets: Sequence[SubsetQueries]) -> bool:
+    """Return True if each judged query has one relevant document of grade 1 and a position."""
     return all(
         subset.with_position == len(subset.judgments.grades)
         and all([*row.values()] == [1] for row in subset.judgments.grades.values())

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtr
 
-from posir_psi.scores import compute_psi, none_if_nan
+from posir_psi.scores import compute_psi, replace_nan
 from posir_significance.analysis import GroupAnalysis, average_thirds, load_group
 from posir_significance.decision import decide_group
 from posir_significance.findings import GroupFindings, Quantity
@@ -54,7 +54,7 @@ def _compute_design_effect(group: QueryGroup) -> float | None:
 
 def _compute_psi_of_thirds(group: QueryGroup) -> float | None:
     means = average_thirds(_analyze(group).observations)
-    return none_if_nan(float(compute_psi(means)))
+    return replace_nan(float(compute_psi(means)))
 
 
 def _get_trend(key: str, group: QueryGroup) -> float | None:

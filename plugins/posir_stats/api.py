@@ -1,4 +1,4 @@
-"""The public function of this package: `posir.stats`."""
+"""The public function `posir.stats`."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ def stats(
     Args:
         data: A task, such as PosIR-English; a dataset on the Hub; or a file or folder of questions
             with their evidence.
-        tokenizer: Also count tokens in all texts with this tokenizer: a name on the Hub or a
-            folder.
+        tokenizer: Tokenizer to count tokens in all texts: a name on the Hub or a folder.
         repair: Move a misplaced answer to its only match nearby.
         scope: Texts to search for an answer; by default inferred from the format and from repeated
             questions.
@@ -81,7 +80,7 @@ def stats(
         draw=draw,
         extra_sections=(
             DisplaySection(tables=positions, only=Medium.TEXT),
-            DisplaySection(tables.POSITIONS, tables=positions, folded=True, only=Medium.PAGE),
+            DisplaySection(tables.POSITIONS_TITLE, tables=positions, folded=True, only=Medium.PAGE),
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Histograms of evidence positions for figures and the HTML page."""
+"""Histograms of evidence positions, for figures and the HTML page."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,18 +22,18 @@ from posir_tasks.values.schemes import ALL_LENGTHS, Axes
 
 WIDTH = 340
 GAP = 90
-SPREAD = (
+EQUAL_BINS_NOTE = (
     "Bars: queries in each twentieth of the relevant document, by the middle of the evidence "
     "span. Dashed line: a perfectly even spread."
 )
-BUCKETS = (
+BUCKETS_NOTE = (
     "Bars: queries in each of the dataset's own position buckets; a query in several buckets "
     "counts in each."
 )
 
 
 def build_figures(dataset: DatasetStatistics) -> list[Figure]:
-    """Plot the pooled domains of each language, and all languages if there are several."""
+    """Plot each language, pooled over domains, and all languages if there are several."""
     figures = []
     for group in dataset.groups:
         total = group[-1]
@@ -47,7 +47,7 @@ def build_figures(dataset: DatasetStatistics) -> list[Figure]:
             draw_histograms(total),
             describe_spread(total),
             f"{dataset.name}, {name}",
-            SPREAD if total.positions.axes.equal_bins else BUCKETS,
+            EQUAL_BINS_NOTE if total.positions.axes.equal_bins else BUCKETS_NOTE,
             source,
             f"Queries from first to last bar: {counts}.",
         )
@@ -56,26 +56,26 @@ def build_figures(dataset: DatasetStatistics) -> list[Figure]:
 
 
 def draw_histograms(total: Statistics) -> alt.VConcatChart:
-    """Plot queries by position: a wide panel for all lengths, and a panel for each length bucket
-    with queries.
+    """Plot queries by position, with a wide panel for all lengths and a panel for each length
+    bucket with queries.
     """
     axes = total.positions.axes
-    everything, *by_length = total.histogram().values()
+    all_counts, *counts_by_length = total.histogram().values()
     titles = build_length_titles(total.positions).values()
     buckets = {
-        title: counts for title, counts in zip(titles, by_length, strict=False) if any(counts)
+        title: counts
+        for title, counts in zip(titles, counts_by_length, strict=False)
+        if any(counts)
     }
-    whole = {f"{ALL_LENGTHS} · {total.positions.queries:,} queries": everything}
-    rows = [_draw_panels(axes, whole, 2 * WIDTH + GAP)]
+    all_lengths = {f"{ALL_LENGTHS} · {total.positions.queries:,} queries": all_counts}
+    rows = [_draw_panels(axes, all_lengths, 2 * WIDTH + GAP)]
     if buckets:
         rows.append(_draw_panels(axes, buckets, WIDTH))
     return alt.vconcat(*rows, spacing=24)
 
 
 def _draw_panels(axes: Axes, counts: Mapping[str, Sequence[int]], width: int) -> alt.FacetChart:
-    """Plot a histogram of queries per position bin for each title, two panels of `width` pixels in
-    a row.
-    """
+    """Plot a histogram of `width` pixels for each title, two in a row."""
     bins = len(axes.positions)
     rows = []
     for title, column in counts.items():
@@ -99,8 +99,8 @@ def _draw_panels(axes: Axes, counts: Mapping[str, Sequence[int]], width: int) ->
         )
     ]
     if axes.equal_bins:
-        even = base.mark_rule(color=INK, strokeDash=[5, 3])
-        layers.append(even.encode(y=alt.Y("mean(queries):Q", axis=count_axis)))
+        even_line = base.mark_rule(color=INK, strokeDash=[5, 3])
+        layers.append(even_line.encode(y=alt.Y("mean(queries):Q", axis=count_axis)))
     panels = build_panels(layers, counts, width, 140, spacing=GAP, bounds="flush")
     panels.resolve.scale = alt.ScaleResolveMap(y="independent")
     return panels

@@ -29,10 +29,10 @@ LENGTH_HEADINGS = ("Mean", "SD", "Min", "25%", "50%", "75%", "Max")
 #: The spread of the evidence is uneven if the share in any third deviates by more than this.
 MAX_DEVIATION = 0.05
 #: Length of the longest bar in characters.
-BAR = 8
-POSITIONS = "Queries by position of the evidence"
+MAX_BAR_LENGTH = 8
+POSITIONS_TITLE = "Queries by position of the evidence"
 #: Heading, record key and number format of each column.
-Columns = Sequence[tuple[str, str, str]]
+ColumnSpecs = Sequence[tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,15 @@ class DatasetStatistics:
     source: str
     """Location and revision of the data."""
     subsets: Sequence[Statistics]
-    """Subsets, ordered by language."""
+    """Subsets ordered by language."""
 
     @cached_property
     def groups(self) -> list[list[Statistics]]:
-        """Subsets and totals by language. The last item in the last group is the grand total."""
+        """Subsets by language. Each group ends with its total; the last one is the grand total."""
         return group_by_language(self.subsets)
 
     def title_group(self, group: Sequence[Statistics]) -> str:
-        """Return the title of a group: the dataset and the language."""
+        """Return the dataset and the language of a group."""
         language = group[0].language
         return f"{self.name} · {'all languages' if language == ALL else language}"
 
@@ -73,7 +73,7 @@ def build_document(statistics: DatasetStatistics) -> dict[str, Any]:
 
 
 def build_records(statistics: DatasetStatistics) -> list[dict[str, Any]]:
-    """Build a record per language and domain, and records of totals."""
+    """Build records for each language and domain, and for totals."""
     return [build_record(subset) for group in statistics.groups for subset in group]
 
 
@@ -127,11 +127,12 @@ def describe_spread(total: Statistics) -> str:
         return f"The most frequent position is {axes.positions[largest]}, {share}%"
     thirds = assign_thirds(len(counts))
     shares = np.bincount(thirds, counts, 3) / counts.sum()
-    uneven = np.abs(shares - np.bincount(thirds, minlength=3) / len(counts)).max() > MAX_DEVIATION
+    even_shares = np.bincount(thirds, minlength=3) / len(counts)
+    is_uneven = np.abs(shares - even_shares).max() > MAX_DEVIATION
     first, middle, last = map(format_percent, shares)
     return (
-        f"Evidence is {'not ' if uneven else ''}spread evenly: {first}% in the first third of "
-        f"documents, {middle}% in the middle, {last}% in the last"
+        f"Evidence is {'not ' if is_uneven else ''}spread evenly: {first}% in the first "
+        f"third of documents, {middle}% in the middle, {last}% in the last"
     )
 
 
@@ -148,7 +149,7 @@ def build_tables(statistics: DatasetStatistics) -> list[Table]:
             if total.documents.lengths[unit] and total.queries.lengths[unit]
         ]
         unit = "words" if "words" in units else "characters"
-        sizes: Columns = [
+        sizes: ColumnSpecs = [
             ("Documents", "documents", ",.0f"),
             ("Queries", "queries", ",.0f"),
             ("Relevant", "relevant_documents", ",.0f"),
@@ -160,22 +161,22 @@ def build_tables(statistics: DatasetStatistics) -> list[Table]:
             (f"{unit}/document", f"document_{unit}", ",.1f"),
         ]
         buckets = total.queries_by_length()
-        queries: Columns = [
+        queries: ColumnSpecs = [
             *((name, f"queries_{name.lower()}", ",.0f") for name in buckets),
             *((kind, kind, ".1%") for kind in QueryType),
         ]
         relevant = f"length of the relevant documents in {total.length_unit}"
-        kinds = f"{'length of the relevant document and by ' if buckets else ''}type"
+        grouping = f"{'length of the relevant document and by ' if buckets else ''}type"
         tables += [
             _tabulate(f"{title} · documents and queries; {relevant}", records, sizes),
             _tabulate_lengths(title, records, units[0]),
-            _tabulate(f"{title} · queries by {kinds}", records, queries),
+            _tabulate(f"{title} · queries by {grouping}", records, queries),
         ]
     return tables
 
 
 def build_position_tables(statistics: DatasetStatistics) -> list[Table]:
-    """Build the evidence position histogram for each language, and for all languages if there are
+    """Build a histogram of evidence positions for each language, and for all languages if there are
     several.
     """
     return [
@@ -183,7 +184,7 @@ def build_position_tables(statistics: DatasetStatistics) -> list[Table]:
     ]
 
 
-def _tabulate(title: str, records: Sequence[Mapping[str, Any]], columns: Columns) -> Table:
+def _tabulate(title: str, records: Sequence[Mapping[str, Any]], columns: ColumnSpecs) -> Table:
     rows = [
         (record["domain"], *(format_number(record[key], spec) for _, key, spec in columns))
         for record in records
@@ -211,19 +212,21 @@ def _tabulate_positions(title: str, total: Statistics) -> Table:
     return Table(
         build_columns(("Position", *columns)),
         tuple(zip(total.positions.axes.positions, *bars, strict=True)),
-        title=f"{title} · {POSITIONS[0].lower()}{POSITIONS[1:]}",
+        title=f"{title} · {POSITIONS_TITLE[0].lower()}{POSITIONS_TITLE[1:]}",
     )
 
 
 def _format_bars(counts: Sequence[int]) -> list[str]:
-    """Format each count with a bar in eighths of a character, scaled to the largest count. The bar
-    of a count above 0 has at least one eighth.
+    """Format each count with a bar in eighths of a character, scaled to the largest count. Bars of
+    counts above 0 have at least one eighth.
     """
     largest = max(*counts, 1)
     width = len(f"{largest:,}")
     lines = []
     for count in counts:
-        blocks, eighths = divmod(max(round(count / largest * BAR * 8), int(count > 0)), 8)
+        blocks, eighths = divmod(
+            max(round(count / largest * MAX_BAR_LENGTH * 8), int(count > 0)), 8
+        )
         bar = "█" * blocks + " ▏▎▍▌▋▊▉"[eighths]
         lines.append(f"{count:>{width},} {bar}".rstrip())
     return lines
@@ -233,7 +236,7 @@ def describe_tables(statistics: DatasetStatistics) -> str:
     """Explain the tables."""
     unit = statistics.subsets[0].length_unit
     return (
-        "Lengths are of the distinct relevant documents, in "
+        "Lengths refer to the distinct relevant documents, in "
         f"{unit}{', as declared in the data' if unit == 'tokens' else ''}. Query types follow "
         "posir's own rule: a question ends in a question mark; other queries are keywords if they "
         f"have at most {MAX_KEYWORDS} words ({MAX_KEYWORDS * CHARACTERS_PER_WORD} characters in a "

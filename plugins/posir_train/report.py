@@ -18,7 +18,7 @@ import numpy as np
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from scipy.stats import sem, t
 
-from posir_compare.comparison import FORMATS, compare_pairs
+from posir_compare.comparison import SCORE_FORMATS, compare_pairs
 from posir_compare.pairing import Pair
 from posir_compare.runs import ModelRun
 from posir_significance.analysis import analyze
@@ -200,7 +200,7 @@ def build_table(changes: Sequence[ChangeRow], title: str) -> Table:
     """Build the table of scores before and after training."""
     rows = []
     for change in changes:
-        format_score = FORMATS[change.metric]
+        format_score = SCORE_FORMATS[change.metric]
         format_difference = format_points
         if change.metric is Metric.UNRELATED_COSINE:
             format_score = format_psi

@@ -173,7 +173,7 @@ def embed(text: str, window: Window = None) -> list[float]:
 
 
 @cache
-def word_vector(word: str) -> NDArray[np.float64]:
+def make_word_vector(word: str) -> NDArray[np.float64]:
     """Return a random vector for a word, with a component that all words share, as those of real
     models.
     """
@@ -187,7 +187,7 @@ def pool(text: str, pooling: Pooling, window: Window, noise: NDArray[np.float64]
     if pooling is Pooling.COUNT:
         vector = np.array(embed(text, window))
     else:
-        words = np.array([word_vector(word) for word in select(text.split(), window)])
+        words = np.array([make_word_vector(word) for word in select(text.split(), window)])
         weights = (
             np.exp(words @ words[0] / np.sqrt(DIMENSIONS))
             if pooling is Pooling.CLS

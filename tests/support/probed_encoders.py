@@ -10,7 +10,7 @@ import torch
 from mteb.models import ModelMeta
 
 from posir_probe.controls import DIMENSIONS as WORD_DIMENSIONS
-from posir_probe.controls import WORD, word_vector
+from posir_probe.controls import WORD, make_word_vector
 from posir_probe.data import ProbeData, ProbeQuestion
 from posir_tasks.text.spans import Span
 
@@ -30,7 +30,7 @@ class WordMean:
         vectors = np.zeros((len(texts), WORD_DIMENSIONS))
         for row, words in enumerate(map(WORD.findall, texts)):
             if words:
-                word_vectors = np.array([word_vector(word) for word in words])
+                word_vectors = np.array([make_word_vector(word) for word in words])
                 vectors[row] = self.weights(len(words)) @ word_vectors / len(words)
         return vectors.astype(np.float32)
 

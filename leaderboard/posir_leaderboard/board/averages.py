@@ -15,7 +15,7 @@ from posir_leaderboard.board.records import (
     Columns,
     board_columns,
 )
-from posir_psi.scores import none_if_nan
+from posir_psi.scores import replace_nan
 from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
 from posir_tasks.base.records import Record
 from posir_tasks.values.estimates import Estimate
@@ -84,7 +84,7 @@ def _average_panels(tasks: Sequence[BoardRecord], name: str, length: str) -> Col
         if name == "queries":
             average[name] = values.sum(axis=0).astype(int).tolist()
         else:
-            average[name] = round_floats([none_if_nan(mean) for mean in values.mean(axis=0)])
+            average[name] = round_floats([replace_nan(mean) for mean in values.mean(axis=0)])
     return average
 
 

@@ -29,7 +29,7 @@ from posir_leaderboard.board.records import (
     Unranked,
     row_columns,
 )
-from posir_psi.scores import none_if_nan
+from posir_psi.scores import replace_nan
 from posir_published.rows import find_query_count
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, Quantity, State
@@ -339,7 +339,7 @@ class View:
 
 
 def _to_lists(values: Floats) -> list[Any]:
-    lists: list[Any] = round_floats([[none_if_nan(value) for value in row] for row in values])
+    lists: list[Any] = round_floats([[replace_nan(value) for value in row] for row in values])
     return lists
 
 

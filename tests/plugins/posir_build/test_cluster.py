@@ -31,7 +31,7 @@ class InProcess:
     def __init__(self):
         self.evaluator = Evaluator(Settings({"batch_size": 32}, verbose=True), {})
 
-    def locations(self):
+    def list_locations(self):
         return ("here",)
 
     def start(self, location):

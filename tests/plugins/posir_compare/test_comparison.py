@@ -1,4 +1,4 @@
-"""The rows of a comparison, and their states."""
+"""Tests for the rows of a comparison and their states."""
 
 from dataclasses import replace
 
@@ -22,8 +22,8 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_intervals_of_lengths_hold_at_the_same_time(tmp_path):
-    """Documents in Q4, two in Q1 and one in Q2: three lengths are one family."""
+def test_intervals_of_lengths_are_simultaneous(tmp_path):
+    """The data has documents in Q1, Q2 and Q4, so three lengths are corrected together."""
     tokens = np.repeat([*[2000] * 20, 100, 100, 600], 5)
     evidence = replace(draw_evidence(115, 3), tokens=tokens)
     for model, seed in (("org/a", 1), ("org/b", 2)):
@@ -51,11 +51,11 @@ def test_states_follow_from_intervals(folder):
             (row.estimate.value, row.estimate.low, row.estimate.high),
         ):
             assert low <= value <= high
-        outside = row.estimate.low > 0 or row.estimate.high < 0
-        assert outside or row.state not in (ChangeState.BETTER, ChangeState.WORSE)
+        excludes_zero = row.estimate.low > 0 or row.estimate.high < 0
+        assert excludes_zero or row.state not in (ChangeState.BETTER, ChangeState.WORSE)
 
 
-def test_rows_have_the_scores_of_the_models(folder):
+def test_rows_contain_the_scores_of_the_models(folder):
     common = find_common_results(only_pair(folder))
     scored = score_result(common.b)
     scores = {
@@ -81,7 +81,7 @@ def test_a_model_does_not_differ_from_itself(tmp_path):
         assert row.estimate.high < 0.02
 
 
-def test_pairing_narrows_the_interval_of_like_models(tmp_path):
+def test_pairing_narrows_the_interval_of_similar_models(tmp_path):
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/b", 1)
     write_run(tmp_path / "old", "org/b", 1, by_document=False)
@@ -92,7 +92,7 @@ def test_pairing_narrows_the_interval_of_like_models(tmp_path):
     assert paired.estimate.high < 0.5 * unpaired.estimate.high
 
 
-def test_two_folders_and_one_folder_give_the_same(tmp_path):
+def test_one_folder_and_two_folders_give_the_same_rows(tmp_path):
     for model, seed, hit_rates in (("org/a", 1, EVEN), ("org/b", 5, FALLING)):
         write_run(tmp_path / "both", model, seed, hit_rates=hit_rates)
         write_run(tmp_path / model[-1], model, seed, hit_rates=hit_rates)
@@ -111,13 +111,15 @@ def test_two_folders_and_one_folder_give_the_same(tmp_path):
         "Q4",
     ]
     assert {row.subject.method for row in first.rows} == {"paired by query"}
-    turned = compare_pairs(pair_runs(tmp_path / "b", tmp_path / "a"))
-    assert [row.estimate.value for row in turned.rows] == pytest.approx(
+    reversed_comparison = compare_pairs(pair_runs(tmp_path / "b", tmp_path / "a"))
+    assert [row.estimate.value for row in reversed_comparison.rows] == pytest.approx(
         [-row.estimate.value for row in first.rows]
     )
     opposite = {ChangeState.BETTER: ChangeState.WORSE, ChangeState.WORSE: ChangeState.BETTER}
     states = [row.state for row in first.rows]
-    assert [row.state for row in turned.rows] == [opposite.get(state, state) for state in states]
+    assert [row.state for row in reversed_comparison.rows] == [
+        opposite.get(state, state) for state in states
+    ]
 
 
 def test_models_that_find_nothing_do_not_differ(tmp_path, monkeypatch):
@@ -131,7 +133,7 @@ def test_models_that_find_nothing_do_not_differ(tmp_path, monkeypatch):
         assert row.state not in (ChangeState.BETTER, ChangeState.WORSE)
 
 
-def test_effects_are_not_tested_without_rotated_versions_of_both(tmp_path):
+def test_effects_need_rotated_versions_of_both_models(tmp_path):
     write_run(tmp_path, "org/a", 1, hit_rates=EVEN)
     write_run(tmp_path, "org/b", 5)
     for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path))):

@@ -1,4 +1,4 @@
-"""Differences of two models: agreement with the models' own estimates."""
+"""Tests for differences between two models, against the estimates of each model."""
 
 from dataclasses import replace
 
@@ -21,22 +21,22 @@ def common(tmp_path):
     return find_common_results(only_pair(tmp_path))
 
 
-def test_paired_differences_are_those_of_the_models_scores(common):
+def test_paired_differences_equal_differences_of_scores(common):
     for first, second in zip(analyze(common.a).groups, analyze(common.b).groups, strict=True):
         change = compare_groups(first, second, paired=True)
         assert change[Metric.NDCG_AT_10].estimate.value == pytest.approx(
             second.ndcg.value - first.ndcg.value
         )
-        for of_metric, tests in (
+        for metric_change, tests in (
             (change[Metric.POSITION_EFFECT], (first.whole, second.whole)),
             (change[Metric.POSITION_EFFECT_IN_WINDOW], (first.within, second.within)),
         ):
-            assert of_metric.estimate.value == pytest.approx(
+            assert metric_change.estimate.value == pytest.approx(
                 tests[1].effect.value - tests[0].effect.value
             )
 
 
-def test_unpaired_intervals_are_wider_than_those_of_the_models(common):
+def test_unpaired_intervals_combine_both_standard_errors(common):
     unpaired = replace(common, a=ResultValues(separate_documents(common.a.profile)))
     assert not unpaired.are_paired
     first, second = analyze(unpaired.a).overall, analyze(unpaired.b).overall

@@ -1,4 +1,4 @@
-"""The gate: limits on the change of a metric, tested by intervals that hold together."""
+"""Tests for gates: limits on changes and scores, with simultaneous intervals."""
 
 import errno
 import json
@@ -30,7 +30,7 @@ EVEN, FALLING = (0.5, 0.5, 0.5), (0.9, 0.5, 0.3)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A baseline, the same model once more, and one that finds hardly anything."""
+    """Write runs of a baseline, of the same model, and of a model that finds almost nothing."""
     output = tmp_path_factory.mktemp("gate")
     write_run(output / "base", "org/a", 1, hit_rates=EVEN)
     write_run(output / "same", "org/a", 1, hit_rates=EVEN)
@@ -56,10 +56,8 @@ def check(comparison, limits, lengths=("all",), **options):
     return gates.check_limits(comparison.rows, limits, lengths, gaps=comparison.gaps, **options)
 
 
-def with_interval(comparison, metric, low, high):
-    """Return the comparison of all lengths with a change whose interval is given, whatever its
-    level.
-    """
+def build_comparison_with_interval(comparison, metric, low, high):
+    """Replace the changes over all lengths by a change with a fixed interval for every level."""
     change = Difference((low + high) / 2, (low, high), compute_interval=lambda _: (low, high))
     rows = [
         replace(row, estimate=change)
@@ -78,29 +76,29 @@ def with_interval(comparison, metric, low, high):
         (0.05, 0.06, PASSES, FAILS),
     ],
 )
-def test_a_limit_fails_if_the_whole_interval_is_beyond_it(
+def test_limits_fail_if_the_whole_interval_is_beyond_them(
     comparison, low, high, verdict, strict_verdict
 ):
-    above = with_interval(comparison, Metric.POSITION_EFFECT, low, high)
+    above = build_comparison_with_interval(comparison, Metric.POSITION_EFFECT, low, high)
     assert check(above, ["position_effect > 5"]).verdict is verdict
     assert check(above, ["position_effect > 5"], strict=True).verdict is strict_verdict
-    below = with_interval(comparison, Metric.POSITION_EFFECT, -high, -low)
+    below = build_comparison_with_interval(comparison, Metric.POSITION_EFFECT, -high, -low)
     assert check(below, ["position_effect < -5"]).verdict is verdict
     assert check(below, ["position_effect < -5"], strict=True).verdict is strict_verdict
 
 
-def test_limits_are_in_the_units_that_changes_are_printed_in():
+def test_limits_are_in_points():
     assert parse_limit("ndcg_at_10<-1").value == -0.01
     assert parse_limit(" position_effect > +.5 ").value == 0.005
     assert parse_limit("position_effect_in_window > 10").value == 0.1
 
 
-def test_metrics_are_the_declared_scores():
+def test_limited_metrics_are_declared_scores():
     assert LIMITED_METRICS.keys() <= {*METRICS, *(score.key for score in SCORES)}
 
 
-def test_the_level_follows_from_the_number_of_limited_sides(comparison):
-    """Student's interval of the corrected level, never below the one that is printed."""
+def test_the_level_depends_on_the_number_of_tests(comparison):
+    """Intervals are Student intervals of the corrected level, which is at least 95%."""
     (row,) = (
         row
         for row in comparison.rows
@@ -134,7 +132,7 @@ def test_the_level_follows_from_the_number_of_limited_sides(comparison):
     assert wider.low < narrow.low < narrow.high < wider.high
 
 
-def test_a_model_passes_against_itself_and_fails_if_worse(
+def test_equal_models_pass_and_worse_models_fail(
     folder,
 ):
     limits = ("--fail-if", "ndcg_at_10 < -1", "--fail-if", "position_effect > 5")
@@ -154,8 +152,8 @@ def test_a_model_passes_against_itself_and_fails_if_worse(
         comparison.check([])
 
 
-def test_scores_are_limited_without_a_baseline(folder, tmp_path):
-    """Wilson's and Student's intervals of the corrected level."""
+def test_limits_on_scores_need_no_baseline(folder, tmp_path):
+    """Intervals are Wilson and Student intervals of the corrected level."""
     (row,) = (row for row in posir.report(folder / "base").rows if row.length == "all")
     alone = posir.report(
         folder / "base", fail_if="position_effect > 50", junit=tmp_path / "gate.xml"
@@ -186,7 +184,7 @@ def test_scores_are_limited_without_a_baseline(folder, tmp_path):
     assert (strict.exit_code, strict.stdout.splitlines()[0]) == (1, "The gate fails · org/a")
 
 
-def test_scores_of_few_documents_or_of_a_part_are_inconclusive(folder, tmp_path):
+def test_few_documents_and_missing_subsets_are_inconclusive(folder, tmp_path):
     write_run(tmp_path / "few", "org/c", 3, domains={"game": draw_evidence(40, 1)})
     write_run(
         tmp_path / "part",
@@ -208,7 +206,7 @@ def test_scores_of_few_documents_or_of_a_part_are_inconclusive(folder, tmp_path)
         posir.report(folder / "base", fail_if="position_effect > 1", bins=True)
 
 
-def test_what_is_inconclusive(folder, tmp_path):
+def test_incomplete_comparisons_are_inconclusive(folder, tmp_path):
     limit = ("--fail-if", "ndcg_at_10 < -1")
     few = {"game": draw_evidence(40, 1)}
     for name, options in {
@@ -230,22 +228,22 @@ def test_what_is_inconclusive(folder, tmp_path):
         ((tmp_path / "known", tmp_path / "other"), "skipped subsets whose data differ (queries"),
         ((folder / "base", tmp_path / "nowhere"), "no such folder"),
         (("--results", folder / "base", "org/a", "org/z"), "no results of a model 'org/z'"),
-        ((tmp_path / "both", folder / "same"), "has no results of it"),
+        ((tmp_path / "both", folder / "same"), "has no results on this task"),
         (
             (folder / "base", folder / "same", folder / "worse"),
             "one model against one baseline; found: ",
         ),
     ):
-        done = invoke(*arguments, *limit, "--format", "json")
-        gate = json.loads(done.stdout)
-        assert (done.exit_code, gate["verdict"]) == (2, UNDECIDED), reason
+        result = invoke(*arguments, *limit, "--format", "json")
+        gate = json.loads(result.stdout)
+        assert (result.exit_code, gate["verdict"]) == (2, UNDECIDED), reason
         assert any(reason in limit["reason"] for limit in gate["limits"]), gate
     assert (
         invoke(tmp_path / "both", folder / "same", *limit, "--task", "PosIR-English").exit_code == 0
     )
 
 
-def test_an_undefined_change_is_inconclusive(comparison):
+def test_undefined_changes_are_inconclusive(comparison):
     rows = (replace(row, estimate=None) for row in comparison.rows)
     undefined = ModelComparison(tuple(rows), ())
     assert check(undefined, ["position_effect > 10"]).verdict is UNDECIDED
@@ -267,11 +265,11 @@ def test_an_undefined_change_is_inconclusive(comparison):
         (["--strict"], "Add --fail-if"),
     ],
 )
-def test_mistakes_are_no_verdict(folder, arguments, message):
+def test_invalid_options_exit_with_status_2(folder, arguments, message):
     given = [str(folder) if argument == "FOLDER" else argument for argument in arguments]
-    done = invoke(folder / "base", folder / "same", *given)
-    assert done.exit_code == 2
-    assert message in " ".join(line.strip(" │") for line in done.stderr.splitlines())
+    result = invoke(folder / "base", folder / "same", *given)
+    assert result.exit_code == 2
+    assert message in " ".join(line.strip(" │") for line in result.stderr.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -285,12 +283,16 @@ def test_mistakes_are_no_verdict(folder, arguments, message):
         ),
     ],
 )
-def test_a_crash_is_no_verdict(folder, tmp_path, monkeypatch, name, error, message):
+def test_crashes_are_inconclusive(folder, tmp_path, monkeypatch, name, error, message):
     monkeypatch.setattr(name, Mock(side_effect=error))
     limit = ("--fail-if", "ndcg_at_10 < -1", "--format", "json", "--junit", tmp_path / "gate.xml")
-    done = invoke(folder / "base", folder / "worse", *limit)
-    gate = json.loads(done.stdout)
-    assert (done.exit_code, gate["verdict"], gate["limits"][0]["reason"]) == (2, UNDECIDED, message)
+    result = invoke(folder / "base", folder / "worse", *limit)
+    gate = json.loads(result.stdout)
+    assert (result.exit_code, gate["verdict"], gate["limits"][0]["reason"]) == (
+        2,
+        UNDECIDED,
+        message,
+    )
     assert ElementTree.parse(tmp_path / "gate.xml").getroot().get("errors") == "1"
 
 
@@ -304,14 +306,14 @@ def test_a_crash_is_no_verdict(folder, tmp_path, monkeypatch, name, error, messa
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_output_that_fails_is_no_verdict(folder, monkeypatch, error):
+def test_failed_output_is_inconclusive(folder, monkeypatch, error):
     monkeypatch.setattr("posir_tasks.command.options.print_result", Mock(side_effect=error))
-    # Of a full disk, the command redirects the real standard output.
+    # If the disk is full, the command redirects the real standard output.
     monkeypatch.setattr("os.dup2", Mock())
     assert invoke(folder / "base", folder / "worse", "--fail-if", "ndcg_at_10 < -1").exit_code == 2
 
 
-def test_junit_has_a_case_for_each_limit(folder, tmp_path):
+def test_junit_contains_a_case_for_each_limit(folder, tmp_path):
     file = tmp_path / "reports" / "gate.xml"
     limits = ("--fail-if", "ndcg_at_10 < -1", "--fail-if", "ndcg_at_10 < -99", "--junit", file)
     assert invoke(folder / "base", folder / "worse", *limits).exit_code == 1

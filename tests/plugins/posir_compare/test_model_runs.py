@@ -1,4 +1,4 @@
-"""Runs found in result folders, and their pairs."""
+"""Tests for runs in result folders, and for pairing them."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from posir_tasks.base.errors import PosirError
 from tests.support.comparison import pair_runs, read_model_runs, write_run
 
 
-def test_every_model_is_paired_with_the_baseline(tmp_path):
+def test_all_models_are_paired_with_the_baseline(tmp_path):
     for model in ("org/a", "org/b", "org/c"):
         write_run(tmp_path, model, 1)
     write_run(tmp_path, "org/c", 1, task="PosIR-German")
@@ -26,7 +26,7 @@ def test_every_model_is_paired_with_the_baseline(tmp_path):
     ]
 
 
-def test_the_baseline_is_the_first_of_the_folders(tmp_path):
+def test_the_default_baseline_is_the_first_model(tmp_path):
     for model in ("org/a", "org/b"):
         write_run(tmp_path / model[-1], model, 1)
     runs = read_model_runs([tmp_path / "b", tmp_path / "a"])
@@ -35,7 +35,7 @@ def test_the_baseline_is_the_first_of_the_folders(tmp_path):
         choose_baseline(runs, "c")
 
 
-def test_a_baseline_with_several_runs_is_named_by_its_label(tmp_path):
+def test_ambiguous_baselines_are_chosen_by_label(tmp_path):
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/a", 2, experiment="batch")
     runs = read_model_runs([tmp_path])
@@ -47,7 +47,7 @@ def test_a_baseline_with_several_runs_is_named_by_its_label(tmp_path):
     assert choose_baseline(runs, runs[1].label) is runs[1]
 
 
-def test_runs_of_one_model_have_different_labels(tmp_path):
+def test_runs_of_one_model_have_unique_labels(tmp_path):
     write_run(tmp_path / "old", "org/a", 1)
     write_run(tmp_path / "old", "org/a", 2, experiment="batch")
     write_run(tmp_path / "new", "org/a", 3)
@@ -56,7 +56,7 @@ def test_runs_of_one_model_have_different_labels(tmp_path):
     assert all(run.label.startswith("org/a (") for run in runs)
 
 
-def test_names_that_differ_in_case_are_one_model(tmp_path, caplog):
+def test_names_that_differ_only_in_case_are_one_model(tmp_path, caplog):
     write_run(tmp_path / "old", "org/Tiny", 1)
     write_run(tmp_path / "new", "ORG/tiny", 2)
     write_run(tmp_path / "new", "org/b", 3)
@@ -68,7 +68,7 @@ def test_names_that_differ_in_case_are_one_model(tmp_path, caplog):
         choose_baseline(runs, "TINY")
 
 
-def test_a_model_without_any_task_of_the_baseline_is_named(tmp_path, caplog):
+def test_models_without_common_tasks_are_skipped_with_a_warning(tmp_path, caplog):
     for model in ("org/a", "org/b"):
         write_run(tmp_path, model, 1)
     write_run(tmp_path, "org/c", 1, task="PosIR-German")
@@ -77,7 +77,7 @@ def test_a_model_without_any_task_of_the_baseline_is_named(tmp_path, caplog):
     assert "org/c is not compared: org/a has no results of its tasks" in caplog.text
 
 
-def test_no_task_in_common(tmp_path):
+def test_runs_without_common_tasks_raise(tmp_path):
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/b", 1, task="PosIR-German")
     with pytest.raises(PosirError, match="org/a: PosIR-English; org/b: PosIR-German"):

@@ -1,4 +1,4 @@
-"""Which results are compared, and whether their queries are paired."""
+"""Tests for the results that are compared, and for pairing queries."""
 
 import json
 
@@ -29,7 +29,7 @@ from tests.support.comparison import (
 from tests.support.results import describe_run
 
 
-def test_queries_are_paired_without_per_query_ranks(tmp_path):
+def test_queries_are_paired_by_document_ranks(tmp_path):
     for model, seed in (("org/a", 1), ("org/b", 5)):
         write_run(tmp_path, model, seed)
     results = find_common_results(only_pair(tmp_path))
@@ -52,7 +52,7 @@ def test_queries_are_paired_without_per_query_ranks(tmp_path):
 
 
 @pytest.mark.parametrize("by_document", [True, False])
-def test_other_queries_are_compared_without_pairing(tmp_path, by_document):
+def test_different_queries_are_compared_without_pairing(tmp_path, by_document):
     write_run(tmp_path, "org/a", 1)
     other = draw_evidence(300, 1)
     other.query_ids[0] = "another" if by_document else other.query_ids[0]
@@ -78,7 +78,7 @@ def test_other_queries_are_compared_without_pairing(tmp_path, by_document):
         ),
     ],
 )
-def test_only_common_subsets_with_the_same_queries_are_compared(tmp_path, domains, note):
+def test_subsets_with_different_queries_are_skipped(tmp_path, domains, note):
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/b", 1, domains)
     results = find_common_results(only_pair(tmp_path))
@@ -98,7 +98,7 @@ def test_only_common_subsets_with_the_same_queries_are_compared(tmp_path, domain
         ({"mining": draw_evidence(10)}, SCHEME, "that only one of them has: game, mining"),
     ],
 )
-def test_nothing_in_common(tmp_path, domains, scheme, message):
+def test_runs_without_common_queries_raise(tmp_path, domains, scheme, message):
     write_run(tmp_path, "org/a", 1)
     write_run(tmp_path, "org/b", 1, domains, scheme=scheme)
     with pytest.raises(PosirError, match=message):
@@ -111,7 +111,7 @@ def test_nothing_in_common(tmp_path, domains, scheme, message):
     assert any(message in note for note in result.notes)
 
 
-def test_one_model_with_other_settings_is_paired(tmp_path):
+def test_runs_of_one_model_with_different_settings_are_paired(tmp_path):
     for seed, experiment in enumerate((None, "dim_64", "dim_32")):
         write_run(tmp_path, "org/a", seed, experiment=experiment)
     results = [find_common_results(pair) for pair in pair_runs(tmp_path)]
@@ -127,19 +127,19 @@ def test_one_model_with_other_settings_is_paired(tmp_path):
         ({"schema": 1, "data_revision": "local-2"}, "revision"),
     ],
 )
-def test_different_data_is_refused_by_file_and_revision(tmp_path, other, differing):
+def test_different_data_raises_with_file_and_revision(tmp_path, other, differing):
     files = [
         write_run(tmp_path, model, 1, position_run=run)
         for model, run in (("org/a", describe_run("local-1")), ("org/b", other))
     ]
-    with pytest.raises(PosirError) as refused:
+    with pytest.raises(PosirError) as error_info:
         compare_pairs(pair_runs(tmp_path))
-    assert f"skipped subsets whose data differ ({differing}) in " in str(refused.value)
+    assert f"skipped subsets whose data differ ({differing}) in " in str(error_info.value)
     for file, revision in zip(files, ("local-1", "local-2"), strict=True):
-        assert f"{file} (data revision {revision})" in str(refused.value)
+        assert f"{file} (data revision {revision})" in str(error_info.value)
 
 
-def test_the_same_content_is_compared_whatever_its_revision(tmp_path):
+def test_equal_content_is_compared_across_revisions(tmp_path):
     for model, revision in (("org/a", "c" * 40), ("org/b", "local-1")):
         write_run(tmp_path, model, 1, position_run=describe_run(revision))
     common = find_common_results(only_pair(tmp_path))
@@ -148,7 +148,7 @@ def test_the_same_content_is_compared_whatever_its_revision(tmp_path):
     assert common.notes == []
 
 
-def test_only_subsets_on_other_data_are_skipped(tmp_path):
+def test_only_subsets_with_different_data_are_skipped(tmp_path):
     write_run(tmp_path, "org/a", 1, position_run=describe_run("r"))
     file = write_run(tmp_path, "org/b", 2, position_run=describe_run("r"))
     written = json.loads(file.read_text())
@@ -160,7 +160,7 @@ def test_only_subsets_on_other_data_are_skipped(tmp_path):
     assert "skipped subsets whose data differ (corpus) in " in common.notes[0]
 
 
-def test_queries_with_several_places_are_paired_and_tested_apart(tmp_path):
+def test_queries_with_several_spans_are_compared_separately(tmp_path):
     evidence, gains = draw_evidence(600, 3), []
     for model, seed in (("org/a", 1), ("org/b", 5)):
         ranks = draw_ranks(600, seed)

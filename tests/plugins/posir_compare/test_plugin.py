@@ -1,4 +1,4 @@
-"""`posir compare`: formats, notes and mistakes."""
+"""Tests for `posir compare`: formats, notes and errors."""
 
 import csv
 import io
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from posir_compare.comparison import compare_pairs, list_columns
+from posir_compare.comparison import compare_pairs, to_record
 from posir_compare.pairing import build_pairs
 from posir_compare.runs import find_by_name
 from posir_significance.messages.verdicts import format_difference
@@ -28,13 +28,13 @@ def invoke(*arguments):
     return call_posir(["compare", *map(str, arguments)])
 
 
-def test_every_format(folder):
+def test_all_formats_contain_the_same_comparison(folder):
     options = ("--results", folder / "results", "a", "org/b")
-    known = read_model_runs([folder / "results"])
-    runs = [run for name in ("a", "org/b") for run in find_by_name(known, name)]
+    all_runs = read_model_runs([folder / "results"])
+    runs = [run for name in ("a", "org/b") for run in find_by_name(all_runs, name)]
     rows = compare_pairs(build_pairs(runs, runs[0])).rows
     comparisons = json.loads(invoke(*options, "--format", "json").stdout)["comparisons"]
-    assert comparisons == json.loads(to_json([list_columns(row) for row in rows]))
+    assert comparisons == json.loads(to_json([to_record(row) for row in rows]))
     table = list(csv.DictReader(io.StringIO(invoke(*options, "--format", "csv").stdout)))
     assert [float(line["difference"]) for line in table] == [row.estimate.value for row in rows]
     assert {line["method"] for line in table} == {"paired by query"}
@@ -82,34 +82,34 @@ def test_every_format(folder):
         ),
     ],
 )
-def test_mistakes(folder, arguments, message):
-    done = invoke(
+def test_invalid_arguments_raise(folder, arguments, message):
+    result = invoke(
         *(str(folder / "results") if argument == "RESULTS" else argument for argument in arguments)
     )
-    assert isinstance(done.exception, PosirError)
-    assert message in str(done.exception)
+    assert isinstance(result.exception, PosirError)
+    assert message in str(result.exception)
 
 
-def test_notes_go_to_the_error_stream(folder, tmp_path):
+def test_notes_are_printed_to_stderr(folder, tmp_path):
     write_run(tmp_path, "org/old", 1, by_document=False)
-    done = invoke(folder / "results", tmp_path, "--format", "json")
-    assert "note: org/a and org/old on PosIR-English: compared without pairing." in done.stderr
-    assert len(json.loads(done.stdout)["notes"]) == 1
+    result = invoke(folder / "results", tmp_path, "--format", "json")
+    assert "note: org/a and org/old on PosIR-English: compared without pairing." in result.stderr
+    assert len(json.loads(result.stdout)["notes"]) == 1
 
 
-def test_all_models_are_compared_with_a_baseline_that_is_named(folder):
-    done = invoke(folder / "results")
+def test_all_models_are_compared_with_the_given_baseline(folder):
+    result = invoke(folder / "results")
     assert (
         "note: the baseline is org/a, the first model; choose another with --baseline."
-        in done.stderr
+        in result.stderr
     )
-    strips, table = (
+    chart_lines, table_lines = (
         block.splitlines()
-        for block in done.stdout.split("\n\n")
+        for block in result.stdout.split("\n\n")
         if block.startswith(("org/a", "nDCG@10\n"))
     )
-    assert [line.split()[0] for line in strips[:-1]] == ["org/a", "org/b", "other/b"]
-    assert [line.split()[0] for line in table] == ["nDCG@10", "org/a", "org/b", "other/b"]
+    assert [line.split()[0] for line in chart_lines[:-1]] == ["org/a", "org/b", "other/b"]
+    assert [line.split()[0] for line in table_lines] == ["nDCG@10", "org/a", "org/b", "other/b"]
     values = json.loads(
         invoke(folder / "results", "--baseline", "other/b", "--format", "json").stdout
     )
@@ -118,27 +118,29 @@ def test_all_models_are_compared_with_a_baseline_that_is_named(folder):
         ("other/b", "org/a"),
         ("other/b", "org/b"),
     }
-    named = json.loads(
+    named_models = json.loads(
         invoke(
             "--results", folder / "results", "a", "--baseline", "org/b", "--format", "json"
         ).stdout
     )
-    assert {(row["baseline"], row["model"]) for row in named["comparisons"]} == {("org/b", "org/a")}
+    assert {(row["baseline"], row["model"]) for row in named_models["comparisons"]} == {
+        ("org/b", "org/a")
+    }
 
 
-def test_only_the_chosen_lengths_are_compared(folder):
+def test_only_the_given_lengths_are_compared(folder):
     options = ("--results", folder / "results", "a", "org/b", "--format", "json")
-    every, chosen = (
-        json.loads(invoke(*options, *more).stdout)["comparisons"]
-        for more in ((), ("--lengths", "ALL", "--lengths", "q4"))
+    all_rows, selected_rows = (
+        json.loads(invoke(*options, *length_options).stdout)["comparisons"]
+        for length_options in ((), ("--lengths", "ALL", "--lengths", "q4"))
     )
-    assert {row["length"] for row in every} == {"all", "Q1", "Q2", "Q3", "Q4"}
-    assert {row["length"] for row in chosen} == {"all", "Q4"}
-    for row in chosen:
-        (same,) = [
+    assert {row["length"] for row in all_rows} == {"all", "Q1", "Q2", "Q3", "Q4"}
+    assert {row["length"] for row in selected_rows} == {"all", "Q4"}
+    for row in selected_rows:
+        (other,) = [
             item
-            for item in every
+            for item in all_rows
             if (item["length"], item["metric"]) == (row["length"], row["metric"])
         ]
-        assert row["difference"] == same["difference"]
-        assert row["level"] <= same["level"]
+        assert row["difference"] == other["difference"]
+        assert row["level"] <= other["level"]

@@ -1,4 +1,4 @@
-"""`posir import`: what it accepts and what it prints."""
+"""Tests for the input and output of `posir import`."""
 
 import json
 
@@ -14,13 +14,13 @@ START = TEXT.index("heron")
 
 
 def posir(command, *sources, output, **options):
-    given = {"language": "eng-Latn", "domain": "sports", "output": output, **options}
-    words = [
-        word
-        for name, value in given.items()
-        for word in ([f"--{name}"] if value is True else [f"--{name}", str(value)])
+    options = {"language": "eng-Latn", "domain": "sports", "output": output, **options}
+    arguments = [
+        argument
+        for name, value in options.items()
+        for argument in ([f"--{name}"] if value is True else [f"--{name}", str(value)])
     ]
-    return call_posir([command, *map(str, sources), *words], catch_exceptions=False).stdout
+    return call_posir([command, *map(str, sources), *arguments], catch_exceptions=False).stdout
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def lines(tmp_path):
     return file
 
 
-def test_json_lines_and_beir_folders_become_the_same_domain(tmp_path, lines):
+def test_json_lines_and_beir_folders_are_imported_alike(tmp_path, lines):
     corpus, queries = (
         [{"_id": "d", "title": "A bell", "text": TEXT}],
         [{"_id": "q", "text": "Who?", "answer": "heron"}],
@@ -58,7 +58,7 @@ def test_json_lines_and_beir_folders_become_the_same_domain(tmp_path, lines):
         )
         assert first == second
     assert read_back(tmp_path / "lines") == [("Who?", TEXT, "heron")]
-    # Several sources are one domain.
+    # Several sources are imported as one domain.
     (tmp_path / "b.jsonl").write_text(
         json.dumps({"context": "Alone.", "question": "How?", "answer": "Alone"})
     )
@@ -67,7 +67,7 @@ def test_json_lines_and_beir_folders_become_the_same_domain(tmp_path, lines):
 
 
 def test_repaired_and_skipped_questions_are_listed_with_examples(tmp_path):
-    asked = [
+    questions = [
         {
             "id": row,
             "question": f"Q{row}?",
@@ -75,14 +75,14 @@ def test_repaired_and_skipped_questions_are_listed_with_examples(tmp_path):
         }
         for row in range(7)
     ]
-    asked += [
+    questions += [
         {"id": "gone", "question": "Who?", "answers": [{"text": "stork", "answer_start": START}]}
     ]
-    asked += [
+    questions += [
         {"id": name, "question": "Why?", "answers": [], "is_impossible": True}
         for name in ("no", "neither")
     ]
-    asked += [
+    questions += [
         {
             "id": "right",
             "question": "What?",
@@ -90,12 +90,12 @@ def test_repaired_and_skipped_questions_are_listed_with_examples(tmp_path):
         }
     ]
     file = tmp_path / "a.json"
-    file.write_text(json.dumps({"data": [{"paragraphs": [{"context": TEXT, "qas": asked}]}]}))
-    unrepaired = {"no-repair": True}
-    with pytest.raises(DataError, match="8 of 9 questions would be left out"):
-        posir("import", file, output=tmp_path / "as is", **unrepaired)
+    file.write_text(json.dumps({"data": [{"paragraphs": [{"context": TEXT, "qas": questions}]}]}))
+    no_repair = {"no-repair": True}
+    with pytest.raises(DataError, match="8 of 9 questions would be skipped"):
+        posir("import", file, output=tmp_path / "as is", **no_repair)
     assert not (tmp_path / "as is").exists()
-    printed = posir("import", file, output=tmp_path / "as is", **unrepaired, **{"allow-loss": True})
+    printed = posir("import", file, output=tmp_path / "as is", **no_repair, **{"allow-loss": True})
     first, unanswered, heading, *skipped = printed.splitlines()
     assert first.endswith(": 1 document, 1 question")
     assert (unanswered, heading) == (
@@ -119,12 +119,12 @@ def test_repaired_and_skipped_questions_are_listed_with_examples(tmp_path):
 
 
 @pytest.mark.parametrize("lost", [2, 3])
-def test_more_than_a_fifth_of_the_questions_lost_is_an_error(tmp_path, lost):
-    """Answers that are nowhere, each with a text of its own, are one cause; questions without an
-    answer do not count.
+def test_skipping_more_than_a_fifth_of_the_questions_raises(tmp_path, lost):
+    """Different answers that are not found have one cause. Questions without an answer do not
+    count.
     """
     answers = [f"stork {number}" for number in range(lost)] + ["heron"] * (10 - lost)
-    asked = [
+    questions = [
         {
             "id": f"q{number}",
             "question": f"Who {number}?",
@@ -132,12 +132,12 @@ def test_more_than_a_fifth_of_the_questions_lost_is_an_error(tmp_path, lost):
         }
         for number, text in enumerate(answers)
     ]
-    asked += [
+    questions += [
         {"id": f"none{number}", "question": "Why?", "answers": [], "is_impossible": True}
         for number in range(9)
     ]
     file = tmp_path / "a.json"
-    file.write_text(json.dumps({"data": [{"paragraphs": [{"context": TEXT, "qas": asked}]}]}))
+    file.write_text(json.dumps({"data": [{"paragraphs": [{"context": TEXT, "qas": questions}]}]}))
     cause = f"{lost} of 10: {Cause.ELSEWHERE}; first: "
     if lost > 2:
         with pytest.raises(DataError, match=cause):
@@ -148,23 +148,23 @@ def test_more_than_a_fifth_of_the_questions_lost_is_an_error(tmp_path, lost):
 
 
 @pytest.mark.parametrize("unknown", [False, True])
-def test_queries_of_another_split_are_no_loss(tmp_path, unknown):
+def test_queries_of_another_split_do_not_count_as_skipped(tmp_path, unknown):
     queries = [
         {"_id": f"q{number}", "text": f"Who {number}?", "answer": "heron"} for number in range(10)
     ]
     judged = [(f"q{number}", "gone" if unknown and number else "d", 1) for number in range(3)]
     folder = write_beir_folder(tmp_path / "beir", [{"_id": "d", "text": TEXT}], queries, judged)
     if unknown:
-        with pytest.raises(DataError, match="2 of 3 questions would be left out"):
+        with pytest.raises(DataError, match="2 of 3 questions would be skipped"):
             posir("import", folder, output=tmp_path / "out")
         return
     printed = posir("import", folder, output=tmp_path / "out").splitlines()
     assert printed[0].endswith(": 1 document, 3 questions")
-    assert printed[1] == "left out by the data's own rules: 7 questions:"
+    assert printed[1] == "excluded by the rules of the data: 7 questions:"
     assert printed[2].startswith(f"  7 of 10: {Cause.NOT_RELEVANT}; first: ")
 
 
-def test_judgments_alone_and_texts_alone_cannot_be_imported(tmp_path):
+def test_judgments_or_texts_without_questions_raise(tmp_path):
     (tmp_path / "a.qrels").write_text("q 0 d 1\n")
     (tmp_path / "a.csv").write_text("doc_id,contents\n1,A text.\n")
     pairs = {"queries": {"q": "Who?"}, "corpus": {"c": TEXT}, "relevant_docs": {"q": ["c"]}}

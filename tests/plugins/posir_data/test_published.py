@@ -1,6 +1,4 @@
-"""Published datasets with spans, from files of their exact layouts: what is read, what is left out
-and why.
-"""
+"""Tests for reading published datasets with spans, from files with the published layouts."""
 
 import gzip
 import io
@@ -25,7 +23,7 @@ ARABIC = "\nفاز الفريق ببطولتين في 1999."
 
 
 def write(path, content):
-    """Write text, JSON, or rows as JSON Lines, compressed if the name says so, or Parquet."""
+    """Write text, JSON, JSON Lines or Parquet, according to the suffix; compress `.gz` files."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".parquet":
         pl.DataFrame(content).write_parquet(path)
@@ -38,9 +36,7 @@ def write(path, content):
 
 
 def read(source, **options):
-    """Return the places of each query as document text and evidence, and the number of questions
-    left out by reason.
-    """
+    """Return each query's evidence, the number of skipped questions by reason, and the data."""
     (subset,) = open_data(source, **options).subsets
     data = collect_questions(subset.read_passages(), "published", repair=False)
     places = {}
@@ -56,19 +52,19 @@ def read(source, **options):
     return places, reasons, data
 
 
-def in_bytes(text, part):
+def find_bytes(text, part):
     start = text.encode().index(part.encode())
     return start, start + len(part.encode())
 
 
-def tydi_row(number, text, annotations, language="telugu", url="u1", **others):
-    """A row of the primary task; `annotations` are pairs of candidate and minimal answer, which may
-    be None.
+def make_tydi_row(number, text, annotations, language="telugu", url="u1", **others):
+    """Make a row of the primary task. `annotations` are pairs of a candidate index and a minimal
+    answer or None.
     """
     cut = text.index(".") + 1
-    first, second = in_bytes(text, text[1:cut]), in_bytes(text, text[cut + 1 :])
-    given = [
-        (candidate, in_bytes(text, part) if part else (-1, -1)) for candidate, part in annotations
+    first, second = find_bytes(text, text[1:cut]), find_bytes(text, text[cut + 1 :])
+    answers = [
+        (candidate, find_bytes(text, part) if part else (-1, -1)) for candidate, part in annotations
     ]
     return {
         "example_id": number,
@@ -87,7 +83,7 @@ def tydi_row(number, text, annotations, language="telugu", url="u1", **others):
                 "yes_no_answer": "NONE",
                 "minimal_answer": {"plaintext_start_byte": start, "plaintext_end_byte": end},
             }
-            for candidate, (start, end) in given
+            for candidate, (start, end) in answers
         ],
     } | others
 
@@ -96,25 +92,25 @@ NULL = (-1, None)
 
 
 def test_tydi_qa(tmp_path):
-    """Bytes beyond the code points, two of three annotators, passages without a minimal answer,
-    null questions' articles.
+    """Covers byte offsets, disagreeing annotators, passages without a minimal answer, and articles
+    of unanswerable questions.
     """
-    assert in_bytes(TELUGU, "1869")[0] > len(TELUGU)
+    assert find_bytes(TELUGU, "1869")[0] > len(TELUGU)
     rows = [
-        tydi_row(1, TELUGU, [(1, "1869"), (1, "1869"), NULL]),
-        tydi_row(2, TELUGU, [(1, "1869"), NULL, NULL]),
-        tydi_row(3, TELUGU, [NULL, NULL, NULL], url="u2"),
-        tydi_row(4, TELUGU, [(0, "నక్షత్రం"), (1, None), NULL]),
-        tydi_row(5, TELUGU, [(0, "నక్షత్రం")]),
-        tydi_row(6, "\nమరొక. 1869.", [(1, "1869")]),
-        tydi_row(7, "\nమరొక. 1870.", [(1, "1870")]),
-        tydi_row(8, ARABIC, [(0, "ببطولتين")], language="arabic", url="u3"),
+        make_tydi_row(1, TELUGU, [(1, "1869"), (1, "1869"), NULL]),
+        make_tydi_row(2, TELUGU, [(1, "1869"), NULL, NULL]),
+        make_tydi_row(3, TELUGU, [NULL, NULL, NULL], url="u2"),
+        make_tydi_row(4, TELUGU, [(0, "నక్షత్రం"), (1, None), NULL]),
+        make_tydi_row(5, TELUGU, [(0, "నక్షత్రం")]),
+        make_tydi_row(6, "\nమరొక. 1869.", [(1, "1869")]),
+        make_tydi_row(7, "\nమరొక. 1870.", [(1, "1870")]),
+        make_tydi_row(8, ARABIC, [(0, "ببطولتين")], language="arabic", url="u3"),
     ]
-    split = tydi_row(9, TELUGU, [(0, "నక్షత్రం")])
-    split["annotations"][0]["minimal_answer"]["plaintext_end_byte"] -= 1
-    beyond = tydi_row(10, TELUGU, [(0, None)])
-    beyond["passage_answer_candidates"][0]["plaintext_end_byte"] = 10_000
-    file = write(tmp_path / "tydiqa-v1.0-dev.jsonl.gz", [*rows, split, beyond])
+    split_character = make_tydi_row(9, TELUGU, [(0, "నక్షత్రం")])
+    split_character["annotations"][0]["minimal_answer"]["plaintext_end_byte"] -= 1
+    beyond_end = make_tydi_row(10, TELUGU, [(0, None)])
+    beyond_end["passage_answer_candidates"][0]["plaintext_end_byte"] = 10_000
+    file = write(tmp_path / "tydiqa-v1.0-dev.jsonl.gz", [*rows, split_character, beyond_end])
     places, reasons, data = read(file, language="tel-Telu")
     passage = TELUGU[TELUGU.index(".") + 2 :]
     assert places == {"1": ["1869"], "4": ["నక్షత్రం", passage], "5": ["నక్షత్రం"], "6": ["1869"]}
@@ -127,15 +123,15 @@ def test_tydi_qa(tmp_path):
     }
     assert list(data.documents.values()) == [TELUGU] * 2
     assert read(file, language="ara-Arab")[0] == {"8": ["ببطولتين"]}
-    excerpts = read_evidence_data(open_data(file, language="tel-Telu"))
-    texts = excerpts.documents
+    evidence_data = read_evidence_data(open_data(file, language="tel-Telu"))
+    texts = evidence_data.documents
     located = [
-        [row.span.of(texts[row.document]) for row in several] for _, several in excerpts.questions
+        [row.span.of(texts[row.document]) for row in spans] for _, spans in evidence_data.questions
     ]
     assert located == [["1869"], ["నక్షత్రం", passage], ["నక్షత్రం"], ["1869"]]
 
 
-def test_a_damaged_file_beside_others_is_counted(tmp_path):
+def test_damaged_files_are_skipped(tmp_path):
     write(tmp_path / "a.jsonl", [{"text": "The mill burned down."}])
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(b"{" * 10_000)[:20])
     data = open_data(tmp_path)
@@ -143,8 +139,8 @@ def test_a_damaged_file_beside_others_is_counted(tmp_path):
     assert len(data.skipped) == 1
 
 
-def test_tydi_qa_of_the_hub(tmp_path):
-    start, end = in_bytes(ARABIC, "ببطولتين")
+def test_tydi_qa_from_the_hub(tmp_path):
+    start, end = find_bytes(ARABIC, "ببطولتين")
     row = {
         "language": "arabic",
         "document_title": "T",
@@ -182,8 +178,8 @@ def write_miracl(folder, passages, qrels, language="sw"):
 
 
 def test_miracl_joins_articles(tmp_path):
-    """Passages by the integer after `#`, in one document; short articles have no position and stay
-    in the corpus.
+    """Passages are joined in the order of the integer after `#`. Short articles have no position
+    but stay in the corpus.
     """
     long = {f"39#{number}": f"Sehemu ya {number}." for number in (10, 2, 0, 1, 3, 4, 5, 6, 7, 8, 9)}
     short = {"7#0": "Fupi.", "7#1": "Sana.", "8#0": "n" * 2047, "8#1": "mwisho"}
@@ -209,7 +205,7 @@ def test_miracl_joins_articles(tmp_path):
     }
 
 
-def test_miracl_of_a_large_corpus_is_sampled(tmp_path):
+def test_large_miracl_corpora_are_sampled(tmp_path):
     passages = {
         f"{article}#{number}": f"{article} {number}"
         for article in range(400)
@@ -218,7 +214,7 @@ def test_miracl_of_a_large_corpus_is_sampled(tmp_path):
     folder = write_miracl(tmp_path, passages, ["a Q0 39#3 1", "a Q0 40#0 0"], language="ru")
     _, reasons, data = read(folder, language="rus-Cyrl")
     assert {"39", "40"} <= data.documents.keys()
-    # 1 in 16 of 398, within four standard deviations.
+    # Expect 398 / 16 documents, within four standard deviations.
     assert 5 <= len(data.documents) - 2 <= 45
     assert reasons == {
         "passages of articles that are neither judged nor in the seeded sample of 1 in 16": 4
@@ -240,9 +236,11 @@ NQ_TOKENS += ' <Table> <Tr> <Td_colspan="2"> CEO </Td> <Td> a\u180eb </Td> </Tr>
 LONG, TABLE, WHOLE_TEXT = (3, 10), (10, 19), "Google\nIt was founded by Page .\nCEO\na\u180eb"
 
 
-def nq_row(form, number, boxes, tokens=NQ_TOKENS, url="https://w/index.php?title=Google&oldid=1"):
-    """A row of one of the three forms; `boxes` are the long answers in tokens, None of an annotator
-    without one.
+def make_nq_row(
+    form, number, boxes, tokens=NQ_TOKENS, url="https://w/index.php?title=Google&oldid=1"
+):
+    """Make a row in one of three formats. `boxes` are the annotators' long answers in tokens, or
+    None.
     """
     spans = [box or (-1, -1) for box in boxes]
     answers = [
@@ -279,13 +277,17 @@ def nq_row(form, number, boxes, tokens=NQ_TOKENS, url="https://w/index.php?title
     }
     if form == "simplified":
         return row | {"document_text": tokens}
-    # A tag has its blanks in the original.
-    named = [(token.replace("_", " "), token.startswith("<")) for token in split]
-    listed = [
+    # In the original format, tags contain spaces.
+    tokens_with_flags = [(token.replace("_", " "), token.startswith("<")) for token in split]
+    document_tokens = [
         {"token": token, "start_byte": 0, "end_byte": 1, "html_token": is_html}
-        for token, is_html in named
+        for token, is_html in tokens_with_flags
     ]
-    return row | {"document_title": "Google", "document_html": "", "document_tokens": listed}
+    return row | {
+        "document_title": "Google",
+        "document_html": "",
+        "document_tokens": document_tokens,
+    }
 
 
 @pytest.mark.parametrize(
@@ -294,18 +296,18 @@ def nq_row(form, number, boxes, tokens=NQ_TOKENS, url="https://w/index.php?title
 )
 def test_natural_questions(tmp_path, form, name):
     rows = [
-        nq_row(form, 1, [LONG, LONG, TABLE, None, None]),
-        nq_row(form, 2, [LONG, None, None, None, None]),
-        nq_row(form, 3, [TABLE]),
-        nq_row(form, 4, [None], url="https://w/index.php?title=Other"),
-        nq_row(
+        make_nq_row(form, 1, [LONG, LONG, TABLE, None, None]),
+        make_nq_row(form, 2, [LONG, None, None, None, None]),
+        make_nq_row(form, 3, [TABLE]),
+        make_nq_row(form, 4, [None], url="https://w/index.php?title=Other"),
+        make_nq_row(
             form,
             5,
             [LONG],
             NQ_TOKENS.replace("Google", "Alphabet"),
             "https://w/index.php?title=Google&oldid=2",
         ),
-        nq_row(form, 6, [(4, 10)]),
+        make_nq_row(form, 6, [(4, 10)]),
     ]
     file = write(tmp_path / name, rows)
     places, reasons, data = read(file, split="paragraph")
@@ -327,19 +329,19 @@ def test_natural_questions(tmp_path, form, name):
         read(file, split="dev")
 
 
-def test_a_near_duplicate_page_is_left_out(tmp_path):
-    """Both begin with the same 200 words; of three questions about the copy, the kept page answers
-    two.
+def test_near_duplicate_pages_are_skipped(tmp_path):
+    """Both pages start with the same 200 words. The kept page answers two of the three
+    questions about the copy.
     """
     opening = " ".join(f"w{number}" for number in range(200))
     pages = [
         f"<P> {opening} </P> <P> It was {part} . </P>"
         for part in ("founded here", "founded here . But sold")
     ]
-    asked = enumerate([(0, (202, 208)), (1, (202, 208)), (1, (202, 211)), (1, (0, 202))])
+    questions = enumerate([(0, (202, 208)), (1, (202, 208)), (1, (202, 211)), (1, (0, 202))])
     rows = [
-        nq_row("simplified", number, [box], pages[place], f"https://w/{place}")
-        for number, (place, box) in asked
+        make_nq_row("simplified", number, [box], pages[page], f"https://w/{page}")
+        for number, (page, box) in questions
     ]
     places, reasons, data = read(write(tmp_path / "v1.0.jsonl", rows))
     assert places == {
@@ -351,13 +353,13 @@ def test_a_near_duplicate_page_is_left_out(tmp_path):
     assert len(data.documents) == 1
 
 
-def test_tokens_divided_otherwise_have_one_cause(tmp_path):
-    """The release's `<P>` is two tokens later, since it has two blanks after each of two words,
-    which `split()` drops.
+def test_wrong_tokenization_is_one_cause(tmp_path):
+    """In the release, `<P>` is two tokens later: two words are followed by double spaces, which
+    `split()` drops.
     """
     tokens = "Google and more <P> It was founded . </P>"
     for box, reason in (((5, 11), "its long answer is not within its page"), ((5, 8), NOT_A_TAG)):
-        rows = [nq_row("simplified", number, [box], tokens) for number in range(3)]
+        rows = [make_nq_row("simplified", number, [box], tokens) for number in range(3)]
         assert read(write(tmp_path / "v1.0.jsonl", rows))[:2] == ({}, {reason: 3})
 
 
@@ -365,10 +367,10 @@ REPLIQA = "The “harbour” was re-\npaired  in\nMay. It is deep. It is deep."
 
 
 def test_repliqa(tmp_path):
-    """A paragraph is found exactly or folded, and only once; unanswerable questions are left
-    out.
+    """Paragraphs are located if they match exactly or after normalization, and only once.
+    Unanswerable questions are skipped.
     """
-    stated = {
+    long_answers = {
         "q1": "It is deep. It is deep.",
         "q2": 'The "harbour" was repaired in May.',
         "q3": "It is deep.",
@@ -386,7 +388,7 @@ def test_repliqa(tmp_path):
             "answer": "UNANSWERABLE" if text == "NA" else "a",
             "long_answer": text,
         }
-        for name, text in stated.items()
+        for name, text in long_answers.items()
     ]
     file = write(tmp_path / "repliqa_0-00000-of-00001.parquet", rows)
     places, reasons, data = read(file)
@@ -405,14 +407,14 @@ def test_repliqa(tmp_path):
 MARCO = "Zoë 👩‍🚀 flew. She landed in 1999. She slept. She woke."
 
 
-def marco_lines(texts, passages):
+def make_marco_rows(texts, passages):
     docs = [
         {"url": "u", "title": "t", "headings": "", "body": body, "docid": f"msmarco_doc_00_{key}"}
         for key, body in texts.items()
     ]
     rows = []
     for key, (doc, sentences) in passages.items():
-        pairs = ",".join("({},{})".format(*in_bytes(texts[doc], part)) for part in sentences)
+        pairs = ",".join("({},{})".format(*find_bytes(texts[doc], part)) for part in sentences)
         rows.append(
             {
                 "pid": f"msmarco_passage_00_{key}",
@@ -426,8 +428,8 @@ def marco_lines(texts, passages):
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_ms_marco(tmp_path, packed):
-    """Ratings join passages and documents by bytes; equal bodies are one document; unjudged
-    documents are sampled.
+    """Passages are located by byte offsets, equal bodies are one document, and unjudged documents
+    are sampled.
     """
     texts = {1: MARCO, 2: MARCO, 3: "Another text."} | {
         number: f"Unjudged {number}." for number in range(100, 500)
@@ -438,7 +440,7 @@ def test_ms_marco(tmp_path, packed):
         3: (3, ["Another text."]),
         4: (3, ["text"]),
     }
-    for kind, rows in zip(("doc", "passage"), marco_lines(texts, parts), strict=True):
+    for kind, rows in zip(("doc", "passage"), make_marco_rows(texts, parts), strict=True):
         name = f"msmarco_{kind}_00.gz"
         file = write(tmp_path / f"msmarco_v2_{kind}" / name, rows)
         if packed:
@@ -471,7 +473,7 @@ def test_ms_marco(tmp_path, packed):
     }
 
 
-def test_a_damaged_archive_is_named(tmp_path):
+def test_a_damaged_archive_raises(tmp_path):
     for name in ("doc", "passage"):
         write(tmp_path / f"msmarco_v2_{name}.tar", "no archive")
     write(tmp_path / "2021.qrels.pass.final.txt", "1 Q0 msmarco_passage_00_1 3")
@@ -560,8 +562,8 @@ def write_legalbench(folder):
 
 
 def test_legalbench_rag(tmp_path):
-    """CRLF is one character, the name of the document is no part of the query, and a span is
-    verified with its answer.
+    """CRLF counts as one character, document names are removed from queries, and spans are verified
+    by their answers.
     """
     places, reasons, data = read(write_legalbench(tmp_path))
     assert places == {"cuad:0": ["governed by the law of Ohio", "It ends in May."]}
@@ -580,29 +582,34 @@ def write_cuad(folder):
         {"text": part, "answer_start": text.index(part)}
         for part in ("It ends in May.", "It ends in June.")
     ]
-    asked = (
+    template = (
         'Highlight the parts (if any) of this contract related to "{}" that should be reviewed by '
         "a lawyer."
     )
     qas = [
         {
             "id": "A__Term",
-            "question": asked.format("Term"),
+            "question": template.format("Term"),
             "answers": answers,
             "is_impossible": False,
         },
-        {"id": "A__Law", "question": asked.format("Law"), "answers": [], "is_impossible": True},
+        {"id": "A__Law", "question": template.format("Law"), "answers": [], "is_impossible": True},
     ]
     paragraphs = [{"title": "A", "paragraphs": [{"qas": qas, "context": text}]}]
-    # Another contract is as near to the question.
+    # Another contract repeats the question.
     paragraphs.append(
-        {"title": "C", "paragraphs": [{"qas": [], "context": asked.format("Term") + "\n\nTerm."}]}
+        {
+            "title": "C",
+            "paragraphs": [{"qas": [], "context": template.format("Term") + "\n\nTerm."}],
+        }
     )
     return write(folder / "CUADv1.json", {"version": "aok_v1.0", "data": paragraphs})
 
 
 def write_cuad_rows(folder):
-    """The form of the Hub: a row for each question, with its contract and an object of lists."""
+    """Write the format of the Hub: a row for each question, with its contract and lists of
+    answers.
+    """
     (paragraph,) = json.loads((file := write_cuad(folder)).read_text())["data"][0]["paragraphs"]
     file.unlink()
     rows = [
@@ -628,7 +635,7 @@ def test_cuad(tmp_path, write_source):
     assert reasons == {"has no answer": 1}
 
 
-def test_cuad_of_the_hub_is_asked_within_its_documents(tmp_path, monkeypatch):
+def test_cuad_from_the_hub_is_searched_within_documents(tmp_path, monkeypatch):
     rows = pl.read_parquet(
         write_cuad_rows(tmp_path) / "data/train-00000-of-00001.parquet"
     ).to_dicts()
@@ -640,7 +647,7 @@ def test_cuad_of_the_hub_is_asked_within_its_documents(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("write_source", [write_cuad, write_cuad_rows, write_legalbench])
-def test_questions_about_one_document_are_not_asked_of_a_corpus(tmp_path, write_source):
+def test_questions_about_one_document_cannot_be_asked_of_a_corpus(tmp_path, write_source):
     source, reason = (
         write_source(tmp_path),
         "name their document" if write_source is write_legalbench else "this contract",
@@ -652,28 +659,34 @@ def test_questions_about_one_document_are_not_asked_of_a_corpus(tmp_path, write_
     assert not (tmp_path / "out").exists()
 
 
-def lines(text):
+def split_paragraphs(text):
     return text.split("\n\n")
 
 
 def test_chunks_are_ranked_within_the_document(tmp_path):
-    """The other contract repeats the question word by word; within the own one, both chunks are
-    retrieved, and nothing else.
+    """The other contract repeats the question. Only the two chunks of the question's own contract
+    are retrieved.
     """
     scored = posir.score(
-        model="mteb/baseline-random-encoder", chunker=lines, data=write_cuad(tmp_path), k=3
+        model="mteb/baseline-random-encoder",
+        chunker=split_paragraphs,
+        data=write_cuad(tmp_path),
+        k=3,
     )
     (row,) = [row for row in scored.rows if row.document == "all"]
-    evidence, own = len("It ends in May.It ends in June."), len(CONTRACT.replace("\r\n", "\n")) - 2
+    evidence_length, contract_length = (
+        len("It ends in May.It ends in June."),
+        len(CONTRACT.replace("\r\n", "\n")) - 2,
+    )
     assert row.recall.value == 1
-    assert row.precision.value == pytest.approx(evidence / own)
+    assert row.precision.value == pytest.approx(evidence_length / contract_length)
 
 
 TASKS = ("TyDiQA-PosIR", "MIRACL-PosIR", "RepLiQA-PosIR", "NQ-PosIR")
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_task_without_its_data_says_how_it_is_made(name, tmp_path, monkeypatch):
+def test_tasks_without_data_raise_with_instructions(name, tmp_path, monkeypatch):
     task = builtin_tasks()[name]
     metadata = task.metadata
     assert metadata.license
@@ -689,11 +702,11 @@ def test_a_task_without_its_data_says_how_it_is_made(name, tmp_path, monkeypatch
             task().load_data()
 
 
-def test_a_task_evaluates_the_languages_that_were_imported(tmp_path, monkeypatch):
+def test_tasks_evaluate_only_imported_languages(tmp_path, monkeypatch):
     rows = [
-        tydi_row(1, TELUGU, [(1, "1869")]),
-        tydi_row(2, TELUGU, [(0, "నక్షత్రం"), (1, "1869")]),
-        tydi_row(3, ARABIC, [(0, "ببطولتين")], language="arabic", url="u3"),
+        make_tydi_row(1, TELUGU, [(1, "1869")]),
+        make_tydi_row(2, TELUGU, [(0, "నక్షత్రం"), (1, "1869")]),
+        make_tydi_row(3, ARABIC, [(0, "ببطولتين")], language="arabic", url="u3"),
     ]
     file = write(tmp_path / "train.jsonl.gz", rows)
     output = tmp_path / "data/TyDiQA-PosIR"
@@ -708,7 +721,7 @@ def test_a_task_evaluates_the_languages_that_were_imported(tmp_path, monkeypatch
     scores = {row["hf_subset"]: row for row in result.scores["test"]}
     assert set(scores) == {"tel-Telu", "ara-Arab"}
     assert result.dataset_revision.startswith("local-")
-    # The one document of each language is found.
+    # Each language has one document, which is always retrieved.
     assert [scores[subset]["ndcg_at_10"] for subset in sorted(scores)] == [1, 1]
     assert len(task.read_subset("tel-Telu").places) == 2
     assert len(task.missing_subsets()) == 9

@@ -1,4 +1,4 @@
-"""Texts of users: every format is read, and whatever cannot be used is named."""
+"""Tests for sampling texts: all formats are read, and unusable texts are reported."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from posir_data.texts import are_distinct, read_texts, sample_candidates
+from posir_data.texts import are_distinct_languages, read_texts, sample_candidates
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.formats.passages import describe_skipped
 from posir_tasks.datasets.opening import open_data
@@ -18,11 +18,11 @@ OTHER = (
 )
 
 
-def names(root: Path, **options) -> list[str]:
+def list_names(root: Path, **options) -> list[str]:
     return sorted(text.name for text in read_texts(str(root), **options).texts)
 
 
-def test_tables_pages_and_documents_are_texts(tmp_path: Path):
+def test_tables_and_pages_are_read(tmp_path: Path):
     quoted = OTHER.replace(" ", "\n", 1)
     (tmp_path / "a.csv").write_text(f'id,title,text\nx,A,"{GOOD}"\n7,B,"{quoted}"\n9,C,\n')
     (tmp_path / "b.tsv").write_text(f"note\trank\n{GOOD[:60]} It came back. Twice, they say.\t1\n")
@@ -56,7 +56,7 @@ def test_tables_pages_and_documents_are_texts(tmp_path: Path):
     ]
 
 
-def test_pdf_is_read_by_a_library_if_there_is_one(tmp_path: Path, monkeypatch):
+def test_pdf_files_are_read_if_pypdf_is_installed(tmp_path: Path, monkeypatch):
     stream = "".join(
         f"BT /F1 9 Tf 9 {90 - 20 * row} Td ({line}.) Tj ET "
         for row, line in enumerate(GOOD[:-1].split(". "))
@@ -86,21 +86,21 @@ def test_pdf_is_read_by_a_library_if_there_is_one(tmp_path: Path, monkeypatch):
         read_texts(str(tmp_path))
 
 
-def test_the_card_and_the_blobs_of_a_dataset_are_no_texts(tmp_path: Path):
+def test_dataset_cards_and_blobs_are_skipped(tmp_path: Path):
     snapshot = tmp_path / "datasets--o--n" / "snapshots" / "0123"
     snapshot.mkdir(parents=True)
     (snapshot / "README.md").write_text(f"---\nlicense: mit\n---\n{OTHER}")
     (snapshot / "story.txt").write_text(GOOD)
     (tmp_path / "datasets--o--n" / "blobs").mkdir()
     (tmp_path / "datasets--o--n" / "blobs" / "abc").write_text(OTHER)
-    assert names(tmp_path / "datasets--o--n") == ["snapshots/0123/story.txt"]
+    assert list_names(tmp_path / "datasets--o--n") == ["snapshots/0123/story.txt"]
     (snapshot / "README.md").write_text(OTHER)
-    assert names(snapshot) == ["README.md", "story.txt"]
+    assert list_names(snapshot) == ["README.md", "story.txt"]
     (snapshot / "train.csv").write_text(f"text\n{OTHER}\n")
-    assert names(snapshot) == ["story.txt", "train.csv:row 1"]
+    assert list_names(snapshot) == ["story.txt", "train.csv:row 1"]
 
 
-def test_every_bad_input_is_named_and_skipped(tmp_path: Path):
+def test_unusable_texts_are_skipped_with_a_reason(tmp_path: Path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "good.md").write_text(GOOD)
     (tmp_path / "copy.txt").write_text(GOOD.replace(" ", "  "))
@@ -144,7 +144,7 @@ def test_every_bad_input_is_named_and_skipped(tmp_path: Path):
     assert "1 in mixed languages (mixed.txt: en, then de)" in describe_skipped(collection.skipped)
 
 
-def test_files_in_every_format(tmp_path: Path):
+def test_every_file_format_is_read(tmp_path: Path):
     (tmp_path / "a.txt").write_bytes("\ufeff".encode() + GOOD.encode())
     (tmp_path / "b.txt").write_text(OTHER, encoding="utf-16")
     (tmp_path / "c.jsonl").write_text(
@@ -153,25 +153,25 @@ def test_files_in_every_format(tmp_path: Path):
     pl.DataFrame({"id": [7], "body": [f"Rain. {OTHER}"], "n": [1]}).write_parquet(
         tmp_path / "d.parquet"
     )
-    assert names(tmp_path) == ["a.txt", "b.txt", "c.jsonl:x", "d.parquet:7"]
-    assert names(tmp_path / "a.txt") == ["a.txt"]
+    assert list_names(tmp_path) == ["a.txt", "b.txt", "c.jsonl:x", "d.parquet:7"]
+    assert list_names(tmp_path / "a.txt") == ["a.txt"]
     assert all("\ufeff" not in text.text for text in read_texts(str(tmp_path)).texts)
 
 
-def test_a_column_is_named_if_it_is_not_clear(tmp_path: Path):
+def test_ambiguous_text_columns_raise(tmp_path: Path):
     pl.DataFrame({"left": [GOOD], "right": [OTHER]}).write_parquet(tmp_path / "two.parquet")
     with pytest.raises(PosirError, match="it has left, right; choose one with --column"):
         read_texts(str(tmp_path))
     assert read_texts(str(tmp_path), column="right").texts[0].text == OTHER
 
 
-def test_languages_that_the_detector_confuses_are_no_mixture():
-    assert are_distinct("en", "de")
-    assert not are_distinct("no", "da")
-    assert not are_distinct("en", "en")
+def test_languages_that_the_detector_confuses_are_not_distinct():
+    assert are_distinct_languages("en", "de")
+    assert not are_distinct_languages("no", "da")
+    assert not are_distinct_languages("en", "en")
 
 
-def test_a_sample_is_uniform_and_reproducible():
+def test_samples_are_uniform_and_reproducible():
     count, sample = sample_candidates(range(10_000), 500)
     assert count == 10_000
     assert sample == sample_candidates(iter(range(10_000)), 500)[1]
@@ -181,7 +181,7 @@ def test_a_sample_is_uniform_and_reproducible():
 
 
 @pytest.mark.parametrize("content", [b"garbage", b"", b"PAR1" + b"\0" * 300])
-def test_a_named_parquet_file_that_is_unreadable_is_an_error(tmp_path, content):
+def test_an_unreadable_parquet_file_raises(tmp_path, content):
     (tmp_path / "damaged.parquet").write_bytes(content)
     with pytest.raises(DataError, match=r"damaged\.parquet: not a readable"):
         open_data(tmp_path / "damaged.parquet")

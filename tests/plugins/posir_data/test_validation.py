@@ -1,4 +1,4 @@
-"""`posir validate`: it reports exactly what the loader refuses, for all domains at once."""
+"""Tests for `posir validate`: it reports exactly the data that the loader rejects."""
 
 import json
 import re
@@ -28,15 +28,15 @@ def validate(folder, *options):
     return call_posir(["validate", str(folder), *options], catch_exceptions=False)
 
 
-def validated(folder):
-    done = validate(folder, "--format", "json")
-    values = json.loads(done.stdout)
-    assert done.exit_code == bool(values["problems"])
+def validate_as_json(folder):
+    result = validate(folder, "--format", "json")
+    values = json.loads(result.stdout)
+    assert result.exit_code == bool(values["problems"])
     return values
 
 
 def select_problems(result, **expected):
-    """The problems with these values, as (file's name, field, message)."""
+    """List file name, field and message of the problems with the given values."""
     return [
         (
             problem["file"].split("/", maxsplit=1)[-1].rsplit("/", 1)[-1],
@@ -48,13 +48,13 @@ def select_problems(result, **expected):
     ]
 
 
-def test_a_valid_folder_has_no_problem(posir_folder):
-    done = validate(posir_folder)
-    assert (done.exit_code, done.stdout) == (
+def test_valid_folders_have_no_problems(posir_folder):
+    result = validate(posir_folder)
+    assert (result.exit_code, result.stdout) == (
         0,
         f"{posir_folder}: 1 language, 1 domain checked: no problem\n",
     )
-    document = validated(posir_folder)
+    document = validate_as_json(posir_folder)
     assert {row["count"] for row in document.pop("audit")} == {0}
     assert document == {
         "folder": str(posir_folder),
@@ -64,8 +64,8 @@ def test_a_valid_folder_has_no_problem(posir_folder):
     }
 
 
-def test_every_problem_of_every_domain_is_named_at_once(posir_folder):
-    """Unreadable, missing and incomplete files do not hide what is wrong with the others."""
+def test_all_problems_of_all_domains_are_reported(posir_folder):
+    """Unreadable, missing and incomplete files do not hide problems of other files."""
     tables = posir_tables()
     write_domain(posir_folder, tables, domain="game")
     (posir_folder / "eng-Latn/game/corpus.parquet").write_bytes(b"PAR1")
@@ -77,7 +77,7 @@ def test_every_problem_of_every_domain_is_named_at_once(posir_folder):
     tables["corpus"].with_columns(pl.lit("same").alias("_id")).write_parquet(
         posir_folder / "eng-Latn/sports/corpus.parquet"
     )
-    report = validated(posir_folder)
+    report = validate_as_json(posir_folder)
     problems = select_problems(report, domain="game")
     assert [
         (file, field, re.split("; | \\(|\\. ", message)[0]) for file, field, message in problems
@@ -114,15 +114,15 @@ def test_every_problem_of_every_domain_is_named_at_once(posir_folder):
     )
 
 
-def test_rows_are_those_of_the_file(tmp_path):
-    """Judgments of 0 and repeated ones count as rows."""
+def test_reported_rows_are_row_numbers_of_the_file(tmp_path):
+    """Rows with grade 0 and repeated rows are also counted."""
     tables = posir_tables()
-    more = pl.DataFrame(
+    repeated = pl.DataFrame(
         {"query-id": ["q0", "q0"], "corpus-id": ["doc_3", "doc_3"], "score": [0, 0]}
     )
     wrong = tables["qrels"].with_columns(pl.col("corpus-id").str.replace("doc_2", "doc_9"))
-    write_domain(tmp_path, tables | {"qrels": pl.concat([more, wrong])})
-    (problem,) = validated(tmp_path)["problems"]
+    write_domain(tmp_path, tables | {"qrels": pl.concat([repeated, wrong])})
+    (problem,) = validate_as_json(tmp_path)["problems"]
     assert (problem["field"], problem["rows"], problem["examples"]) == (
         "corpus-id",
         [5],
@@ -130,13 +130,13 @@ def test_rows_are_those_of_the_file(tmp_path):
     )
 
 
-def test_a_problem_against_the_english_corpus_is_named_once(
+def test_problems_with_the_english_corpus_are_reported_once(
     posir_folder,
 ):
     german = posir_tables()
     write_domain(posir_folder, german, language="deu-Latn")
     write_domain(posir_folder, german, language="deu-Latn", domain="game")
-    report = validated(posir_folder)
+    report = validate_as_json(posir_folder)
     checked = [" ".join(subset.values()).replace("-Latn", "") for subset in report["checked"]]
     assert checked == ["deu deu game", "deu deu sports", "eng eng sports", "deu eng sports"]
     assert not report["problems"]
@@ -148,7 +148,7 @@ def test_a_problem_against_the_english_corpus_is_named_once(
     german["queries"].with_columns(pos_token_length=0).write_parquet(
         posir_folder / "deu-Latn/sports/queries.parquet"
     )
-    report = validated(posir_folder)
+    report = validate_as_json(posir_folder)
     assert select_problems(report, language="deu-Latn", corpus_language="deu-Latn") == [
         ("queries.parquet", "pos_token_length", "must be at least 1 and at most 2,147,483,647")
     ]
@@ -161,11 +161,13 @@ def test_a_problem_against_the_english_corpus_is_named_once(
         f"is not in {english}",
     )
     assert [field for _, field, _ in select_problems(report, language="eng-Latn")] == ["corpus-id"]
-    # A run keeps a document without text, and goes on with the judgments that it can use.
-    doubts = [
+    # A run keeps documents without text, and uses only the valid judgments.
+    domain_warnings = [
         warning for warning in report["warnings"] if warning.startswith("eng-Latn/sports: 1 of 4 ")
     ]
-    assert [("no text" in doubt, "not in the corpus" in doubt) for doubt in doubts] == [
+    assert [
+        ("no text" in warning, "not in the corpus" in warning) for warning in domain_warnings
+    ] == [
         (True, False),
         (False, True),
         (False, False),
@@ -175,7 +177,7 @@ def test_a_problem_against_the_english_corpus_is_named_once(
         read_domain(LocalRepository(posir_folder), "deu-Latn", "eng-Latn", "sports")
 
 
-def test_english_lengths_beside_translations_are_a_warning(
+def test_english_lengths_for_translations_are_a_warning(
     posir_folder,
 ):
     german = posir_tables()
@@ -183,7 +185,7 @@ def test_english_lengths_beside_translations_are_a_warning(
         pl.concat_str(pl.col("text"), pl.lit(" und noch etwas"))
     )
     write_domain(posir_folder, german, language="deu-Latn")
-    report = validated(posir_folder)
+    report = validate_as_json(posir_folder)
     assert not select_problems(report, language="deu-Latn", corpus_language="deu-Latn")
     (warning,) = [warning for warning in report["warnings"] if "pos_char_length" in warning]
     assert warning.startswith(
@@ -194,7 +196,7 @@ def test_english_lengths_beside_translations_are_a_warning(
     )
     wrong.write_parquet(posir_folder / "deu-Latn/sports/queries.parquet")
     ((_, field, message),) = select_problems(
-        validated(posir_folder), language="deu-Latn", corpus_language="deu-Latn"
+        validate_as_json(posir_folder), language="deu-Latn", corpus_language="deu-Latn"
     )
     assert (field, message.startswith("is not the length in characters")) == (
         "pos_char_length",
@@ -202,31 +204,31 @@ def test_english_lengths_beside_translations_are_a_warning(
     )
 
 
-def test_languages_and_domains_unknown_to_posir_are_warnings(tmp_path):
+def test_unknown_languages_and_domains_are_warnings(tmp_path):
     root = tmp_path / POSIR_FOLDER
     write_domain(root, posir_tables(), language="eng-latn", domain="sprots")
-    report = validated(root)
+    report = validate_as_json(root)
     language, domain = report["warnings"]
     assert re.match(
         "language eng-latn: .* 'latn'; did you mean eng-Latn\\?.* No task reads the folder",
         language,
     )
     assert domain.startswith("domain sprots: not one of PosIR's 31. Did you mean sports?")
-    done = validate(root)
-    assert done.exit_code == 0
-    assert done.stdout.count("warning: ") == 2
+    result = validate(root)
+    assert result.exit_code == 0
+    assert result.stdout.count("warning: ") == 2
 
 
 @pytest.mark.parametrize("name", FILES.values())
-def test_one_file_of_a_domain_is_enough_to_miss_the_others(tmp_path, name):
+def test_missing_files_of_a_domain_are_reported(tmp_path, name):
     folder = write_domain(tmp_path, posir_tables())
     for other in set(FILES.values()) - {name}:
         (folder / other).unlink()
-    missing = {problem["file"] for problem in validated(tmp_path)["problems"]}
+    missing = {problem["file"] for problem in validate_as_json(tmp_path)["problems"]}
     assert missing == {str(folder / other) for other in set(FILES.values()) - {name}}
 
 
-def test_any_data_is_audited_and_strict_makes_findings_a_failure(tmp_path):
+def test_any_data_is_audited_and_findings_fail_with_strict(tmp_path):
     corpus = [
         {"_id": "d1", "text": "The mill burned down."},
         {"_id": "d2", "text": "The mill  burned down."},
@@ -264,18 +266,18 @@ def test_any_data_is_audited_and_strict_makes_findings_a_failure(tmp_path):
 
 
 def count_findings(data: Path) -> dict[str, int]:
-    """The counts of the audit by the beginning of the finding."""
+    """Return the audit's counts by finding."""
     return {row["finding"]: row["count"] for row in posir.validate(data).rows if row["count"]}
 
 
-def make_faulty_folder(folder: Path, seed: int) -> tuple[Path, dict[str, int]]:
-    """Write a BEIR folder with every fault, and count them with pandas."""
+def write_faulty_folder(folder: Path, seed: int) -> tuple[Path, dict[str, int]]:
+    """Write a BEIR folder with all kinds of faults, and count the faults with pandas."""
     rng = np.random.default_rng(seed)
     words = rng.integers(0, 25, (90, 2))
     texts = pd.Series([f"The {one}  bell, {other}." for one, other in words])
     corpus = pd.DataFrame({"_id": [f"d{n}" for n in range(60)], "text": texts[:60]})
-    asked = [*texts[:30], *rng.choice([f"What rings {n}?" for n in range(60)], 90)]
-    queries = pd.DataFrame({"_id": [f"q{n}" for n in range(120)], "text": asked})
+    questions = [*texts[:30], *rng.choice([f"What rings {n}?" for n in range(60)], 90)]
+    queries = pd.DataFrame({"_id": [f"q{n}" for n in range(120)], "text": questions})
     pairs = pd.DataFrame(
         {
             "query": [f"q{n}" for n in rng.integers(0, 130, 300)],
@@ -283,7 +285,7 @@ def make_faulty_folder(folder: Path, seed: int) -> tuple[Path, dict[str, int]]:
             "grade": rng.choice([-1, 0, 0.5, 1, 2], 300),
         }
     )
-    # Judged twice: the same and another grade.
+    # Repeat pairs with the same grade and with another grade.
     pairs = pd.concat([pairs, pairs[:5], pairs[5:9].assign(grade=2)])
     write_beir_folder(
         folder,
@@ -328,19 +330,19 @@ def make_faulty_folder(folder: Path, seed: int) -> tuple[Path, dict[str, int]]:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_counts_of_a_folder_with_every_fault_are_those_of_pandas(tmp_path, seed):
-    folder, expected = make_faulty_folder(tmp_path / "beir", seed)
+def test_audit_counts_equal_pandas(tmp_path, seed):
+    folder, expected = write_faulty_folder(tmp_path / "beir", seed)
     found = count_findings(folder)
     assert {name: found.get(name, 0) for name in expected} == expected
     assert min(expected.values()) > 0
     run = {f"q{number}": {"d0": 1.0} for number in range(120)}
     shown = posir.score(run, data=folder, missing="zero", output=tmp_path / "results")
-    said = " ".join(str(shown).split())
+    text = " ".join(str(shown).split())
     for name in ("Grades below 0", "Pairs with different grades"):
-        assert re.search(rf"\b{expected[name]} of the (grades|query-document pairs)", said)
+        assert re.search(rf"\b{expected[name]} of the (grades|query-document pairs)", text)
 
 
-def test_spans_that_are_moved_or_unverified_are_counted(tmp_path):
+def test_moved_and_unverified_spans_are_counted(tmp_path):
     text = "The bell was cast in copper. It rings at noon."
     rows = [
         {"id": "1", "context": text, "question": "Of what?", "answer": "copper", "start": 21},
@@ -368,7 +370,7 @@ def test_spans_that_are_moved_or_unverified_are_counted(tmp_path):
         pytest.param("jaquad/dev", marks=pytest.mark.slow),
     ],
 )
-def test_counts_of_real_data_are_those_of_pandas(squad_data, name):
+def test_audit_counts_of_real_data_equal_pandas(squad_data, name):
     path = squad_data / name
     rows = [
         (question["question"], paragraph["context"], answer["text"], answer["answer_start"])
@@ -378,14 +380,14 @@ def test_counts_of_real_data_are_those_of_pandas(squad_data, name):
         for question in paragraph["qas"]
         for answer in question["answers"][:1]
     ]
-    asked = pd.DataFrame(rows, columns=["question", "context", "answer", "start"])
+    questions = pd.DataFrame(rows, columns=["question", "context", "answer", "start"])
     is_there = [
         row.context[row.start : row.start + len(row.answer)] == row.answer
-        for row in asked.itertuples()
+        for row in questions.itertuples()
     ]
     expected = {
         "Queries with the text of an earlier query": int(
-            asked["question"].str.split().str.join(" ").duplicated().sum()
+            questions["question"].str.split().str.join(" ").duplicated().sum()
         ),
         "Misplaced answers that were moved to their only match": is_there.count(False),
     }

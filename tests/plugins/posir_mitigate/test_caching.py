@@ -1,4 +1,4 @@
-"""Embeddings of mitigated models in the cache are those of the plain model."""
+"""Mitigated models and their plain model share cached embeddings."""
 
 import json
 
@@ -29,8 +29,8 @@ def cache(tmp_path, monkeypatch):
 
 
 def load(folder, method):
-    registered = {str(folder): describe_folder(folder)}
-    return resolve_mitigated(f"{folder}+{method}", registered).load_model(device="cpu")
+    registry = {str(folder): describe_folder(folder)}
+    return resolve_mitigated(f"{folder}+{method}", registry).load_model(device="cpu")
 
 
 def cached_models(cache):
@@ -40,8 +40,8 @@ def cached_models(cache):
 @pytest.mark.parametrize("method", ["chunks(8,mean)", "both_orders"])
 def test_embeddings_of_chunks_are_cached(folder, cache, method):
     model = with_cache(load(folder, method))
-    first = encode(model, TEXTS)
+    plain_embeddings = encode(model, TEXTS)
     encode(model, TEXTS, PromptType.query)
     assert set(cached_models(cache)) == {"local/tiny"}
     reset_process_state()
-    assert np.abs(encode(with_cache(load(folder, method)), TEXTS) - first).max() < 1e-6
+    assert np.abs(encode(with_cache(load(folder, method)), TEXTS) - plain_embeddings).max() < 1e-6

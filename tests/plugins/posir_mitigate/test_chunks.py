@@ -1,4 +1,4 @@
-"""Chunks, late chunks and both orders on small models: the controls, and what is refused."""
+"""Chunks, late chunks and both orders with small models: controls and errors."""
 
 import mteb
 import numpy as np
@@ -52,19 +52,19 @@ def search(model, texts, queries, **options):
     return model.search(build_texts(queries), top_k=3, timer=TimingStack(), **arguments, **options)
 
 
-def similarities(model, texts, queries):
+def compute_similarities(model, texts, queries):
     return np.asarray(
         model.similarity(encode(model, queries, PromptType.query), encode(model, texts))
     )
 
 
-def divide(model, *chunking):
+def split_text(model, *chunking):
     (tokens,) = find_tokenizer(model).find_tokens([TEXT])
     return Chunking(*chunking).divide(TEXT, tokens)
 
 
 def test_token_chunks_are_slices_of_the_text(model):
-    chunks = divide(model, 6, 6)
+    chunks = split_text(model, 6, 6)
     assert "".join("".join(chunks).split()) == "".join(TEXT.split())
     counts = [len(token) for token in find_tokenizer(model).find_tokens(chunks)]
     assert counts[:-1] == [6] * (len(counts) - 1)
@@ -75,29 +75,29 @@ def test_token_chunks_are_slices_of_the_text(model):
     "method",
     [Chunks(60), Chunks(unit=ChunkUnit.SENTENCES, size=9), LateChunks(90), LongLateChunks(90)],
 )
-def test_documents_of_one_chunk_have_the_plain_score(model, method):
+def test_one_chunk_documents_have_the_plain_score(model, method):
     texts, queries = TEXTS[1:], ["copper bell", "doctor"]
     mitigated = method.wrap(model)
     result = search(mitigated, texts, queries)
     assert mitigated.document_vectors == len(texts)
-    expected = similarities(model, texts, queries)
+    expected = compute_similarities(model, texts, queries)
     assert [[result[str(q)][str(d)] for d in range(3)] for q in range(2)] == pytest.approx(
         expected, abs=1e-6
     )
 
 
 @pytest.mark.parametrize("method", [Chunks(60, combination=Combination.MEAN), BothOrders(20)])
-def test_documents_of_one_chunk_have_the_plain_embedding(model, method):
+def test_one_chunk_documents_have_the_plain_embedding(model, method):
     mitigated, texts = method.wrap(model), TEXTS[1:]
     for kind in (PromptType.document, PromptType.query):
         assert np.abs(encode(mitigated, texts, kind) - encode(model, texts, kind)).max() < 1e-6
 
 
-def test_maximum_and_mean_are_those_of_the_chunks_in_any_order(model):
+def test_maximum_and_mean_combine_the_chunks_in_any_order(model):
     queries = ["copper bell", "doctor", "years"]
     result = search(Chunks(8).wrap(model), TEXTS, queries)
-    chunks = divide(model, 8)
-    expected = similarities(model, chunks, queries).max(axis=1)
+    chunks = split_text(model, 8)
+    expected = compute_similarities(model, chunks, queries).max(axis=1)
     assert [result[str(number)].get("0") for number in range(3)] == pytest.approx(
         expected.tolist(), abs=1e-6
     )
@@ -110,23 +110,23 @@ def test_maximum_and_mean_are_those_of_the_chunks_in_any_order(model):
     ]
     assert np.abs(scores[0] - scores[1]).max() < 1e-6
     result = encode(Chunks(8, 8, Combination.MEAN).wrap(model), TEXTS)
-    assert result[0] == pytest.approx(encode(model, divide(model, 8, 8)).mean(axis=0), abs=1e-6)
+    assert result[0] == pytest.approx(encode(model, split_text(model, 8, 8)).mean(axis=0), abs=1e-6)
 
 
 def test_only_candidates_are_ranked_and_the_best_come_first(model):
     mitigated = Chunks(8).wrap(model)
-    everything = search(mitigated, TEXTS, ["copper bell", "doctor"])
-    assert [len(scores) for scores in everything.values()] == [3, 3]
+    all_scores = search(mitigated, TEXTS, ["copper bell", "doctor"])
+    assert [len(scores) for scores in all_scores.values()] == [3, 3]
     assert all(
         list(scores.values()) == sorted(scores.values(), reverse=True)
-        for scores in everything.values()
+        for scores in all_scores.values()
     )
     result = search(mitigated, TEXTS, ["copper bell", "doctor"], top_ranked={"0": ["2", "1"]})
     assert {query: set(scores) for query, scores in result.items()} == {"0": {"1", "2"}, "1": set()}
 
 
 @pytest.mark.parametrize("method", [Chunks(8), LateChunks(8), LongLateChunks(8, overlap=4)])
-def test_batches_of_1_and_of_8_are_equal(model, method):
+def test_the_batch_size_does_not_change_results(model, method):
     contexts = [
         EncodingContext(**TASK, encode_kwargs={"batch_size": size, "show_progress_bar": False})
         for size in (1, 8)
@@ -162,14 +162,14 @@ def test_late_chunks_average_to_the_plain_embedding(unit, prompt):
     assert np.abs(average - encode(model, TEXTS)).max() < 1e-5
 
 
-def test_long_late_chunks_of_one_window_are_late_chunks(model):
+def test_long_late_chunks_equal_late_chunks_in_one_window(model):
     short, encoder = [text for text in TEXTS if len(text) < len(TEXT)], ModelEncoder(model, CONTEXT)
     late, long = LateChunks(8).wrap(model)._vectorize, LongLateChunks(8).wrap(model)._vectorize
     assert np.abs(late(encoder, short).vectors - long(encoder, short).vectors).max() < 1e-6
     texts = [TEXT * 3]
     assert long(encoder, texts).counts[0] > late(encoder, texts).counts[0]
     small = LongLateChunks(8, overlap=16).wrap(model)._vectorize
-    assert small.divide(250) == [(0, 0, 96), (80, 96, 176), (160, 176, 250)]
+    assert small.split(250) == [(0, 0, 96), (80, 96, 176), (160, 176, 250)]
     ids, chunks = small.tokenize(texts[0], "", "eng-Latn")
     assert (chunks[0][0], chunks[-1][1]) == (0, len(ids))
 
@@ -199,27 +199,27 @@ def test_both_orders_average_the_text_and_its_reverse(model):
 
 
 class WithoutTokenizer(WrappedEncoder):
-    """An encoder with nothing to look into, as behind an endpoint."""
+    """An encoder without an accessible tokenizer, as behind an endpoint."""
 
     def encode(self, *arguments, **options):
         return self.base.encode(*arguments, **options)
 
 
-def test_unsuited_models_are_refused(model):
+def test_unsupported_models_are_rejected(model):
     for method, base, message in [
         (Chunks(512), model, r"exceed the model's window; the size is at most 94\.$"),
         (Chunks(8), Chunks(8).wrap(model), "needs a model with one vector per text"),
-        (LateChunks(), WithoutTokenizer(model), "works with local sentence-transformers models"),
+        (LateChunks(), WithoutTokenizer(model), "needs a local sentence-transformers model"),
         (
             LateChunks(),
             build_encoder(pooling="cls"),
-            "needs mean pooling .* pools by cls",
+            "needs mean pooling .* uses cls pooling",
         ),
-        (LongLateChunks(overlap=96), model, "the overlap is at most 95"),
+        (LongLateChunks(overlap=96), model, "Use at most 95"),
     ]:
         with pytest.raises(PosirError, match=message):
             method.wrap(base)
-    # The tokens of a model behind an endpoint are estimated.
+    # Tokens are estimated if the model is behind an endpoint.
     estimated = Chunks(8, 8).wrap(WithoutTokenizer(model))
     for mitigated in (Chunks(unit=ChunkUnit.SENTENCES).wrap(WithoutTokenizer(model)), estimated):
         assert len(search(mitigated, TEXTS, ["bell"])["0"]) == 3
@@ -227,13 +227,13 @@ def test_unsuited_models_are_refused(model):
 
 
 def test_a_prompt_needs_room_in_the_window():
-    prompted = build_encoder(prompts={"document": "one two three four: ", "query": ""})
+    prompted_model = build_encoder(prompts={"document": "one two three four: ", "query": ""})
     with pytest.raises(PosirError, match=r"the size is at most 89\.$"):
-        search(Chunks(90).wrap(prompted), TEXTS, ["bell"])
-    assert search(Chunks(89).wrap(prompted), TEXTS, ["bell"])
+        search(Chunks(90).wrap(prompted_model), TEXTS, ["bell"])
+    assert search(Chunks(89).wrap(prompted_model), TEXTS, ["bell"])
 
 
-def test_chunks_in_context_are_compared_by_a_server():
+def test_context_chunks_are_embedded_by_a_server():
     with serve_embeddings(kind="jina") as server:
         base = mteb.get_model(f"tiny@jina+{server.url}")
         plain, context = (
@@ -267,27 +267,27 @@ def test_chunks_in_context_are_compared_by_a_server():
 @pytest.mark.parametrize(
     ("method", "vectors"), [("", 1), ("+chunks(8,4)", None), ("+chunks(8,4,mean)", 1)]
 )
-def test_open_model_has_the_vectors_and_scores_of_its_parts(tmp_path, method, vectors):
+def test_open_model_encodes_and_scores_chunks(tmp_path, method, vectors):
     folder = write_tiny_model(tmp_path / "tiny")
     model, plain = posir.open_model(f"{folder}{method}"), posir.open_model(folder)
     encoded, (query,) = model.encode(TEXTS), model.encode(["a copper bell"], query=True)
     (tokens,) = find_tokenizer(plain.encoder.model).find_tokens([TEXT])
     parts = Chunking(8, 4).divide(TEXT, tokens)
-    assert [len(own) for own in encoded[:2]] == [vectors or len(parts), 1]
+    assert [len(chunk_vectors) for chunk_vectors in encoded[:2]] == [vectors or len(parts), 1]
     if not vectors:
         assert np.allclose(encoded[0], np.concatenate(plain.encode(parts)), atol=1e-5)
-    best = [
-        float(np.max(own @ query[0] / np.linalg.norm(own, axis=1) / np.linalg.norm(query[0])))
-        for own in encoded
+    best_scores = [
+        float(np.max(rows @ query[0] / np.linalg.norm(rows, axis=1)) / np.linalg.norm(query[0]))
+        for rows in encoded
     ]
     (ranking,) = model.search(["a copper bell"], TEXTS, k=3)
-    assert [row for row, _ in ranking] == sorted(range(4), key=lambda row: -best[row])[:3]
+    assert [row for row, _ in ranking] == sorted(range(4), key=lambda row: -best_scores[row])[:3]
     assert [score for _, score in ranking] == pytest.approx(
-        sorted(best, reverse=True)[:3], abs=1e-5
+        sorted(best_scores, reverse=True)[:3], abs=1e-5
     )
     assert (model.search([], TEXTS), model.encode([])) == ([], [])
 
 
-def test_a_model_without_vectors_is_refused():
+def test_a_model_without_vectors_is_rejected():
     with pytest.raises(PosirError, match="not a dense encoder"):
         posir.open_model("mteb/baseline-bm25s")

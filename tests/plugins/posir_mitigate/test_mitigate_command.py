@@ -1,6 +1,4 @@
-"""`posir mitigate` on a small folder with a tiny model: the table, resuming, and what is
-refused.
-"""
+"""`posir mitigate` on a small folder with a tiny model: table, resuming and errors."""
 
 import csv
 import io
@@ -52,7 +50,7 @@ def data(tmp_path):
 
 
 @pytest.mark.slow
-def test_methods_are_compared_and_none_is_evaluated_again(model, data, tmp_path, monkeypatch):
+def test_methods_are_compared_and_results_are_reused(model, data, tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "cache"))
     arguments = ("mitigate", *map(str, (model, data, *METHODS, "--output", tmp_path / "results")))
     first = call_posir([*arguments, "--format", "json"])
@@ -73,7 +71,7 @@ def test_methods_are_compared_and_none_is_evaluated_again(model, data, tmp_path,
         None,
         ChangeState.INCONCLUSIVE,
     )
-    # Times are those of encoding.
+    # The embedding cache is off, so times include encoding.
     assert not (tmp_path / "cache").exists()
     files = {file: file.stat().st_mtime_ns for file in (tmp_path / "results").rglob("bells.json")}
     assert len(files) == 3
@@ -93,7 +91,7 @@ def test_methods_are_compared_and_none_is_evaluated_again(model, data, tmp_path,
         ("chunks(1000)", "no method works .* local/tiny"),
     ],
 )
-def test_mistakes(model, data, tmp_path, method, message):
+def test_mistakes_are_reported(model, data, tmp_path, method, message):
     with pytest.raises(PosirError, match=message):
         invoke("mitigate", model, data, "--method", method, "--output", tmp_path / "results")
 
@@ -109,7 +107,7 @@ def test_a_folder_of_several_languages_is_one_task(data):
         open_task("NoTask")
 
 
-def test_a_folder_that_hides_a_task_is_named(model, tmp_path, monkeypatch):
+def test_a_folder_with_a_task_name_is_reported(model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "PosIR-Mini"
     folder.mkdir()
@@ -123,7 +121,7 @@ def test_a_folder_that_hides_a_task_is_named(model, tmp_path, monkeypatch):
 
 
 def build_trial(method, ndcg=None, state=ChangeState.BETTER):
-    """A trial whose change in nDCG@10 has a state, and whose change in position effect is open."""
+    """Build a trial with a given state of nDCG@10 and an inconclusive position effect."""
     findings = decide(build_group(reason=Reason.NOT_STORED))
     scores = {Quantity.NDCG_AT_10: ndcg or 0.5, Quantity.POSITION_EFFECT: 0.2}
     estimates = {
@@ -156,25 +154,25 @@ def test_the_table_has_states_and_intervals_of_changes():
         build_trial("two", 0.4, ChangeState.WORSE),
         build_trial("three", 0.5, ChangeState.EQUIVALENT),
     ]
-    shown = present_trials("tiny", trials, ["no"])
-    rows = shown.tables[0].rows
+    output = present_trials("tiny", trials, ["no"])
+    rows = output.tables[0].rows
     scores = ("50.0 [40.0, 60.0]", "–", "+20.0 [+10.0, +30.0]", "–")
     assert rows[0] == ("plain", *scores, "not tested", "2.5", "x 2.00")
     assert rows[1][2] == format_change(trials[1].changes[Metric.NDCG_AT_10])
-    flat = shown.rows[1]
-    assert (flat["ndcg_at_10_change"], flat["ndcg_at_10_difference"].value) == (
+    row = output.rows[1]
+    assert (row["ndcg_at_10_change"], row["ndcg_at_10_difference"].value) == (
         ChangeState.BETTER,
         pytest.approx(0.2),
     )
-    assert (flat["state"], flat["reason"]) == (State.NOT_TESTED, Reason.NOT_STORED)
-    assert len(shown.warnings) == 1
+    assert (row["state"], row["reason"]) == (State.NOT_TESTED, Reason.NOT_STORED)
+    assert len(output.warnings) == 1
     parts = [part.headings for part in build_table(trials).split(80)]
     assert [part for part in parts if "Change" in part[1:2]] == [], (
         "no change is parted from its score"
     )
 
 
-def test_a_ratio_of_times_is_never_shown_as_0():
+def test_a_time_ratio_is_never_shown_as_0():
     assert list(map(format_ratio, (None, 0.001, 0.28, 1234.5))) == [
         "–",
         "x <0.01",
@@ -207,9 +205,9 @@ def test_a_ratio_of_times_is_never_shown_as_0():
     ],
     ids=["one vector", "chunks, searched in one phase", "phases within a phase", "none"],
 )
-def test_time_is_of_encoding_and_searching(tmp_path, phases, seconds):
+def test_time_includes_encoding_and_searching(tmp_path, phases, seconds):
     file = tmp_path / "result.json"
-    named = [{"name": name, "start": start, "end": end} for name, start, end in phases]
-    file.write_text(json.dumps({"evaluation_phases": named}))
-    run = SimpleNamespace(by_subset=lambda task: {task: SimpleNamespace(file=file)})
+    phase_records = [{"name": name, "start": start, "end": end} for name, start, end in phases]
+    file.write_text(json.dumps({"evaluation_phases": phase_records}))
+    run = SimpleNamespace(get_position_results=lambda task: {task: SimpleNamespace(file=file)})
     assert measure_seconds(run, "PosIR-Mini") == seconds

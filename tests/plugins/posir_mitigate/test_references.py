@@ -1,5 +1,5 @@
-"""Models with methods by name: parsing, errors, and the metadata under which results and embeddings
-are kept apart.
+"""References to mitigated models: parsing, errors, and metadata that separates results and
+embeddings.
 """
 
 import mteb
@@ -17,7 +17,7 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 @pytest.mark.parametrize(
-    ("written", "canonical"),
+    ("reference", "canonical"),
     [
         ("chunks", "chunks(128,64,max,tokens)"),
         ("chunks(64)", "chunks(64,32,max,tokens)"),
@@ -28,8 +28,8 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
         ("both_orders+chunks(32)", "both_orders(1)+chunks(32,16,max,tokens)"),
     ],
 )
-def test_a_model_with_a_method_has_all_arguments_in_its_name(written, canonical):
-    meta = find_model(ModelReference(f"all-MiniLM-L6-v2+{written}"))
+def test_a_model_with_a_method_has_all_arguments_in_its_name(reference, canonical):
+    meta = find_model(ModelReference(f"all-MiniLM-L6-v2+{reference}"))
     assert meta.name == portable_name(meta) == f"{MINILM}+{canonical}"
     assert find_model(ModelReference(meta.name)).name == meta.name
     plain = mteb.get_model_meta(MINILM)
@@ -38,9 +38,9 @@ def test_a_model_with_a_method_has_all_arguments_in_its_name(written, canonical)
 
 
 @pytest.mark.parametrize(
-    ("written", "message"),
+    ("reference", "message"),
     [
-        ("chnks(3)", r"^'\+chnks': no such method. Did you mean chunks"),
+        ("chnks(3)", r"^'\+chnks': unknown method. Did you mean chunks"),
         (
             "chunks(1,2,3)",
             r"unexpected argument '3'.* size, stride, max or mean, tokens or sentences;",
@@ -50,9 +50,9 @@ def test_a_model_with_a_method_has_all_arguments_in_its_name(written, canonical)
         ("both_orders(0)", "sentences: Input should be greater than 0"),
     ],
 )
-def test_what_is_not_allowed_is_named_with_what_is(written, message):
+def test_errors_list_the_allowed_values(reference, message):
     with pytest.raises(PosirError, match=message):
-        find_model(ModelReference(f"all-MiniLM-L6-v2+{written}"))
+        find_model(ModelReference(f"all-MiniLM-L6-v2+{reference}"))
     with pytest.raises(PosirError, match="all-MiniLM-L6-v2"):
         find_model(ModelReference("all-MiniLM-L6-v3+chunks"))
 
@@ -75,7 +75,7 @@ def test_a_folder_and_an_endpoint_can_have_a_method(tmp_path):
     assert endpoint.name == "endpoint/bge-m3 (localhost-8000)+chunks(4,2,max,sentences)"
 
 
-def test_methods_are_equal_if_their_arguments_are():
+def test_methods_with_equal_arguments_are_equal():
     assert parse_method("chunks", "64") == parse_method("chunks", "size=64,max")
     for method in list_methods().values():
         name = f"{MINILM}+{method()}"
@@ -83,7 +83,7 @@ def test_methods_are_equal_if_their_arguments_are():
 
 
 @pytest.mark.slow
-def test_probes_take_models_with_one_vector_per_text(tmp_path):
+def test_probes_require_one_vector_per_text(tmp_path):
     folder = write_tiny_model(tmp_path / "tiny")
     arguments = [
         "--documents",

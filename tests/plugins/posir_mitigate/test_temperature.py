@@ -1,4 +1,4 @@
-"""Temperature of attention: its weights by hand, or those of scaled queries."""
+"""Attention temperature against models with scaled query weights."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ TEXTS = ["The bell hung in the harbour.", "Who rang it? A doctor, they say. " * 
 
 
 def scale_queries(model: torch.nn.Module, architecture: str, factor: float) -> None:
-    """Multiply the queries of every layer, as weights have them."""
+    """Multiply the query weights of every layer by a factor."""
     size = model.config.hidden_size
     with torch.no_grad():
         for name, weight in model.named_parameters():
@@ -29,7 +29,7 @@ def scale_queries(model: torch.nn.Module, architecture: str, factor: float) -> N
 
 @pytest.mark.parametrize("architecture", ["bert", "qwen3", "modernbert"])
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-def test_attention_has_the_temperature_while_it_encodes(architecture, temperature):
+def test_the_temperature_is_set_only_during_encoding(architecture, temperature):
     model = build_encoder(architecture)
     plain = encode(model, TEXTS)
     mitigated = Temperature(temperature).wrap(model)
@@ -43,7 +43,7 @@ def test_attention_has_the_temperature_while_it_encodes(architecture, temperatur
 
 
 def test_tokens_are_counted_as_for_the_plain_model():
-    """Otherwise they are estimated, and more or less evidence counts as truncated."""
+    """If tokens were estimated, the truncated evidence would differ."""
     model = build_encoder(prompts={"document": "a passage: "})
     task = TASK["task_metadata"]
     tokenizer, special = find_token_counter(model, task)
@@ -52,8 +52,8 @@ def test_tokens_are_counted_as_for_the_plain_model():
     assert counted_special == special > 2
 
 
-def test_models_without_attention_here_are_refused():
-    class OwnAttention:
+def test_custom_attention_is_rejected():
+    class CustomAttention:
         def __init__(self, base):
             self.model, self.mteb_model_meta = base.model, base.mteb_model_meta
             self.similarity = self.similarity_pairwise = base.similarity
@@ -61,8 +61,8 @@ def test_models_without_attention_here_are_refused():
         def encode(self, inputs, **_):
             return np.ones((len(inputs.dataset), 2))
 
-    model = Temperature().wrap(OwnAttention(build_encoder()))
-    with pytest.raises(PosirError, match=r"\+temperature\(0.9\): has its own implementation of"):
+    model = Temperature().wrap(CustomAttention(build_encoder()))
+    with pytest.raises(PosirError, match=r"\+temperature\(0.9\): has a custom attention"):
         encode(model, TEXTS)
     with pytest.raises(PosirError, match="temperature"):
         parse_reference("temperature(0)")

@@ -1,4 +1,4 @@
-"""The regression against SciPy, and its controls."""
+"""Sentence regression against SciPy, and with controls."""
 
 import random
 from dataclasses import replace
@@ -17,26 +17,26 @@ from posir_tasks.text.sentences import find_at_periods, split_at_periods
 from tests.support.probed_encoders import first_words
 
 
-def random_text(rng, sentences, words=(3, 30)):
-    """Sentences of random words; the last one has no period, which the splitter would double."""
-    made = [
+def make_random_text(rng, sentences, words=(3, 30)):
+    """Make sentences of random words. The last has no period, since the splitter appends one."""
+    generated = [
         " ".join(f"w{rng.randrange(500)}" for _ in range(rng.randint(*words)))
         for _ in range(sentences)
     ]
-    return ". ".join(made)
+    return ". ".join(generated)
 
 
-def at_periods(texts):
+def sample_split_texts(texts):
     return replace(ProbeData.from_texts(texts), split_at_periods=True)
 
 
 @pytest.fixture(scope="module")
 def data():
     rng = random.Random(4)
-    return at_periods(random_text(rng, rng.randint(5, 14)) for _ in range(150))
+    return sample_split_texts(make_random_text(rng, rng.randint(5, 14)) for _ in range(150))
 
 
-def test_the_splitter_is_that_of_the_code():
+def test_the_splitter_matches_the_authors_code():
     assert split_at_periods("One. Two.  Three.\n\n. \nFour") == ["One.", "Two.", "Three..", "Four."]
     text = "One. Two.  Three.\n\nFour"
     assert [text[slice(*span)] for span in find_at_periods(text)] == [
@@ -47,7 +47,7 @@ def test_the_splitter_is_that_of_the_code():
     ]
 
 
-def test_a_fit_is_that_of_scipy_without_an_intercept():
+def test_fits_match_scipy_without_an_intercept():
     rng = np.random.default_rng(1)
     text, sentences = rng.standard_normal(40), rng.standard_normal((7, 40))
     fit = bias_learning.fit_sentences(text, sentences)
@@ -66,33 +66,37 @@ def test_as_many_sentences_as_dimensions_fit_exactly():
     assert bias_learning.fit_sentences(
         rng.standard_normal(6), rng.standard_normal((6, 6))
     ).r_squared == pytest.approx(1)
-    item = rng.standard_normal(20)
+    vector = rng.standard_normal(20)
     np.testing.assert_allclose(
-        bias_learning.fit_sentences(item, np.stack([item, item])).weights, np.full(2, np.sqrt(0.5))
+        bias_learning.fit_sentences(vector, np.stack([vector, vector])).weights,
+        np.full(2, np.sqrt(0.5)),
     )
-    assert bias_learning.fit_sentences(np.zeros(20), np.stack([item])) is None
+    assert bias_learning.fit_sentences(np.zeros(20), np.stack([vector])) is None
 
 
-def test_pooled_r_is_that_of_linregress(data):
+def test_pooled_r_matches_linregress(data):
     sums = run_probe(bias_learning.SentenceRegression(), first_words, data)
     starts, midpoints, weights = [], [], []
     for text in data.documents.values():
         sentences = split_at_periods(text)
         embedded = encode_distinct(first_words, [text, *sentences]).normalize()
-        fitted = lstsq(
+        coefficients = lstsq(
             embedded.select(sentences).T.astype(float), embedded.select([text])[0].astype(float)
         )[0]
-        weights.extend(fitted / np.linalg.norm(fitted))
+        weights.extend(coefficients / np.linalg.norm(coefficients))
         lengths = np.array([len(sentence) for sentence in sentences]) / sum(map(len, sentences))
         starts.extend(lengths.cumsum() - lengths)
         midpoints.extend(lengths.cumsum() - lengths / 2)
-    for series, places in enumerate((starts, midpoints)):
-        line, at = linregress(places, weights), series * len(bias_learning.BUCKET_NAMES)
-        assert sums.positions[at] == f"{bias_learning.SERIES[series]} · all"
+    for series, sentence_positions in enumerate((starts, midpoints)):
+        line, index = (
+            linregress(sentence_positions, weights),
+            series * len(bias_learning.BUCKET_NAMES),
+        )
+        assert sums.positions[index] == f"{bias_learning.SERIES[series]} · all"
         # All texts have 5 to 14 sentences.
-        assert sums.values[at : at + 2] == pytest.approx([line.rvalue] * 2, abs=1e-9)
-        assert sums.details["slope"][at] == pytest.approx(line.slope)
-        assert sums.details["p_value"][at] == pytest.approx(line.pvalue, rel=1e-6)
+        assert sums.values[index : index + 2] == pytest.approx([line.rvalue] * 2, abs=1e-9)
+        assert sums.details["slope"][index] == pytest.approx(line.slope)
+        assert sums.details["p_value"][index] == pytest.approx(line.pvalue, rel=1e-6)
 
 
 def test_an_order_blind_model_is_explained_completely(
@@ -115,8 +119,10 @@ def test_an_order_blind_model_is_explained_completely(
     assert abs(midpoint.value) < 0.05
 
 
-def test_a_reader_of_beginnings_has_a_negative_r():
-    long = at_periods(random_text(random.Random(seed), 14, (20, 40)) for seed in range(40))
+def test_an_embedder_of_beginnings_has_a_negative_r():
+    long = sample_split_texts(
+        make_random_text(random.Random(seed), 14, (20, 40)) for seed in range(40)
+    )
     sums = run_probe(bias_learning.SentenceRegression(), first_words, long)
     values = dict(zip(sums.positions, sums.values, strict=True))
     assert values["text, midpoint · all"] < -0.5
@@ -138,8 +144,7 @@ def test_the_scatter_counts_all_sentences(data):
         "text · 5-14",
         "shuffled · 5-14",
     }
-    # Most sentences of the first tenth that a model reads alone have a higher weight than those of
-    # the last.
+    # Most sentences in the first tenth have higher weights than sentences in the last tenth.
     heights = {x: 0.0 for _, x, _ in probe.cells}
     for (panel, x, y), count in zip(probe.cells, counts, strict=True):
         heights[x] += y * count if panel.startswith("text") else 0
@@ -148,12 +153,12 @@ def test_the_scatter_counts_all_sentences(data):
 
 def test_texts_with_too_few_or_too_many_sentences_are_counted():
     texts = ["", "One.", "One. Two.", ". ".join(["x"] * 70)]
-    sums = run_probe(bias_learning.SentenceRegression(), order_blind, at_periods(texts))
+    sums = run_probe(bias_learning.SentenceRegression(), order_blind, sample_split_texts(texts))
     assert sums.skipped == {"not 5 to 64 sentences": 4}
     assert np.isnan(sums.values).all()
 
 
-#: Seven sentences in each script; of Thai, clauses divided by spaces.
+#: Seven sentences in each script. In Thai, spaces separate clauses.
 SCRIPTS = {
     "eng-Latn": "The mill burned down. Nobody saw Dr. Ash. It rained! Was it late? He left. She "
     "came. They met again.",
@@ -166,7 +171,7 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("language", SCRIPTS)
-def test_texts_of_every_script_have_their_sentences(language):
+def test_texts_in_every_script_are_split(language):
     text = SCRIPTS[language]
     data = ProbeData.from_texts([text], language)
     sums = run_probe(bias_learning.SentenceRegression(), order_blind, data)

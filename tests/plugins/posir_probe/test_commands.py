@@ -1,4 +1,4 @@
-"""The commands, with a tiny model in a local folder."""
+"""Commands with a tiny model in a local folder."""
 
 import csv
 import io
@@ -99,7 +99,7 @@ def test_domains_are_compared(model, tmp_path):
 
 
 @pytest.mark.slow
-def test_plain_texts_are_measured_and_bad_files_named(model, tmp_path):
+def test_plain_texts_are_measured_and_bad_files_are_reported(model, tmp_path):
     folder = tmp_path / "texts"
     folder.mkdir()
     for number, text in enumerate(invent_texts(6, 8)):
@@ -130,7 +130,7 @@ def test_plain_texts_are_measured_and_bad_files_named(model, tmp_path):
         (("probe", "tiny", "nothing"), "no such file, folder or task"),
         (("probe", "tiny", "--data", "nothing"), "no such file, folder or task"),
         (("probe", "--data=nothing", "tiny"), "nothing: no such file, folder or task"),
-        (("probe", "tiny", "--probe", "nothing"), "there is no probe 'nothing'"),
+        (("probe", "tiny", "--probe", "nothing"), "unknown probe 'nothing'"),
     ],
 )
 def test_mistakes_are_explained(arguments, message, tmp_path, monkeypatch):

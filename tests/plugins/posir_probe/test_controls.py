@@ -1,4 +1,4 @@
-"""Control embedders, for which the result of every probe is known by derivation."""
+"""Control embedders, whose probe results can be derived."""
 
 import random
 from dataclasses import replace
@@ -13,7 +13,7 @@ from posir_probe.bias_learning import (
     NeedleInsertionCode,
     TextRemovalCode,
 )
-from posir_probe.controls import order_blind, word_vector
+from posir_probe.controls import make_word_vector, order_blind
 from posir_probe.data import ProbeData, ProbeQuestion
 from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
 from posir_probe.mirror_reversal import MirrorReversal
@@ -26,23 +26,23 @@ from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import find_words
 from tests.support.probed_encoders import WINDOW, decaying, first_words
 
-#: What the facts call exact is exact up to single precision.
+#: Exact values are exact up to single precision.
 EXACT = 1e-6
 WORDS = 600
 VOCABULARY = [f"w{number:03d}" for number in range(300)]
 
 
-def shuffled_text(rng, words=WORDS):
+def make_random_text(rng, words=WORDS):
     return " ".join(rng.choices(VOCABULARY, k=words))
 
 
 @pytest.fixture(scope="module")
 def data():
-    """Texts of random words, each with a question of five of its words at a random place."""
+    """Texts of random words with a question each: five words at a random position."""
     rng = random.Random(14)
     documents, questions = {}, []
     for number in range(40):
-        text = shuffled_text(rng)
+        text = make_random_text(rng)
         first = rng.randrange(WORDS - 5)
         words = find_words(text)
         span = Span(words[first].start, words[first + 4].end)
@@ -57,27 +57,27 @@ def cosine(first, other):
     return (unit_vectors(first) * unit_vectors(other)).sum(axis=-1)
 
 
-def values_of(probe, embedder, data):
+def measure_values(probe, embedder, data):
     return run_probe(probe, embedder, data).values
 
 
-def test_moved_evidence_leaves_an_order_blind_embedding(data):
-    assert np.ptp(values_of(EvidenceMoving(), order_blind, data)) < EXACT
+def test_moving_evidence_does_not_change_an_order_blind_embedding(data):
+    assert np.ptp(measure_values(EvidenceMoving(), order_blind, data)) < EXACT
 
 
-def test_past_the_window_the_rest_alone_counts(data):
-    values = values_of(EvidenceMoving(), first_words, data)
-    past = [place for place in range(10) if place * (WORDS - 5) / 9 >= WINDOW]
+def test_truncated_evidence_has_no_effect(data):
+    values = measure_values(EvidenceMoving(), first_words, data)
+    truncated_positions = [place for place in range(10) if place * (WORDS - 5) / 9 >= WINDOW]
     texts = [(data.documents[question.document], question.span) for question in data.questions]
-    rests = [text[: span.start] + text[span.end + 1 :] for text, span in texts]
+    remaining_texts = [text[: span.start] + text[span.end + 1 :] for text, span in texts]
     expected = cosine(
-        order_blind([question.text for question in data.questions]), first_words(rests)
+        order_blind([question.text for question in data.questions]), first_words(remaining_texts)
     ).mean()
-    np.testing.assert_allclose(values[past], expected, atol=EXACT)
-    assert values[0] > values[past[0]] + 0.05
+    np.testing.assert_allclose(values[truncated_positions], expected, atol=EXACT)
+    assert values[0] > values[truncated_positions[0]] + 0.05
 
 
-def test_a_decaying_embedder_falls_as_the_evidence_moves(data):
+def test_a_decaying_embedder_declines_as_the_evidence_moves(data):
     sums, summaries = run_probe(EvidenceMoving(), decaying, data), EvidenceMoving.summaries
     assert (np.diff(sums.values) < 0).all()
     assert (sums.estimate(summaries["peak"]).value, sums.estimate(summaries["lowest"]).value) == (
@@ -89,32 +89,38 @@ def test_a_decaying_embedder_falls_as_the_evidence_moves(data):
 def test_segments_are_equal_unless_weights_decay(
     data,
 ):
-    assert np.ptp(values_of(SegmentSimilarity(3), order_blind, data)) < 0.03
-    assert np.ptp(values_of(SegmentSimilarity(10), order_blind, data)) < 0.05
-    assert (np.diff(values_of(SegmentSimilarity(10), decaying, data)[[0, 4, 9]]) < 0).all()
+    assert np.ptp(measure_values(SegmentSimilarity(3), order_blind, data)) < 0.03
+    assert np.ptp(measure_values(SegmentSimilarity(10), order_blind, data)) < 0.05
+    assert (np.diff(measure_values(SegmentSimilarity(10), decaying, data)[[0, 4, 9]]) < 0).all()
 
 
-def test_a_segment_that_holds_the_window_is_the_text(data):
-    values = values_of(SegmentSimilarity(3), first_words, data)
+def test_a_segment_that_fills_the_window_equals_the_text(data):
+    values = measure_values(SegmentSimilarity(3), first_words, data)
     assert values[0] == pytest.approx(1, abs=EXACT)
-    # A later segment is embedded alone: what any two beginnings share, not 0.
+    # Later segments are embedded separately, so their cosine is not 0.
     assert 0.1 < values[2] < 0.6
 
 
-def test_reversal_changes_retrieval_only_with_decaying_weights(
+def test_reversal_affects_retrieval_only_with_decaying_weights(
     data,
 ):
-    # Questions of three words in 40 texts of 600 are found at very different ranks.
-    values, summaries = values_of(MirrorReversal(), order_blind, data), MirrorReversal.summaries
+    # Questions of three words about 40 texts of 600 words have very different ranks.
+    values, summaries = (
+        measure_values(MirrorReversal(), order_blind, data),
+        MirrorReversal.summaries,
+    )
     np.testing.assert_allclose(values[0::2], values[1::2], atol=EXACT)
     assert summaries["delta_diff"](values) == pytest.approx(0, abs=EXACT)
     assert summaries["delta_rev"](values) == pytest.approx(values[4] - values[0], abs=EXACT)
     assert abs(values[4] - values[0]) > 0.001
-    assert summaries["delta_diff"](values_of(MirrorReversal(), decaying, data)) > 0.1
+    assert summaries["delta_diff"](measure_values(MirrorReversal(), decaying, data)) > 0.1
 
 
 def test_truncation_alone_moves_search_in_whole_documents(data):
-    values, summaries = values_of(MirrorReversal(), first_words, data), MirrorReversal.summaries
+    values, summaries = (
+        measure_values(MirrorReversal(), first_words, data),
+        MirrorReversal.summaries,
+    )
     assert summaries["delta_diff"](values) > 0.1
     assert summaries["place"](values) == pytest.approx(summaries["delta_diff"](values) / 2)
     assert summaries["place"](values) == pytest.approx(
@@ -136,9 +142,9 @@ def test_moved_evidence_is_searched_in_the_whole_corpus(data):
             text,
             *(move_evidence(text, question.span, place / 9) for place in range(10)),
         ]
-        for at, version in enumerate(versions):
+        for index, version in enumerate(versions):
             rank = 1 + sum(other > cosine(query, decaying([version])[0]) for other in others)
-            gains[at] += 1 / np.log2(1 + rank) if rank <= 10 else 0
+            gains[index] += 1 / np.log2(1 + rank) if rank <= 10 else 0
     sums = run_probe(EvidenceMovingRetrieval(), decaying, sample)
     np.testing.assert_allclose(sums.totals[:, 1], gains)
     assert (len(sample.documents), len(sample.corpus)) == (3, len(data.documents))
@@ -152,51 +158,52 @@ def test_moved_evidence_is_searched_in_the_whole_corpus(data):
 
 
 def find_versions(probe, data, text):
-    """The versions of a text by size and place."""
+    """Build the versions of a text by size and position."""
     return dict(
         zip(product(probe.sizes, probe.change_positions), probe.change(data, text), strict=True)
     )
 
 
-def test_needles_have_their_share_of_the_models_tokens(data):
+def test_needles_contain_a_share_of_the_model_tokens(data):
     tokenizer = ModelTokenizer.load(get_model_path())
-    counted = replace(data, tokenizer=tokenizer)
+    tokenized_data = replace(data, tokenizer=tokenizer)
     text = data.documents["d0"]
-    own = len(tokenizer.tokenizer.tokenize(text))
-    changed = find_versions(NeedleInsertion(), counted, text)
+    token_count = len(tokenizer.tokenizer.tokenize(text))
+    changed = find_versions(NeedleInsertion(), tokenized_data, text)
     for size in NeedleInsertion().sizes:
         needle = changed[size, 1.0].removeprefix(text)
-        # A needle may end within a word, whose rest is other tokens.
-        assert len(tokenizer.tokenizer.tokenize(needle)) == pytest.approx(int(size * own), abs=3), (
-            size
-        )
-    changed = find_versions(TextRemovalCode(), counted, text)
+        # A needle may end within a word, which changes the word's tokens.
+        assert len(tokenizer.tokenizer.tokenize(needle)) == pytest.approx(
+            int(size * token_count), abs=3
+        ), size
+    changed = find_versions(TextRemovalCode(), tokenized_data, text)
     removed = [len(tokenizer.tokenizer.tokenize(changed[0.5, place])) for place in (0, 0.5, 1)]
-    assert removed == pytest.approx([own / 2] * 3, abs=3)
-    assert next(iter(counted.sample(5).iterate_blocks(2))).tokenizer is tokenizer
+    assert removed == pytest.approx([token_count / 2] * 3, abs=3)
+    assert next(iter(tokenized_data.sample(5).iterate_blocks(2))).tokenizer is tokenizer
 
 
-def test_changes_after_the_window_change_nothing(data):
+def test_changes_beyond_the_window_have_no_effect(data):
     data = data.sample(10)
-    values = values_of(NeedleInsertion(), first_words, data).reshape(5, 3)
+    values = measure_values(NeedleInsertion(), first_words, data).reshape(5, 3)
     np.testing.assert_allclose(values[:, 1:], 1, atol=EXACT)
     assert values[3, 0] < 0.3
     np.testing.assert_allclose(
-        values_of(NeedleInsertionCode(), first_words, data).reshape(5, 5)[:, 2:],
+        measure_values(NeedleInsertionCode(), first_words, data).reshape(5, 5)[:, 2:],
         1,
         atol=EXACT,
     )
-    removed = values_of(TextRemovalCode(), first_words, data).reshape(4, 5)
+    removed = measure_values(TextRemovalCode(), first_words, data).reshape(4, 5)
     np.testing.assert_allclose(removed[:, 3:], 1, atol=EXACT)
     assert removed[3, 0] < 0.5
 
 
 def test_an_order_blind_embedder_has_equal_changes(data):
-    values = values_of(NeedleInsertion(), order_blind, data).reshape(5, 3)
+    values = measure_values(NeedleInsertion(), order_blind, data).reshape(5, 3)
     assert np.ptp(values, axis=1).max() < 0.02
     assert (np.diff(values, axis=0) < 0).all()
     assert (
-        np.ptp(values_of(TextRemovalCode(), order_blind, data).reshape(4, 5), axis=1).max() < 0.02
+        np.ptp(measure_values(TextRemovalCode(), order_blind, data).reshape(4, 5), axis=1).max()
+        < 0.02
     )
 
 
@@ -206,10 +213,10 @@ def test_a_share_of_less_than_a_token_removes_nothing(data):
     assert {versions[0.05, place] for place in TextRemovalCode().change_positions} == {text}
 
 
-def test_the_controls_are_weighted_means_of_word_vectors():
+def test_controls_are_weighted_means_of_word_vectors():
     text = "a b c"
     weights = np.exp([0, -1, -2])
-    expected = weights @ np.array([word_vector(word) for word in text.split()]) / 3
+    expected = weights @ np.array([make_word_vector(word) for word in text.split()]) / 3
     np.testing.assert_allclose(decaying([text])[0], expected, rtol=1e-6)
     np.testing.assert_allclose(first_words([text]), order_blind([text]))
     np.testing.assert_array_equal(order_blind([" "]), np.zeros((1, 256)))

@@ -1,4 +1,4 @@
-"""Data of every kind that `posir probe` accepts."""
+"""All kinds of data that `posir probe` accepts."""
 
 import json
 import random
@@ -103,7 +103,7 @@ def test_evidence_of_a_beir_folder_is_found(beir):
         open_probe_source(str(beir))
 
 
-def test_a_squad_file_is_read_and_what_it_lacks_is_named(tmp_path):
+def test_a_squad_file_is_read_and_missing_fields_are_reported(tmp_path):
     questions = [
         {
             "id": "1",
@@ -124,7 +124,7 @@ def test_a_squad_file_is_read_and_what_it_lacks_is_named(tmp_path):
     assert [evidence for _, evidence in quote(read(file))] == ["1901"]
 
 
-def test_plain_texts_have_no_questions_and_bad_files_are_named(tmp_path):
+def test_plain_texts_have_no_questions_and_bad_files_are_reported(tmp_path):
     (tmp_path / "mill.txt").write_text(MILL)
     (tmp_path / "ferry.md").write_text(FERRY)
     (tmp_path / "empty.txt").touch()
@@ -155,21 +155,21 @@ def test_data_in_the_posir_layout_and_tasks_are_found_first(tmp_path):
         open_probe_source("PosIR-Minni")
 
 
-def draw_as_the_code_of_posq(texts, low, high, count):
-    """Texts of table 4 as the authors' code draws them (arXiv 2505.13950, A.4)."""
-    chosen = sorted({text for text in texts if low < len(text.split(" ")) < high})
+def sample_like_posq_code(texts, low, high, count):
+    """Sample the texts of Table 4 as in the authors' code (arXiv 2505.13950, A.4)."""
+    eligible = sorted({text for text in texts if low < len(text.split(" ")) < high})
     random.seed(1)
-    random.shuffle(chosen)
-    return chosen[:count]
+    random.shuffle(eligible)
+    return eligible[:count]
 
 
-def test_a_sample_is_that_of_the_code_of_posq(tmp_path):
+def test_samples_match_the_posq_code(tmp_path):
     rng = random.Random(5)
     texts = [
         f"The mill burned. It {' '.join(f'mill{rng.randrange(999)}' for _ in range(n))}."
         for n in range(90, 140)
     ]
-    expected = draw_as_the_code_of_posq(texts, 100, 120, 7)
+    expected = sample_like_posq_code(texts, 100, 120, 7)
     data = ProbeData.from_texts(texts)
     selection = Selection(words=(100, 120))
     assert list(data.sample(7, selection).documents.values()) == expected
@@ -178,11 +178,11 @@ def test_a_sample_is_that_of_the_code_of_posq(tmp_path):
     (tmp_path / "texts.jsonl").write_text(
         "".join(f"{json.dumps({'text': text})}\n" for text in texts)
     )
-    read_back = read(tmp_path / "texts.jsonl", limit=7, selection=selection)
-    assert sorted(read_back.sample(7, selection).documents.values()) == sorted(expected)
+    reread = read(tmp_path / "texts.jsonl", limit=7, selection=selection)
+    assert sorted(reread.sample(7, selection).documents.values()) == sorted(expected)
 
 
-def test_long_documents_are_chosen_by_the_datas_tokens():
+def test_long_documents_are_selected_by_token_counts_in_the_data():
     documents = dict.fromkeys("abcd", "Word. " * 20)
     questions = tuple(ProbeQuestion("?", name, Span(0, 4)) for name in "abc")
     data = ProbeData(documents, questions, tokens={"a": 1024, "b": 1023, "c": 4000})
@@ -191,8 +191,8 @@ def test_long_documents_are_chosen_by_the_datas_tokens():
     assert set(data.sample(9, with_questions=False).documents) == set("abcd")
 
 
-def test_starts_without_ends_are_read_as_far_as_they_go():
-    """SQuAD-PosQ has the first character of an answer."""
+def test_evidence_starts_without_ends_are_used():
+    """SQuAD-PosQ only contains the start offset of an answer."""
     corpus = build_text_frame(["a", "b"], [MILL, FERRY])
     queries = build_text_frame(["1", "2"], ["When?", "What?"])
     squad = PositionData(

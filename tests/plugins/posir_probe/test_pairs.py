@@ -1,6 +1,4 @@
-"""Pairs of documents: what is in them, and the values against SciPy, plain NumPy, and embedders
-whose result is known.
-"""
+"""Pairs of documents: content, and values against SciPy, NumPy and control embedders."""
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from posir_probe.pairs import (
     BREVITY,
     KINDS,
     LITERAL_MATCH,
-    MISSING,
+    MISSING_PAIR_REASONS,
     POSITION,
     REPETITION,
     TOO_FEW_SENTENCES,
@@ -41,7 +39,7 @@ ANSWER = Span(TEXT.index("1901"), TEXT.index("1901") + 4)
 QUESTION = ProbeQuestion("When did Anna Holt sell the mill?", "mill", ANSWER)
 
 
-def pairs_of(text, question):
+def build_text_pairs(text, question):
     return build_pairs(text, find_sentences(text, "eng-Latn"), question)
 
 
@@ -54,17 +52,17 @@ def data():
     return invent_questions(30)
 
 
-def test_what_is_in_each_pair():
-    pairs = pairs_of(TEXT, QUESTION)
-    rest = " ".join((SENTENCES[0], *SENTENCES[2:]))
+def test_pairs_differ_in_one_property():
+    pairs = build_text_pairs(TEXT, QUESTION)
+    other_text = " ".join((SENTENCES[0], *SENTENCES[2:]))
     evidence = SENTENCES[1]
-    assert pairs[POSITION].document_1 == f"{evidence} {rest}"
-    assert pairs[POSITION].document_2 == f"{rest} {evidence}"
+    assert pairs[POSITION].document_1 == f"{evidence} {other_text}"
+    assert pairs[POSITION].document_2 == f"{other_text} {evidence}"
     assert (pairs[BREVITY].document_1, pairs[BREVITY].document_2) == (
         evidence,
-        f"{evidence} {rest}",
+        f"{evidence} {other_text}",
     )
-    # Mill and Holt are asked about.
+    # The question is about Mill and Holt.
     assert pairs[REPETITION].document_1 == f"{evidence} {SENTENCES[0]} {SENTENCES[4]}"
     assert pairs[REPETITION].document_2 == f"{evidence} {SENTENCES[3]} {SENTENCES[5]}"
     assert pairs[LITERAL_MATCH].query == "When did Holt sell the mill?"
@@ -72,10 +70,10 @@ def test_what_is_in_each_pair():
     assert pairs[LITERAL_MATCH].document_2 == evidence
 
 
-def test_a_long_name_of_the_question_is_put_into_evidence():
+def test_a_full_name_in_the_question_is_inserted_into_the_evidence():
     text = TEXT.replace("Anna Holt", "Holt")
     start = text.index("1901")
-    pair = pairs_of(
+    pair = build_text_pairs(
         text, ProbeQuestion("When did Anna Holt sell?", "mill", Span(start, start + 4))
     )[LITERAL_MATCH]
     assert (pair.query, pair.document_1) == (
@@ -87,13 +85,13 @@ def test_a_long_name_of_the_question_is_put_into_evidence():
 
 def test_sentences_with_the_answer_are_never_added():
     text = f"{TEXT} Holt sold the mill in 1901, they say."
-    pair = pairs_of(text, QUESTION)[REPETITION]
+    pair = build_text_pairs(text, QUESTION)[REPETITION]
     assert "they say" not in pair.document_1 + pair.document_2
 
 
-def test_evidence_across_sentences_is_all_of_them():
+def test_evidence_includes_all_sentences_that_overlap_it():
     start, end = TEXT.index("sold"), TEXT.index("rained")
-    pair = pairs_of(TEXT, ProbeQuestion("When?", "mill", Span(start, end)))[BREVITY]
+    pair = build_text_pairs(TEXT, ProbeQuestion("When?", "mill", Span(start, end)))[BREVITY]
     assert pair.document_1 == " ".join(SENTENCES[1:3])
 
 
@@ -105,7 +103,7 @@ def test_names_are_runs_of_capitalized_words():
     assert find_names("") == []
 
 
-def test_what_has_no_pair_is_counted():
+def test_missing_pairs_are_counted():
     short = " ".join(SENTENCES[:4])
     start = short.index("1901")
     data = ProbeData(
@@ -116,24 +114,28 @@ def test_what_has_no_pair_is_counted():
         ),
     )
     sums = run_probe(PROBE, order_blind, data)
-    assert sums.skipped == {TOO_FEW_SENTENCES: 1, MISSING[REPETITION]: 1, MISSING[LITERAL_MATCH]: 1}
+    assert sums.skipped == {
+        TOO_FEW_SENTENCES: 1,
+        MISSING_PAIR_REASONS[REPETITION]: 1,
+        MISSING_PAIR_REASONS[LITERAL_MATCH]: 1,
+    }
     assert dict(zip(sums.positions, sums.totals[:, 0], strict=True))["model · position"] == 1
 
 
-def test_values_are_those_of_the_definition(data):
+def test_values_match_the_definition(data):
     scores = np.full((len(data.questions), len(KINDS), 2), np.nan)
     for row, question in enumerate(data.questions):
-        for kind, pair in pairs_of(data.documents[question.document], question).items():
+        for kind, pair in build_text_pairs(data.documents[question.document], question).items():
             query, first, second = decaying(pair).astype(float)
             scores[row, KINDS.index(kind)] = cosine(query, first), cosine(query, second)
     means, effects = run_probe(PROBE, decaying, data), run_probe(EFFECT, decaying, data)
-    for at, kind in enumerate(KINDS[:3]):
-        first, second = scores[~np.isnan(scores[:, at, 0]), at].T
+    for index, kind in enumerate(KINDS[:3]):
+        first, second = scores[~np.isnan(scores[:, index, 0]), index].T
         assert len(first) >= 20, kind
-        assert means.values[at] == pytest.approx((first - second).mean(), abs=1e-6)
-        assert means.details["sd"][at] == pytest.approx((first - second).std(), abs=1e-6)
-        # The paper's t, without the size of the sample.
-        assert effects.values[at] == pytest.approx(
+        assert means.values[index] == pytest.approx((first - second).mean(), abs=1e-6)
+        assert means.details["sd"][index] == pytest.approx((first - second).std(), abs=1e-6)
+        # The paper's t, divided by the square root of the sample size.
+        assert effects.values[index] == pytest.approx(
             ttest_rel(first, second).statistic / np.sqrt(len(first)), rel=1e-4
         )
 
@@ -147,7 +149,7 @@ def test_evidence_first_is_preferred_by_decaying_embedders(data, probe):
     assert biased.values[biased.positions.index("order-blind control · position")] == 0
 
 
-def test_a_reader_of_beginnings_prefers_evidence_first(data):
+def test_an_embedder_of_beginnings_prefers_evidence_first(data):
     assert (
         run_probe(PROBE, FirstWords(words=14), data).estimate(PROBE.summaries["position"]).low > 0.1
     )

@@ -1,5 +1,5 @@
-"""Saliency against finite differences and controls whose gradients are known; where evidence is;
-types of questions.
+"""Saliency against finite differences and controls with known gradients, evidence locations and
+query types.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
     return write_tiny_model(tmp_path_factory.mktemp("bert"))
 
 
-def with_pooling(folder, mode):
+def load_with_pooling(folder, mode):
     module = Transformer(str(folder))
     return SentenceTransformer(
         modules=[module, Pooling(module.get_embedding_dimension(), pooling_mode=mode)]
@@ -34,7 +34,7 @@ def with_pooling(folder, mode):
 
 
 def similarity(model, query, text, token, dimension, step):
-    """Cosine of a query and a text, with one number of one token's input embedding changed."""
+    """Compute the cosine of a query and a text after changing one number of an input embedding."""
 
     def change(_, __, output):
         changed = output.clone()
@@ -49,8 +49,8 @@ def similarity(model, query, text, token, dimension, step):
 
 
 @pytest.mark.parametrize("mode", ["mean", "cls", "lasttoken", "max"])
-def test_norms_are_those_of_finite_differences(folder, mode):
-    model = with_pooling(folder, mode).double().cpu()
+def test_norms_match_finite_differences(folder, mode):
+    model = load_with_pooling(folder, mode).double().cpu()
     query = torch.as_tensor(np.random.default_rng(3).standard_normal(16))
     norms = posir_paper.compute_saliency(model, query.numpy(), TEXT)
     ids = model.preprocess([TEXT])["input_ids"][0]
@@ -69,9 +69,7 @@ def test_norms_are_those_of_finite_differences(folder, mode):
 
 
 class WeightedTokens(torch.nn.Module):
-    """Embeds a text as the weighted mean of its tokens' input embeddings: no attention, no
-    positions.
-    """
+    """Embeds a text as the weighted mean of its input embeddings, without attention."""
 
     device = torch.device("cpu")
 
@@ -112,7 +110,7 @@ class WeightedTokens(torch.nn.Module):
     ],
     ids=["order-blind", "first 128 tokens", "decaying"],
 )
-def test_control_curves(folder, weights, expected):
+def test_saliency_curves_of_controls(folder, weights, expected):
     model = WeightedTokens(Transformer(str(folder)), weights)
     text = " ".join(["mill", "river", "stone", "bridge"] * 100)
     norms = posir_paper.compute_saliency(model, np.random.default_rng(5).standard_normal(16), text)
@@ -120,11 +118,11 @@ def test_control_curves(folder, weights, expected):
     points = np.linspace(0, 1, 100)
     if expected is None:
         assert len(norms) == 400
-        inside = points * 399 <= 127
-        np.testing.assert_allclose(curve[inside], 1, atol=1e-6)
+        in_window = points * 399 <= 127
+        np.testing.assert_allclose(curve[in_window], 1, atol=1e-6)
         np.testing.assert_array_equal(curve[points * 399 >= 128], 0)
     else:
-        # The percentile clips the highest 1 % to 1.
+        # The highest 1% are clipped to 1.
         relative = expected(points, len(norms))
         np.testing.assert_allclose(
             curve[3:],
@@ -133,19 +131,23 @@ def test_control_curves(folder, weights, expected):
         )
 
 
-def test_with_too_few_live_tokens_norms_stay_as_they_are():
+def test_norms_are_not_scaled_with_too_few_positive_tokens():
     norms = np.zeros(400)
     norms[0] = 7.0
     assert posir_paper.interpolate(norms, float(np.percentile(norms, 99)))[0] == 7.0
     assert posir_paper.interpolate(norms, 7.0)[0] == 1.0
 
 
-def test_only_evidence_in_the_middle_fifth_counts(folder):
-    model = with_pooling(folder, "mean")
+def test_only_evidence_in_the_middle_fifth_is_included(folder):
+    model = load_with_pooling(folder, "mean")
     encoder = ModelEncoder(SentenceTransformerEncoderWrapper(model))
-    burned = Span(TEXT.index("burned"), TEXT.index("down") + 4)
-    asked = (("When did it burn?", burned), ("What stood?", Span(0, 8)), ("?", Span(9, 9)))
-    questions = tuple(ProbeQuestion(text, "d", span) for text, span in asked)
+    burned_span = Span(TEXT.index("burned"), TEXT.index("down") + 4)
+    spans_by_question = (
+        ("When did it burn?", burned_span),
+        ("What stood?", Span(0, 8)),
+        ("?", Span(9, 9)),
+    )
+    questions = tuple(ProbeQuestion(text, "d", span) for text, span in spans_by_question)
     sums = run_probe(posir_paper.GradientSaliency(), encoder, ProbeData({"d": TEXT}, questions))
     assert sums.totals[:, 0].tolist() == [1.0] * 100
     assert sums.skipped == {"no evidence span": 1}
@@ -155,10 +157,8 @@ def test_only_evidence_in_the_middle_fifth_counts(folder):
     ) == pytest.approx(sums.values[:10].mean() - sums.values[90:].mean())
 
 
-def test_a_model_without_gradients_is_refused_in_a_sentence():
-    with pytest.raises(
-        PosirError, match="gradient_saliency needs the gradients of a sentence-transformers model"
-    ):
+def test_a_model_without_gradients_is_rejected():
+    with pytest.raises(PosirError, match="gradient_saliency needs the gradients of a local"):
         run_probe(
             posir_paper.GradientSaliency(),
             order_blind,
@@ -166,7 +166,7 @@ def test_a_model_without_gradients_is_refused_in_a_sentence():
         )
 
 
-def test_evidence_always_first_is_one_bar():
+def test_evidence_at_the_start_fills_one_bin():
     data = ProbeData(
         {"d": "x" * 100}, (ProbeQuestion("?", "d", Span(0, 4)), ProbeQuestion("?", "d", Span(2, 4)))
     )
@@ -193,11 +193,11 @@ def test_evidence_always_first_is_one_bar():
         ("磨坊旧吗？", "others"),
     ],
 )
-def test_query_types(query, kind):
+def test_queries_are_classified_by_question_word(query, kind):
     assert posir_paper.find_query_type(query) == kind
 
 
-def test_shares_of_query_types():
+def test_query_types_are_counted_as_shares():
     queries = ["What is a mill?", "Why?", "the mill burned", "What else?"]
     data = ProbeData({"d": "x"}, tuple(ProbeQuestion(query, "d", Span(0, 1)) for query in queries))
     sums = run_probe(posir_paper.QueryTypes(), order_blind, data)

@@ -1,6 +1,4 @@
-"""Runs of probes: one pass, resumed where they stopped, saved beside mteb's results, and each
-failure told.
-"""
+"""Probe runs: texts are encoded once, runs resume, and failures are reported."""
 
 import logging
 from dataclasses import replace
@@ -16,8 +14,14 @@ from posir_probe.data import ProbeData, ProbeQuestion, ProbeSource
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.posir_paper import EvidenceLocation, GradientSaliency
-from posir_probe.probe import Probe, ProbePlan, Summary, build_index_rows, run_plans, run_probe
-from posir_probe.probing import ProbeRun, all_probes, builtin_probes, run_probes, select_probes
+from posir_probe.probe import Probe, ProbePlan, Summary, build_probe_rows, run_plans, run_probe
+from posir_probe.probing import (
+    ProbeRun,
+    build_builtin_probes,
+    collect_probes,
+    run_probes,
+    select_probes,
+)
 from posir_probe.results import ProbeSums, read_probe_results
 from posir_probe.segments import SegmentSimilarity
 from posir_probe.tables import build_measurements, build_probe_tables
@@ -32,7 +36,7 @@ from tests.support.probed_encoders import decaying, invent_questions
 
 
 class WordEncoder(RecordingEncoder):
-    """The order-blind control as a model of mteb, which records the texts it encodes."""
+    """The order-blind control as an mteb model that records the encoded texts."""
 
     def encode(self, inputs, **_):
         texts = [text for batch in inputs for text in batch["text"]]
@@ -72,7 +76,7 @@ def test_each_distinct_text_is_encoded_once(run, model, data):
     assert len(documents) == len(set(documents))
 
 
-def test_results_are_beside_those_of_mteb_and_measured_once(run, model, tmp_path):
+def test_results_are_saved_next_to_mteb_results_and_measured_once(run, model, tmp_path):
     first = run_probes(run, PROBES)[0]
     files = sorted(tmp_path.rglob("*.json"))
     assert [file.relative_to(tmp_path).as_posix() for file in files] == [
@@ -86,10 +90,10 @@ def test_results_are_beside_those_of_mteb_and_measured_once(run, model, tmp_path
     encoded = len(model.encoded)
     np.testing.assert_array_equal(run_probes(run, PROBES)[0].sums.totals, first.sums.totals)
     assert len(model.encoded) == encoded
-    # Another sample is measured anew.
+    # Another sample is measured again.
     assert run_probes(replace(run, documents=30), PROBES)[0].sums.documents == 30
     files[-1].write_text("{")
-    with pytest.raises(PosirError, match=r"segment_similarity_3\.json: not a result"):
+    with pytest.raises(PosirError, match=r"segment_similarity_3\.json: not a probe result"):
         run_probes(run, PROBES)
 
 
@@ -106,22 +110,24 @@ def test_texts_are_cut_so_that_the_largest_needle_fits(run, model, data):
         "text_removal": ["seed 1, cut to 40 tokens of the model"],
         "segment_similarity_3": ["seed 1"],
     }
-    whole = data.sample(3).documents.values()
-    longest = [text for text in model.encoded if any(text in document for document in whole)]
-    for text in whole:
+    complete_texts = data.sample(3).documents.values()
+    longest = [
+        text for text in model.encoded if any(text in document for document in complete_texts)
+    ]
+    for text in complete_texts:
         (tokens,) = EstimatedTokenizer().find_tokens([text])
         assert text in longest
         assert text[: tokens[19, 1]] in longest
         assert text[: tokens[39, 1]] in longest
-    # Without a cut, the same probes are measured anew.
-    again = run_probes(replace(run, cut=0), probes)
-    assert {subset.selection for result in again for subset in result.subsets.values()} == {
+    # Without a cut, the same probes are measured again.
+    uncut_results = run_probes(replace(run, cut=0), probes)
+    assert {subset.selection for result in uncut_results for subset in result.subsets.values()} == {
         "seed 1"
     }
 
 
 def test_a_killed_run_resumes_after_its_last_block(run, model, data, monkeypatch):
-    monkeypatch.setattr(probing, "BLOCK", 8)
+    monkeypatch.setattr(probing, "BLOCK_SIZE", 8)
     calls = 0
 
     def stop_at_second(*arguments, measure=probing.run_plans):
@@ -137,11 +143,11 @@ def test_a_killed_run_resumes_after_its_last_block(run, model, data, monkeypatch
             run_probes(run, PROBES)
     assert run.load("segment_similarity_3").sums.documents == 8
     encoded = set(model.encoded)
-    resumed = run_probes(run, PROBES)[0]
+    resumed_result = run_probes(run, PROBES)[0]
     assert not encoded & set(model.encoded[len(encoded) :])
     expected = run_probe(SegmentSimilarity(3), order_blind, data.sample(20))
-    np.testing.assert_allclose(resumed.sums.totals, expected.totals, rtol=1e-5)
-    assert [subset.done for subset in resumed.subsets.values()] == [20]
+    np.testing.assert_allclose(resumed_result.sums.totals, expected.totals, rtol=1e-5)
+    assert [subset.done for subset in resumed_result.subsets.values()] == [20]
 
 
 def test_an_unsuitable_model_does_not_stop_other_probes(run, caplog):
@@ -171,31 +177,33 @@ def test_a_probe_without_questions_does_not_stop_others(model, tmp_path, caplog)
         run_probes(run, [EvidenceMoving()])
 
 
-def test_sums_of_blocks_add_to_those_of_all():
+def test_sums_over_blocks_are_additive():
     data = invent_questions(24)
-    probes = [probe for probe in builtin_probes() if not probe.needs_all]
+    probes = [probe for probe in build_builtin_probes() if not probe.needs_all]
     blocks = [
         run_plans(decaying, [probe.plan(block) for probe in probes])
         for block in data.iterate_blocks(12)
     ]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(probe_module, "STEP", 7)
+        patched.setattr(probe_module, "BATCH_SIZE", 7)
         complete = run_plans(
             decaying, [probe.plan(data) for probe in probes], (shares := []).append
         )
     assert len(shares) > 10
     assert sum(shares) == pytest.approx(1)
-    for probe, whole, first, second in zip(probes, complete, *blocks, strict=True):
-        added = first + second
-        assert added.documents == whole.documents > 0, probe.name
-        np.testing.assert_allclose(added.totals, whole.totals, atol=1e-9, err_msg=probe.name)
+    for probe, complete_sums, first, second in zip(probes, complete, *blocks, strict=True):
+        pooled = first + second
+        assert pooled.documents == complete_sums.documents > 0, probe.name
         np.testing.assert_allclose(
-            added.replicates, whole.replicates, atol=1e-9, err_msg=probe.name
+            pooled.totals, complete_sums.totals, atol=1e-9, err_msg=probe.name
+        )
+        np.testing.assert_allclose(
+            pooled.replicates, complete_sums.replicates, atol=1e-9, err_msg=probe.name
         )
 
 
 class Length(Probe):
-    """A third party's probe: the number of words."""
+    """A third-party probe that counts words."""
 
     name = "length"
     title = "Words"
@@ -207,17 +215,17 @@ class Length(Probe):
         return ProbePlan(lambda _: ProbeSums.from_means(["words"], list(data.documents), values))
 
 
-def test_a_third_party_adds_a_probe_and_mistakes_are_told(monkeypatch, caplog):
+def test_a_plugin_adds_a_probe_and_mistakes_are_reported(monkeypatch, caplog):
     class Plugins:
         @staticmethod
         def callers(_):
-            yield "probes", lambda: [builtin_probes()]
+            yield "probes", lambda: [build_builtin_probes()]
             yield "theirs", lambda: [[Length(), Length(), "no probe"]]
             yield "broken", partial(int, "x")
 
     monkeypatch.setattr("posir_tasks.plugin_api.get_plugins", Plugins)
     with caplog.at_level(logging.WARNING):
-        probes = all_probes()
+        probes = collect_probes()
     assert isinstance(probes["length"], Probe)
     assert select_probes(())[-1].name == "length"
     for message in (
@@ -228,7 +236,7 @@ def test_a_third_party_adds_a_probe_and_mistakes_are_told(monkeypatch, caplog):
         assert message in caplog.text
 
 
-def test_probes_are_selected_by_name_or_by_its_beginning():
+def test_probes_are_selected_by_name_or_prefix():
     names = [
         probe.name
         for probe in select_probes(["segment_similarity", "gradient_saliency", "text_removal_code"])
@@ -240,7 +248,7 @@ def test_probes_are_selected_by_name_or_by_its_beginning():
         "text_removal_code",
     ]
     with pytest.raises(
-        PosirError, match=r"there is no probe 'evidence_movin'\. Did you mean evidence_moving"
+        PosirError, match=r"unknown probe 'evidence_movin'\. Did you mean evidence_moving"
     ):
         select_probes(["evidence_movin"])
 
@@ -259,9 +267,9 @@ def test_bad_input_is_counted_and_skipped():
         "empty text": 1,
         "fewer than 10 words": 1,
     }
-    moved = run_probe(EvidenceMoving(), order_blind, data)
-    assert moved.skipped == {"the evidence is the whole document": 1, "no evidence span": 2}
-    assert np.isnan(moved.values).all()
+    moved_sums = run_probe(EvidenceMoving(), order_blind, data)
+    assert moved_sums.skipped == {"the evidence is the whole document": 1, "no evidence span": 2}
+    assert np.isnan(moved_sums.values).all()
     for probe in select_probes(()):
         if probe.name != "gradient_saliency":
             run_probe(probe, order_blind, data)
@@ -269,8 +277,8 @@ def test_bad_input_is_counted_and_skipped():
 
 def test_tables_have_sources_intervals_and_warnings(run):
     results = run_probes(run, [*PROBES, MirrorReversal()])
-    probes = all_probes()
-    rows = build_index_rows(results, probes)
+    probes = collect_probes()
+    rows = build_probe_rows(results, probes)
     assert {row.kind for row in rows} == {"summary", "position"}
     summaries, positions = build_probe_tables(results[-1].sums, probes["mirror_reversal"])
     assert "mirror_reversal" not in str((summaries.rows, positions))
@@ -282,9 +290,9 @@ def test_tables_have_sources_intervals_and_warnings(run):
     assert len(summaries.rows) == 5, "single values stand in the matrix alone"
     sections = build_measurements(results, run.output).sections()
     notes = [note for section in sections for table in section.tables for note in table.notes]
-    said = [sentence for section in sections for sentence in section.sentences]
-    assert all({*probes[result.probe].notes} <= {*notes, *said} for result in results)
-    assert not any(result.probe in sentence for result in results for sentence in said)
+    sentences = [sentence for section in sections for sentence in section.sentences]
+    assert all({*probes[result.probe].notes} <= {*notes, *sentences} for result in results)
+    assert not any(result.probe in sentence for result in results for sentence in sentences)
 
 
 def test_splitting_at_periods_is_another_sample(run):
@@ -302,14 +310,16 @@ def test_splitting_at_periods_is_another_sample(run):
     assert selections["sentence_regression"] != str(run.selection)
 
 
-def test_documents_left_out_are_told_with_the_reason(run):
+def test_omitted_documents_are_reported_with_the_reason(run):
     texts = {
         f"{number}": f"The {number} mill burned down one day. " * (7 if number < 17 else 2)
         for number in range(20)
     }
-    few = replace(run, source=ProbeSource("few", {"eng-Latn/default": lambda: ProbeData(texts)}))
-    results = run_probes(few, select_probes(["segment_similarity_3", "sentence_regression"]))
-    rows = build_index_rows(results, all_probes())
+    small_run = replace(
+        run, source=ProbeSource("few", {"eng-Latn/default": lambda: ProbeData(texts)})
+    )
+    results = run_probes(small_run, select_probes(["segment_similarity_3", "sentence_regression"]))
+    rows = build_probe_rows(results, collect_probes())
     assert {row.probe: row.left_out for row in rows} == {
         "segment_similarity_3": 0,
         "sentence_regression": 3,

@@ -1,16 +1,15 @@
-"""Indices of the published curves are those that the papers print."""
+"""Indices computed from published curves match the values in the papers."""
 
 import numpy as np
 import pytest
 
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.mirror_reversal import MirrorReversal
-from posir_probe.probing import all_probes
+from posir_probe.probing import collect_probes
 from posir_probe.segments import SegmentSimilarity
 from posir_published.probes import SOURCES, read_published_curves
 
-#: Peak, lowest and range x 1000 as printed in Table 13 of arXiv 2605.26578, by model and training
-#: data.
+#: Peak, lowest and range x 1000 from Table 13 of arXiv 2605.26578, by model and training data.
 PRINTED = """
 BERT-base B 1/6/11.9 M 5/3/29.3 E 6/1/27.8 U 7/1/9.4
 ModernBERT-base B 1/9/21.5 M 4/10/9.4 E 9/1/20.6 U 10/2/1.9
@@ -22,7 +21,7 @@ TinyLlama B 1/10/19.5 M 1/10/13.6 E 10/2/14.8 U 1/10/8.7
 Qwen3 B 1/10/21.5 M 5/10/27.1 E 9/1/20.6 U 9/10/5.5
 """
 TRAINED_ON = {"B": "begin", "M": "middle", "E": "end", "U": "uniform"}
-#: Delta_rev as printed in Table 12.
+#: Delta_rev from Table 12.
 DELTAS = {
     "ModernBERT-base": (0.194, 0.138, -0.126, 0.060),
     "ModernBERT-large": (0.205, 0.153, -0.137, 0.090),
@@ -47,7 +46,7 @@ def find_curve(probe, model, trained):
 
 
 @pytest.mark.parametrize(("model", "trained", "peak", "lowest", "extent"), ROWS)
-def test_table_13(model, trained, peak, lowest, extent):
+def test_indices_match_table_13(model, trained, peak, lowest, extent):
     values = np.array(find_curve("evidence_moving", model, f"trained on {trained}").values)
     summaries = {name: float(index(values)) for name, index in EvidenceMoving.summaries.items()}
     assert (summaries["peak"], summaries["lowest"]) == (peak, lowest)
@@ -61,7 +60,7 @@ def read_reversal(model, trained):
     return np.array([by_name.get(name, np.nan) for name in MirrorReversal.positions])
 
 
-def test_table_12_and_delta_diff_as_recomputed():
+def test_delta_rev_matches_table_12():
     summaries = MirrorReversal.summaries
     for model, deltas in DELTAS.items():
         measured = [
@@ -75,7 +74,7 @@ def test_table_12_and_delta_diff_as_recomputed():
     assert measured == pytest.approx([0.358, 0.032], abs=1e-9)
 
 
-def test_ranges_of_untrained_models():
+def test_ranges_of_untrained_models_match_the_paper():
     untrained = {
         "BERT-base": 0.042,
         "ModernBERT-base": 0.032,
@@ -92,13 +91,13 @@ def test_ranges_of_untrained_models():
             )
 
 
-def test_the_begin_is_highest_in_12_of_12():
+def test_the_first_segment_is_highest_for_all_12_models():
     curves = read_published_curves("segment_similarity_3")
     assert [curve.values[0] == max(curve.values) for curve in curves] == [True] * 12
 
 
 def test_saliency_has_its_published_minimum_and_deviations():
-    """Deviations at 0, 50 and 99, figure 5 of PosIR, from the authors' arrays."""
+    """Standard deviations at 0, 50 and 99 are from the authors' arrays for Figure 5 of PosIR."""
     curves = read_published_curves("gradient_saliency")
     minima = [
         (curve.model, int(np.argmin(curve.values)), round(min(curve.values), 3)) for curve in curves
@@ -110,7 +109,7 @@ def test_saliency_has_its_published_minimum_and_deviations():
     )
 
 
-def test_published_regressions_are_of_shuffled_texts():
+def test_published_regressions_use_shuffled_texts():
     """Table 3 and appendix C, 'Sentence position against shuffled text'."""
     curves = {
         curve.model.rpartition(" ")[2]: dict(zip(curve.positions, curve.values, strict=True))
@@ -119,14 +118,14 @@ def test_published_regressions_are_of_shuffled_texts():
     assert {position.partition(",")[0] for values in curves.values() for position in values} == {
         "shuffled"
     }
-    pooled, short = "shuffled, start · all", "shuffled, start · 5-14"
-    assert {name: (values[pooled], values[short]) for name, values in curves.items()} == {
+    pooled, short_texts = "shuffled, start · all", "shuffled, start · 5-14"
+    assert {name: (values[pooled], values[short_texts]) for name, values in curves.items()} == {
         "APE": (-0.1277, -0.2049), "RoPE": (-0.1159, -0.2016), "ALiBi": (-0.0762, -0.1206),
     }  # fmt: skip
 
 
 def test_every_curve_has_a_source_and_positions_of_its_probe():
-    probes = all_probes()
+    probes = collect_probes()
     for name in SOURCES:
         known = {*probes[name].positions, *probes[name].averages}
         curves = read_published_curves(name)

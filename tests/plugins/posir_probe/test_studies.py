@@ -1,6 +1,4 @@
-"""Studies against independent computations: samples and complete data, similarity of domains,
-probes by group of models.
-"""
+"""Studies against independent computations: sample validity, domain similarity, model groups."""
 
 from dataclasses import asdict, replace
 
@@ -27,16 +25,16 @@ from tests.support.simulation import separate_documents
 SCHEME = RelativePositions(bins=6, token_bounds=())
 
 
-def profile_of(shares, queries=400, scheme=SCHEME):
-    """A profile in which a share of each bin's queries has rank 1 and the others are missed."""
+def make_profile(shares, queries=400, scheme=SCHEME):
+    """Make a profile in which a share of each bin's queries has rank 1 and the rest are missed."""
     counts = np.zeros((1, len(shares), len(RANKS)), np.int64)
     counts[0, :, 0] = np.round(np.array(shares) * queries)
     counts[0, :, -1] = queries - counts[0, :, 0]
     return PositionProfile(scheme.axes, counts, counts.sum(axis=1))
 
 
-def summary_of(model, shares, task="PosIR-Mini", **options):
-    profile = profile_of(shares, **options)
+def make_summary(model, shares, task="PosIR-Mini", **options):
+    profile = make_profile(shares, **options)
     start_minus_end = float(np.mean(shares[:2]) - np.mean(shares[-2:]))
     scores = {
         "psi": Estimate(float(1 - min(shares) / max(shares))),
@@ -58,7 +56,7 @@ def compare(sample, complete):
 
 def test_every_tiny_sample_is_compared_with_its_task():
     summaries = [
-        summary_of("m", SHARES, task) for task in ("SQuAD-PosQ", "SQuAD-PosQ-Tiny", "Other-Tiny")
+        make_summary("m", SHARES, task) for task in ("SQuAD-PosQ", "SQuAD-PosQ-Tiny", "Other-Tiny")
     ]
     (pair,) = studies.find_samples(summaries)
     row, *buckets = studies.compare_tiny(*pair)
@@ -79,29 +77,29 @@ def test_every_tiny_sample_is_compared_with_its_task():
     )
 
 
-def test_other_queries_differ_more_than_a_random_sample():
-    complete = summary_of("m", SHARES, "T", queries=2_000)
-    row, buckets = compare(summary_of("m", [*SHARES[:5], 0.7], "T-Tiny"), complete)
+def test_a_biased_sample_differs_more_than_a_random_sample():
+    complete = make_summary("m", SHARES, "T", queries=2_000)
+    row, buckets = compare(make_summary("m", [*SHARES[:5], 0.7], "T-Tiny"), complete)
     assert row.difference.value == pytest.approx(0.3)
     assert row.difference.low < 0.3 < row.difference.high
     last = buckets[-1]
     assert (last.ndcg_at_10_of_sample, last.ndcg_at_10_of_complete, last.queries) == pytest.approx(
         (0.7, 0.4, 400)
     )
-    # The normal approximation of a binomial share, for a bucket and for the largest of six.
+    # Normal approximation of a binomial share, for a bucket and for the largest of six.
     error = (0.7 * 0.3 / 400) ** 0.5
     assert last.difference.high - 0.3 == pytest.approx(1.96 * error, rel=0.1)
     assert row.difference.high - 0.3 == pytest.approx(2.63 * error, rel=0.1)
     assert row.chance < 0.1
-    # Both numbers are shown. Of many models some samples differ more than that by chance, so no row
-    # has a verdict.
+    # Both numbers are shown without a verdict, since with many models some samples differ more by
+    # chance.
     assert "verdict" not in asdict(row)
     with pytest.raises(ProfileError):
-        compare(summary_of("m", [0.5] * 6, "T-Tiny", scheme=AbsolutePositions()), complete)
+        compare(make_summary("m", [0.5] * 6, "T-Tiny", scheme=AbsolutePositions()), complete)
 
 
-def perturbed(model, data, seed):
-    """A result of needle insertion: 10 documents, 15 conditions, with random cosines."""
+def make_result(model, data, seed):
+    """Make a needle insertion result: 10 documents, 15 conditions, random cosines."""
     values = np.random.default_rng(seed).random((10, 15))
     sums = ProbeSums.from_means(
         NeedleInsertion().positions, [f"d{row}" for row in range(10)], values
@@ -114,7 +112,7 @@ def perturbed(model, data, seed):
 def test_probes_are_averaged_over_models_and_datasets():
     models = ["BAAI/bge-m3", "intfloat/e5-large-v2", "nomic-ai/nomic-embed-text-v1.5", "me/other"]
     pairs = {
-        (m, d): perturbed(m, d, 7 * place + (d == "b"))
+        (m, d): make_result(m, d, 7 * place + (d == "b"))
         for place, m in enumerate(models)
         for d in ("a", "b")
     }
@@ -136,22 +134,24 @@ def test_probes_are_averaged_over_models_and_datasets():
         for (m, d), (_, values) in pairs.items()
         for at in range(15)
     )
-    ape = frame[frame.model.isin(models[:2])]
+    ape_rows = frame[frame.model.isin(models[:2])]
     for place in ("0%", "50%", "100%"):
         position = f"mean over sizes · {place}"
         group = outcome["mean of 2 datasets", "APE", "", position]
-        assert group.value.value == pytest.approx(ape[ape.place == place].cosine.mean())
+        assert group.value.value == pytest.approx(ape_rows[ape_rows.place == place].cosine.mean())
         assert group.models == 2
         assert group.value.low < group.value.value < group.value.high
-        alone = frame[(frame.model == models[2]) & (frame.data == "b") & (frame.place == place)]
+        other_rows = frame[
+            (frame.model == models[2]) & (frame.data == "b") & (frame.place == place)
+        ]
         assert outcome["b", "RoPE", models[2], position].value.value == pytest.approx(
-            alone.cosine.mean()
+            other_rows.cosine.mean()
         )
     assert ("a", "unknown", "me/other", "mean over sizes · 0%") in outcome
     assert ("a", "unknown", "", "mean over sizes · 0%") not in outcome
     published = {
         (row.group, row.position): row.value.value
-        for row in studies.published_groups(["needle_insertion"])
+        for row in studies.list_published_groups(["needle_insertion"])
     }
     assert published["RoPE", "mean over sizes · 0%"] == 0.8189
     tables = studies.build_group_tables(rows)
@@ -161,27 +161,30 @@ def test_probes_are_averaged_over_models_and_datasets():
     assert [line[:2] for line in tables[0].rows][2] == ("APE", "mean of 2 models")
 
 
-def perturbed_otherwise(result, probe, experiment):
-    """The same cosines as a result of another probe with other conditions, under settings."""
+def change_result(result, probe, experiment):
+    """Change the probe and the experiment of a result, but not its cosines."""
     (sums,) = [subset.sums for subset in result.subsets.values()]
-    kept = replace(
+    changed_sums = replace(
         sums,
         positions=probe.positions,
         totals=sums.totals[: len(probe.positions)],
         replicates=sums.replicates[:, : len(probe.positions)],
     )
-    subsets = {name: replace(of, sums=kept) for name, of in result.subsets.items()}
+    subsets = {
+        name: replace(subset_sums, sums=changed_sums)
+        for name, subset_sums in result.subsets.items()
+    }
     return replace(result, probe=probe.name, experiment=experiment, subsets=subsets)
 
 
-def test_the_mean_of_insertion_and_removal_is_of_both_means():
-    inserted, values = perturbed("BAAI/bge-small-en-v1.5", "a", 3)
+def test_the_mean_of_insertion_and_removal_averages_both_means():
+    inserted, values = make_result("BAAI/bge-small-en-v1.5", "a", 3)
     inserted = replace(inserted, experiment="protocol_bias-learning")
-    removed = perturbed_otherwise(inserted, TextRemoval(), "protocol_bias-learning")
-    alone, _ = perturbed("me/other", "a", 4)
+    removed = change_result(inserted, TextRemoval(), "protocol_bias-learning")
+    other_result, _ = make_result("me/other", "a", 4)
     probes = {"needle_insertion": NeedleInsertion(), "text_removal": TextRemoval()}
     rows = studies.group_results(
-        [inserted, removed, alone], probes, read_architectures(), Kind.POSITIONAL_ENCODING
+        [inserted, removed, other_result], probes, read_architectures(), Kind.POSITIONAL_ENCODING
     )
     joined = [row for row in rows if row.probe == "mean of needle_insertion and text_removal"]
     assert {(row.data, row.model) for row in joined} == {
@@ -210,7 +213,7 @@ def test_domains_are_compared_by_their_mean_embeddings():
     assert (pairs[0]["first"], pairs[0]["second"], len(pairs)) == ("two", "one", 3)
 
 
-def source_of(revision="1", **domains):
+def make_source(revision="1", **domains):
     def read(texts):
         return replace(ProbeData.from_texts(texts), revision=revision)
 
@@ -227,20 +230,20 @@ def test_sums_of_domains_are_saved_and_measured_once(tmp_path):
         return order_blind(texts, prompt_type)
 
     domains = {"one": ["a b", "a c"], "two": ["a b c"]}
-    first = studies.measure_domains(encoder, source_of(**domains), file)
+    first = studies.measure_domains(encoder, make_source(**domains), file)
     assert len(encoded) == 3
-    again = studies.measure_domains(encoder, source_of(**domains, three=["x y z"]), file)
+    resumed = studies.measure_domains(encoder, make_source(**domains, three=["x y z"]), file)
     assert encoded[3:] == ["x y z"]
     np.testing.assert_allclose(
-        studies.compare_domains(again)[:2, :2], studies.compare_domains(first), atol=1e-6
+        studies.compare_domains(resumed)[:2, :2], studies.compare_domains(first), atol=1e-6
     )
     assert sorted(studies.load_sums(file)) == ["one", "three", "two"]
-    studies.measure_domains(encoder, source_of("2", **domains), file)
+    studies.measure_domains(encoder, make_source("2", **domains), file)
     assert len(encoded) == 7
     assert "similarity" in studies.draw_domains({"words": first}, "m").chart.to_json()
 
 
-def sums_of(language, **texts):
+def make_sums(language, **texts):
     return {
         f"{language}/{name}": studies.DomainSum.from_texts(order_blind, [text])
         for name, text in texts.items()
@@ -249,8 +252,8 @@ def sums_of(language, **texts):
 
 def test_a_heat_map_has_a_dataset_in_each_triangle():
     data = {
-        "English": sums_of("eng-Latn", a="x y", b="x z", c="u v w"),
-        "Chinese": sums_of("cmn", c="x", b="x p q", d="x", a="p q"),
+        "English": make_sums("eng-Latn", a="x y", b="x z", c="u v w"),
+        "Chinese": make_sums("cmn", c="x", b="x p q", d="x", a="p q"),
     }
     figure = studies.draw_domains(data, "m")
     (rows,) = [
@@ -268,10 +271,10 @@ def test_a_heat_map_has_a_dataset_in_each_triangle():
             studies.find_shared_domains([("eng-Latn/a", "eng-Latn/b"), other])
 
 
-def test_what_cannot_be_compared_is_one_message(tmp_path):
+def test_incomparable_domains_are_reported(tmp_path):
     with pytest.raises(PosirError, match="only one domain"):
-        studies.measure_domains(order_blind, source_of(one=["a"]), tmp_path / "one.json")
+        studies.measure_domains(order_blind, make_source(one=["a"]), tmp_path / "one.json")
     file = tmp_path / "damaged.json"
     file.write_text('{"schema": 1}')
-    with pytest.raises(PosirError, match=r"damaged\.json: not sums of domains"):
-        studies.measure_domains(order_blind, source_of(one=["a"], two=["b"]), file)
+    with pytest.raises(PosirError, match=r"damaged\.json: not domain sums"):
+        studies.measure_domains(order_blind, make_source(one=["a"], two=["b"]), file)

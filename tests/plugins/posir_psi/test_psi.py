@@ -1,4 +1,4 @@
-"""PSI against the tables in the papers, and the plugin against pandas."""
+"""Tests for PSI, against the tables in the papers."""
 
 import math
 from importlib.resources import files
@@ -18,20 +18,20 @@ from posir_tasks.values.scores import ResultValues
 MEANS = st.lists(st.one_of(st.floats(0, 1), st.just(math.nan)), min_size=1, max_size=20)
 
 
-def test_psi_is_that_of_every_row_of_the_posq_tables():
+def test_psi_equals_the_posq_tables():
     table = pd.read_csv(files("posir_published") / "data" / "posq.csv", dtype=str)
     rows = list(table.groupby(["task", "model"], sort=False))
     assert len(rows) == 39
     for name, row in rows:
-        (printed,) = row.psi.dropna()
+        (published,) = row.psi.dropna()
         buckets = row.ndcg_at_10.dropna().astype(float)
         assert len(buckets) == (6 if name[0] == "SQuAD-PosQ" else 3)
-        half = 0.5 * 10.0 ** -len(printed.partition(".")[2])
-        assert abs(float(compute_psi(buckets)) - float(printed)) <= half, name
+        rounding_error = 0.5 * 10.0 ** -len(published.partition(".")[2])
+        assert abs(float(compute_psi(buckets)) - float(published)) <= rounding_error, name
 
 
 @given(MEANS)
-def test_psi_is_the_share_lost_from_best_to_worst_filled_bin(scores):
+def test_psi_is_the_share_lost_from_the_best_to_the_worst_bucket(scores):
     present = [score for score in scores if not math.isnan(score)]
     value = float(compute_psi(scores))
     if present and max(present) > 0:
@@ -46,13 +46,13 @@ def test_psi_is_the_share_lost_from_best_to_worst_filled_bin(scores):
     st.floats(0.1, 10),
     st.randoms(use_true_random=False),
 )
-def test_psi_depends_neither_on_scale_nor_on_order(scores, factor, random):
+def test_psi_is_independent_of_scale_and_order(scores, factor, random):
     shuffled = [score * factor for score in scores]
     random.shuffle(shuffled)
     assert float(compute_psi(shuffled)) == pytest.approx(float(compute_psi(scores)), abs=1e-9)
 
 
-def test_psi_of_many_rows_is_the_psi_of_each():
+def test_psi_is_computed_row_by_row():
     rows = np.array([[0.5, 0.25, np.nan], [0.0, 0.0, 0.0], [0.9, 0.6, 0.3]])
     np.testing.assert_allclose(compute_psi(rows), [0.5, np.nan, 2 / 3])
 
@@ -92,7 +92,7 @@ def test_undefined_scores_of_groups_and_bins_are_none():
     assert [bin_["queries"] for bin_ in bins] == [2, *[0] * 8, 1, *[0] * 8, 1, 0]
 
 
-def test_a_profile_without_lengths_has_one_group():
+def test_profiles_without_lengths_have_one_group():
     evidence = Evidence(["a"], ["x"], np.array([100]))
     groups, bins = compute(DocumentRanks.from_ranks(AbsolutePositions(), evidence, np.array([1])))
     assert groups.keys() == {"all"}

@@ -1,4 +1,4 @@
-"""Fake workers complete whenever the dispatcher polls, so it need not wait for them."""
+"""Dispatchers do not wait for fake workers, which complete when polled."""
 
 import pytest
 
@@ -6,5 +6,5 @@ from posir_run import jobs
 
 
 @pytest.fixture(autouse=True)
-def _without_waiting(monkeypatch):
+def _disable_waiting(monkeypatch):
     monkeypatch.setattr(jobs, "POLL_SECONDS", 0)

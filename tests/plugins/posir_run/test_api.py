@@ -1,4 +1,4 @@
-"""`posir run`: its options, and what it says while jobs are evaluated."""
+"""Options of `posir run`, and its output while jobs run."""
 
 import argparse
 import logging
@@ -20,30 +20,30 @@ APP = build_app(run, "run")
 
 
 @given(st.lists(st.tuples(st.sampled_from(["-t", "--task", "-m"]), VALUES), max_size=5))
-def test_several_values_are_read_as_argparse_reads_them(options):
+def test_options_parse_several_values_like_argparse(options):
     words = ["-m", "X", *(word for option, values in options for word in (option, *values))]
     parser = argparse.ArgumentParser()
     parser.add_argument("-t", "--task", nargs="+", action="extend")
     parser.add_argument("-m", nargs="+", action="extend")
     expected = parser.parse_args(words)
-    _, bound = parse_call(APP, "run", run, words)
-    given_options = bound.kwargs
+    _, arguments = parse_call(APP, "run", run, words)
+    given_options = arguments.kwargs
     assert (given_options.get("task"), given_options.get("model")) == (expected.task, expected.m)
 
 
-def test_a_warning_is_shown_once_and_not_those_about_plugins(monkeypatch):
-    refused, shown = Plugin("letters", "letters 1.0: letters", "no hook"), []
+def test_each_warning_is_shown_once_except_plugin_warnings(monkeypatch):
+    invalid_plugin, warnings = Plugin("letters", "letters 1.0: letters", "no hook"), []
     monkeypatch.setattr(
-        warning_log, "get_plugins", lambda: Plugins(None, (refused, Plugin("psi", "posir")))
+        warning_log, "get_plugins", lambda: Plugins(None, (invalid_plugin, Plugin("psi", "posir")))
     )
-    with show_warnings(shown.append):
+    with show_warnings(warnings.append):
         for _ in range(2):
             logging.getLogger("mteb").warning("%d domains", 2)
             logging.getLogger("mteb").info("nothing")
-            for warning in ("from a worker", "2 domains", refused.warning):
+            for warning in ("from a worker", "2 domains", invalid_plugin.warning):
                 logging.getLogger("posir_run").warning(warning)
     logging.getLogger("mteb").warning("later")
-    assert shown == ["2 domains", "from a worker"]
+    assert warnings == ["2 domains", "from a worker"]
 
 
 def test_a_log_has_one_line_per_job_and_failures_are_returned(capsys, caplog):

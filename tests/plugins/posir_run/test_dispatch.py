@@ -1,4 +1,4 @@
-"""Jobs on fake workers: who gets which, and what happens to those whose worker crashes."""
+"""Dispatch of jobs to fake workers, some of which crash."""
 
 import random
 from collections import Counter
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_run.jobs import ATTEMPTS, Dispatcher, EvaluationJob, JobOutcome
+from posir_run.jobs import MAX_ATTEMPTS, Dispatcher, EvaluationJob, JobOutcome
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.references import ModelReference
 
@@ -25,8 +25,8 @@ JOBS = [
 
 
 class FakeEngine:
-    """Workers whose jobs complete whenever the dispatcher polls: a random part of them, or all of
-    them without a seed.
+    """An engine whose jobs complete when the dispatcher polls: all jobs or, with a seed, a random
+    subset.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class FakeEngine:
         self.running = []
         self.closed, self.started = False, 0
 
-    def locations(self):
+    def list_locations(self):
         count = len(self.unfinished)
         if self.random:
             self.random.shuffle(self.unfinished)
@@ -71,9 +71,7 @@ class FakeWorker:
         return self.complete_later(lambda: self.engine.outcome(job))
 
     def complete_later(self, compute):
-        """Return a future of what `compute` returns; a returned exception is a crash of the
-        worker.
-        """
+        """Return a future for the result of `compute`. Exceptions crash the worker."""
         assert self in self.engine.running
         future = Future()
 
@@ -92,7 +90,7 @@ class FakeWorker:
 
 
 def run(jobs, engine):
-    outcomes = list(Dispatcher(jobs, engine).outcomes())
+    outcomes = list(Dispatcher(jobs, engine).run())
     assert engine.closed
     return outcomes
 
@@ -100,15 +98,15 @@ def run(jobs, engine):
 @given(
     st.integers(0, 1_000),
     st.sets(st.sampled_from("pqrs"), min_size=1),
-    st.dictionaries(st.sampled_from(JOBS), st.integers(1, ATTEMPTS)),
+    st.dictionaries(st.sampled_from(JOBS), st.integers(1, MAX_ATTEMPTS)),
     st.sets(st.sampled_from(JOBS)),
 )
-def test_every_job_has_one_outcome_whatever_crashes(seed, locations, crashes, failing):
-    left = Counter(crashes)
+def test_every_job_has_one_outcome_despite_crashes(seed, locations, crashes, failing):
+    crashes_left = Counter(crashes)
 
     def outcome(job):
-        left[job] -= 1
-        if left[job] >= 0:
+        crashes_left[job] -= 1
+        if crashes_left[job] >= 0:
             return OSError("killed")
         return JobOutcome(
             failure="bad data" if job in failing else "",
@@ -118,16 +116,16 @@ def test_every_job_has_one_outcome_whatever_crashes(seed, locations, crashes, fa
     engine = FakeEngine(sorted(locations), seed, outcome=outcome)
     outcomes = run(JOBS, engine)
     assert Counter(job for job, _ in outcomes) == Counter(JOBS)
-    lost = {job for job, count in crashes.items() if count == ATTEMPTS}
-    assert {job for job, outcome in outcomes if outcome.failure} == failing | lost
-    assert all("crashed" in outcome.failure for job, outcome in outcomes if job in lost)
+    failed_jobs = {job for job, count in crashes.items() if count == MAX_ATTEMPTS}
+    assert {job for job, outcome in outcomes if outcome.failure} == failing | failed_jobs
+    assert all("crashed" in outcome.failure for job, outcome in outcomes if job in failed_jobs)
     assert Counter(job for _, job in engine.submitted) == Counter(
-        {job: 1 + crashes.get(job, 0) - (job in lost) for job in JOBS}
+        {job: 1 + crashes.get(job, 0) - (job in failed_jobs) for job in JOBS}
     )
 
 
 @given(st.sampled_from(["p", "pq", "pqr", "pqrs"]), st.integers(0, 99))
-def test_a_worker_keeps_to_its_model(locations, seed):
+def test_a_worker_prefers_jobs_with_its_model(locations, seed):
     jobs = [
         make_job(model, "English", str(number), str(number))
         for number in range(20)
@@ -136,12 +134,16 @@ def test_a_worker_keeps_to_its_model(locations, seed):
     engine = FakeEngine(locations, seed)
     run(jobs, engine)
     for location in locations:
-        models = [job.model.name for where, job in engine.submitted if where == location]
-        # A worker without jobs of its own model helps with the other at the end.
+        models = [
+            job.model.name
+            for worker_location, job in engine.submitted
+            if worker_location == location
+        ]
+        # At the end, a worker without jobs for its model takes jobs for the other model.
         assert sum(before != after for before, after in pairwise(models)) <= 1
 
 
-def test_workers_begin_with_different_models_then_corpora():
+def test_workers_start_with_different_models_then_corpora():
     jobs = [
         make_job(m, t, s, s)
         for m in "ab"
@@ -150,12 +152,12 @@ def test_workers_begin_with_different_models_then_corpora():
     ]
     engine = FakeEngine(("p", "q", "r", "s"))
     run(jobs, engine)
-    taken = [(job.model.name, job.corpus) for _, job in engine.submitted]
-    assert Counter(model for model, _ in taken[:4]) == {"a": 2, "b": 2}
-    assert (len(set(taken[:4])), taken[4:8]) == (4, taken[:4])
+    started_jobs = [(job.model.name, job.corpus) for _, job in engine.submitted]
+    assert Counter(model for model, _ in started_jobs[:4]) == {"a": 2, "b": 2}
+    assert (len(set(started_jobs[:4])), started_jobs[4:8]) == (4, started_jobs[:4])
 
 
-def test_a_worker_keeps_its_corpus_and_spare_workers_share_one():
+def test_a_worker_keeps_its_corpus_and_free_workers_share_one():
     jobs = [
         make_job(m, t, s, s)
         for m in "ab"
@@ -164,8 +166,8 @@ def test_a_worker_keeps_its_corpus_and_spare_workers_share_one():
     ]
     engine = FakeEngine(("one",))
     run(jobs, engine)
-    done = [(job.model.name, job.corpus) for _, job in engine.submitted]
-    assert done == [
+    started_jobs = [(job.model.name, job.corpus) for _, job in engine.submitted]
+    assert started_jobs == [
         (model, corpus) for model in "ab" for corpus in ("game", "sports") for _ in range(2)
     ]
     engine = FakeEngine()
@@ -173,7 +175,7 @@ def test_a_worker_keeps_its_corpus_and_spare_workers_share_one():
     assert {location for location, _ in engine.submitted} == {"one", "two"}
 
 
-def test_a_worker_is_restarted_only_if_its_outcome_asks_for_it():
+def test_a_worker_is_restarted_only_if_its_outcome_requests_it():
     for restart, workers in ((True, len(JOBS)), (False, 1)):
         engine = FakeEngine(
             ("one",),
@@ -183,7 +185,7 @@ def test_a_worker_is_restarted_only_if_its_outcome_asks_for_it():
         assert engine.started == workers
 
 
-def test_a_location_where_no_worker_starts_is_not_used():
+def test_a_location_is_not_used_after_a_worker_fails_to_start():
     engine = FakeEngine(unusable=("one",))
     run(JOBS, engine)
     assert {location for location, _ in engine.submitted} == {"two"}
@@ -193,9 +195,9 @@ def test_a_location_where_no_worker_starts_is_not_used():
     assert engine.closed
 
 
-def test_a_machine_that_joins_is_used_and_all_are_stopped():
+def test_new_machines_are_used_and_all_workers_are_stopped():
     engine = FakeEngine(("one",))
-    outcomes = Dispatcher(JOBS, engine).outcomes()
+    outcomes = Dispatcher(JOBS, engine).run()
     next(outcomes)
     engine.available = [f"location {number}" for number in range(100)]
     next(outcomes)
@@ -203,7 +205,7 @@ def test_a_machine_that_joins_is_used_and_all_are_stopped():
     assert max(len(engine.running) for _ in outcomes) <= len(JOBS)
     # Closing the outcomes stops the workers.
     engine = FakeEngine()
-    outcomes = Dispatcher(JOBS, engine).outcomes()
+    outcomes = Dispatcher(JOBS, engine).run()
     next(outcomes)
     assert engine.running
     outcomes.close()

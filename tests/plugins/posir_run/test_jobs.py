@@ -1,6 +1,4 @@
-"""Requested tasks and models are found without duplicates; a request that cannot be run is one
-message.
-"""
+"""Tasks and models are found without duplicates, and invalid requests raise errors."""
 
 import pytest
 
@@ -22,12 +20,12 @@ def data(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("data")
-def test_jobs_are_models_by_tasks_by_subsets():
+def test_there_is_a_job_per_model_task_and_subset():
     tasks, random = (
         ("PosIR-English", "PosIR-German-English", "PosIR-Mini"),
         "mteb/baseline-random-encoder",
     )
-    jobs = find_workload(tasks, (), (BM25, random)).jobs()
+    jobs = find_workload(tasks, (), (BM25, random)).list_jobs()
     expected = [f"{task} · {domain}" for task in tasks[:2] for domain in ("game", "sports")] + [
         "PosIR-Mini · default"
     ]
@@ -37,7 +35,7 @@ def test_jobs_are_models_by_tasks_by_subsets():
     assert [job.corpus for job in jobs[:2]] == [job.corpus for job in jobs[2:4]]
     assert len({job.corpus for job in jobs}) == 3
     # A monolingual task of another language has its own corpus.
-    jobs = find_workload(("PosIR-English", "PosIR-German"), (), (BM25,)).jobs()
+    jobs = find_workload(("PosIR-English", "PosIR-German"), (), (BM25,)).list_jobs()
     assert len({job.corpus for job in jobs}) == len(jobs) == 4
 
 
@@ -59,7 +57,7 @@ def test_tasks_of_benchmarks_are_added_without_duplicates():
         ({"tasks": ["PosIR-Mni"]}, r"^'PosIR-Mni' not found\. Did you mean: 'PosIR-Mini'\?"),
         ({"benchmarks": ["PosIr"]}, r"'PosIr' not found\. Did you mean: PosIR\?"),
         ({"tasks": ["NFCorpus"]}, r"no evidence positions in NFCorpus\. .*`mteb run`"),
-        ({}, r"no task is given"),
+        ({}, r"no task given"),
         (
             {"tasks": ["PosIR-Mini"], "models": ["mteb/baseline-bm25"]},
             r"no model [^\n]* Did you mean mteb/",

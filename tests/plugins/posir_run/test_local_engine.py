@@ -1,6 +1,4 @@
-"""The worker process on this machine: its crash does not end the run, and it does not outlive the
-run.
-"""
+"""The local worker process: a crash does not end the run, and the process exits with the run."""
 
 import multiprocessing
 import os
@@ -21,7 +19,7 @@ BM25 = ModelReference("mteb/baseline-bm25s")
 
 @dataclass(frozen=True)
 class Pause:
-    """A job that takes so many seconds."""
+    """A job that takes a given number of seconds."""
 
     seconds: float
     model: ModelReference = BM25
@@ -32,7 +30,7 @@ class Pause:
 
 
 def has_ended(pid: int) -> bool:
-    """Wait up to a minute for a process to end; return whether it did."""
+    """Wait up to a minute for a process to exit. Return whether it exited."""
     for _ in range(600):
         try:
             os.kill(pid, 0)
@@ -42,7 +40,7 @@ def has_ended(pid: int) -> bool:
     return False
 
 
-def test_a_killed_worker_ends_its_future_and_can_be_stopped():
+def test_a_killed_worker_fails_its_future_and_can_be_stopped():
     worker = LocalWorker(Settings({"batch_size": 32}))
     pid = worker.started.result()
     outcome = worker.submit(Pause(600))
@@ -62,7 +60,7 @@ def test_a_worker_ignores_ctrl_c_and_can_be_stopped_during_a_job():
     assert unfinished.done()
 
 
-def test_a_worker_stopped_while_it_starts_leaves_no_process():
+def test_stopping_a_worker_during_its_start_leaves_no_process():
     before = set(multiprocessing.active_children())
     worker = LocalWorker(Settings({"batch_size": 32}))
     (process,) = set(multiprocessing.active_children()) - before
@@ -73,7 +71,7 @@ def test_a_worker_stopped_while_it_starts_leaves_no_process():
         worker.submit(Pause(0))
 
 
-def test_a_worker_ends_with_the_process_that_started_it():
+def test_a_worker_exits_with_its_parent_process():
     code = (
         "import os, signal\n"
         "from posir_run.worker import LocalWorker, Settings\n"

@@ -1,4 +1,4 @@
-"""Plans for models of known speed, and for a real one through the command."""
+"""Plans for models of known speed, and for a real model with the command."""
 
 import csv
 import io
@@ -29,7 +29,7 @@ def speed(*seconds):
     return Duration.from_rounds(seconds)
 
 
-#: 1 ms per token in the shortest texts and 2 ms in the longest, 0.5 s per query.
+#: 1 ms per token in the shortest texts, 2 ms in the longest texts, and 0.5 s per query.
 KNOWN = SpeedCalibration(
     (speed(0.001), None, None, speed(0.001, 0.003)),
     speed(0.5),
@@ -52,18 +52,18 @@ def plan(*model):
     return build_plan(ModelSpeed("m", *model), SIZES, sampled=True)
 
 
-def test_a_plan_adds_up_and_a_cache_saves_shared_documents():
-    known = plan(KNOWN, "", 16)
-    english, german = known.tasks
+def test_totals_are_sums_and_a_cache_saves_shared_documents():
+    cost_plan = plan(KNOWN, "", 16)
+    english, german = cost_plan.tasks
     assert (english.jobs, sum(english.documents.texts), english.queries) == (2, 16, 6)
     assert (german.jobs, sum(german.documents.texts), german.queries) == (1, 11, 6)
     assert english.bytes == (16 + 6) * 16
     assert english.duration == Duration(1.5 + 2 + 3, pytest.approx(1.5 + 4 + 3), 1.5 + 6 + 3)
-    assert known.total.documents == english.documents + german.documents
-    assert known.total.duration == Duration(12.5, 16.5, 20.5)
-    assert (known.with_cache.documents, known.with_cache.queries) == (english.documents, 12)
-    assert known.with_cache.duration.mean == pytest.approx(1.5 + 4 + 6)
-    # The time is not estimated without a measurement.
+    assert cost_plan.total.documents == english.documents + german.documents
+    assert cost_plan.total.duration == Duration(12.5, 16.5, 20.5)
+    assert (cost_plan.with_cache.documents, cost_plan.with_cache.queries) == (english.documents, 12)
+    assert cost_plan.with_cache.duration.mean == pytest.approx(1.5 + 4 + 6)
+    # Without a calibration, the time is not estimated.
     unknown, known_size = plan(None, "the reason", None), plan(None, "the reason", 1_536)
     assert (unknown.total.duration, unknown.total.bytes, known_size.total.bytes) == (
         None,
@@ -90,10 +90,10 @@ def test_a_table_explains_its_estimates():
         )
 
 
-def test_a_round_is_long_enough_to_be_timed(
+def test_the_sample_grows_until_a_round_can_be_timed(
     monkeypatch,
 ):
-    # A batch takes one second, and one more per eight characters.
+    # A batch takes one second plus one second per eight characters.
     monkeypatch.setattr(
         plan_module,
         "time_encoding",
@@ -105,7 +105,7 @@ def test_a_round_is_long_enough_to_be_timed(
     assert [len(texts) for texts in encoded] == [1, 2, 4, 8, 8, 8, 8]
     monkeypatch.setattr(plan_module, "ROUND_SECONDS", 1_000)
     assert measure_speed(lambda _: None, ["x" * 8] * 5, len) == speed(6 / 40)
-    monkeypatch.setattr(plan_module, "MAX_SECONDS", -1)
+    monkeypatch.setattr(plan_module, "MAX_BENCHMARK_SECONDS", -1)
     assert measure_speed(lambda _: None, ["x" * 8] * 5, len) == speed(6 / 40)
 
 
@@ -119,17 +119,17 @@ def data(tmp_path, monkeypatch):
 
 
 def invoke(tasks, models, format_="json"):
-    done = call_posir(["run", "--plan", "-t", *tasks, "-m", *models, "--format", format_])
-    assert done.exit_code == 0, done.output
+    result = call_posir(["run", "--plan", "-t", *tasks, "-m", *models, "--format", format_])
+    assert result.exit_code == 0, result.output
     return (
-        json.loads(done.stdout)
+        json.loads(result.stdout)
         if format_ == "json"
-        else list(csv.DictReader(io.StringIO(done.stdout)))
+        else list(csv.DictReader(io.StringIO(result.stdout)))
     )
 
 
 @pytest.mark.usefixtures("data")
-def test_the_command_plans_for_every_model_from_the_data():
+def test_the_command_plans_every_model_from_the_data():
     tasks = ("PosIR-English", "PosIR-German-English", "PosIR-German")
     dense, sparse = invoke(tasks, (RANDOM, "baseline-bm25s"))
     texts, queries = len(TEXTS), len(ASKED)
@@ -167,7 +167,7 @@ def test_csv_has_a_row_of_numbers_for_each_model_and_task(monkeypatch):
 
 
 @pytest.mark.usefixtures("data")
-def test_a_model_that_does_not_load_is_planned_by_its_metadata(monkeypatch):
+def test_a_model_that_fails_to_load_is_planned_from_its_metadata(monkeypatch):
     monkeypatch.setattr(
         plan_module, "load_model", Mock(side_effect=OSError("no weights\nin a cache"))
     )

@@ -1,4 +1,4 @@
-"""Where the workers of a cluster run; a real cluster is in the end-to-end tests."""
+"""Worker locations in a cluster. The end-to-end tests use a real cluster."""
 
 import socket
 
@@ -36,12 +36,12 @@ def location(name, index, cpus, gpus):
         ),
     ],
 )
-def test_one_worker_per_gpu_or_else_per_machine(nodes, locations):
+def test_there_is_a_worker_per_gpu_or_else_per_machine(nodes, locations):
     assert find_locations(nodes) == locations
     assert len({str(location) for location in locations}) == len(locations)
 
 
-def test_an_address_where_nothing_listens_is_refused_at_once():
+def test_an_unreachable_address_fails_immediately():
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         check_address(address)

@@ -1,4 +1,4 @@
-"""Missing jobs are run and saved; a process killed at any moment loses no finished result."""
+"""Missing jobs are run and saved, and finished results survive a killed process."""
 
 import json
 import multiprocessing
@@ -22,7 +22,7 @@ from posir_tasks.text import languages
 from tests.plugins.posir_run.test_dispatch import FakeEngine
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
-#: Of PosIR's 31 domains; more take longer to save.
+#: Some of PosIR's 31 domains, since more domains take longer to save.
 DOMAINS = languages.DOMAINS[:8]
 
 
@@ -37,13 +37,13 @@ def data(tmp_path_factory):
 @pytest.fixture
 def workload(data, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(data))
-    # Scores are given here, and not computed.
+    # Scores are set here instead of computed.
     monkeypatch.setenv("POSIR_ROTATED", "0")
     return find_workload(["PosIR-English"], (), ["mteb/baseline-bm25s"])
 
 
 def build_engine(workload, failing=()):
-    """Build an engine whose workers know every score."""
+    """Build an engine whose workers return known scores."""
     (task,) = workload.tasks
 
     def outcome(job):
@@ -56,7 +56,7 @@ def build_engine(workload, failing=()):
             )
         }
         scores = {
-            "test": {job.subset: {"main_score": known_score(job.subset), "position_run": run}}
+            "test": {job.subset: {"main_score": look_up_score(job.subset), "position_run": run}}
         }
         return JobOutcome(
             (TaskResult.from_task_results(task, scores, evaluation_time=1.0), {"max_tokens": 7})
@@ -65,7 +65,7 @@ def build_engine(workload, failing=()):
     return FakeEngine(outcome=outcome)
 
 
-def known_score(subset):
+def look_up_score(subset):
     return len(subset) / 100
 
 
@@ -76,22 +76,22 @@ def save(workload, cache, failing=()):
     )
 
 
-def saved(cache):
-    """Return the scores on disk by subset, in the order of the file."""
+def read_saved_scores(cache):
+    """Read the saved scores by subset, in file order."""
     files = list(cache.cache_path.rglob("PosIR-English.json"))
     return {
-        item["hf_subset"]: item["main_score"]
+        row["hf_subset"]: row["main_score"]
         for file in files
-        for item in json.loads(file.read_text())["scores"]["test"]
+        for row in json.loads(file.read_text())["scores"]["test"]
     }
 
 
 def test_a_result_is_saved_before_it_is_reported(workload, tmp_path):
     cache = ResultCache(tmp_path)
     for count, (job, _) in enumerate(save(workload, cache), start=1):
-        assert job.subset in saved(cache)
-        assert len(saved(cache)) == count
-    assert list(saved(cache)) == list(workload.tasks[0].hf_subsets)
+        assert job.subset in read_saved_scores(cache)
+        assert len(read_saved_scores(cache)) == count
+    assert list(read_saved_scores(cache)) == list(workload.tasks[0].hf_subsets)
     for name, key, value in (
         ("model_meta.json", "max_tokens", 7),
         ("run_settings.jsonl", "encode_kwargs", {"batch_size": 4}),
@@ -107,10 +107,10 @@ def test_only_failed_jobs_are_missing_afterward(workload, tmp_path):
         job.subset for job, outcome in save(workload, cache, failing) if outcome.failure
     } == failing
     assert {job.subset for job in find_missing_jobs(workload, cache)} == failing
-    assert set(saved(cache)) == {*DOMAINS} - failing
+    assert set(read_saved_scores(cache)) == {*DOMAINS} - failing
     list(save(workload, cache))
     assert find_missing_jobs(workload, cache) == []
-    assert list(saved(cache)) == list(workload.tasks[0].hf_subsets)
+    assert list(read_saved_scores(cache)) == list(workload.tasks[0].hf_subsets)
 
 
 def test_results_of_another_data_revision_are_missing(workload, tmp_path):
@@ -127,9 +127,7 @@ def test_results_of_another_data_revision_are_missing(workload, tmp_path):
 
 @pytest.mark.parametrize("moments", [8, pytest.param(50, marks=pytest.mark.slow)])
 def test_a_run_killed_at_any_moment_resumes(workload, tmp_path, moments):
-    """Workers answer at once, so that the process is killed while it saves and not while it
-    waits.
-    """
+    """Workers return immediately, so the process is killed while it saves, not while it waits."""
     rng, killed, folders = random.Random(0), 0, 0
     while killed < moments:
         folders += 1
@@ -141,7 +139,7 @@ def test_a_run_killed_at_any_moment_resumes(workload, tmp_path, moments):
             )
             process.start()
             os.close(writer)
-            # However slow the machine is: after the last kill, the run ends.
+            # After the last kill, the run finishes, even on a slow machine.
             if killed < moments:
                 time.sleep(rng.uniform(0, 0.15))
                 os.kill(process.pid, signal.SIGKILL)
@@ -149,16 +147,16 @@ def test_a_run_killed_at_any_moment_resumes(workload, tmp_path, moments):
             killed += process.exitcode == -signal.SIGKILL
             with os.fdopen(reader) as lines:
                 finished = lines.read().splitlines()
-            on_disk = saved(cache)
-            assert set(finished) <= set(on_disk)
-            assert all(on_disk[subset] == known_score(subset) for subset in on_disk)
-        assert saved(cache) == {domain: known_score(domain) for domain in DOMAINS}
-        assert list(saved(cache)) == list(workload.tasks[0].hf_subsets)
+            saved_scores = read_saved_scores(cache)
+            assert set(finished) <= set(saved_scores)
+            assert all(saved_scores[subset] == look_up_score(subset) for subset in saved_scores)
+        assert read_saved_scores(cache) == {domain: look_up_score(domain) for domain in DOMAINS}
+        assert list(read_saved_scores(cache)) == list(workload.tasks[0].hf_subsets)
         files = [file.relative_to(cache.cache_path) for file in cache.cache_path.rglob("*.*")]
-        shown = {
+        file_names = {
             file.name for file in files if not any(part.startswith(".") for part in file.parts)
         }
-        assert shown == {"PosIR-English.json", "model_meta.json", "run_settings.jsonl"}
+        assert file_names == {"PosIR-English.json", "model_meta.json", "run_settings.jsonl"}
 
 
 def save_and_report(workload, cache, writer):

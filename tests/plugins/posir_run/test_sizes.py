@@ -1,4 +1,4 @@
-"""Sizes against a brute-force count, and the published ones against the paper's totals."""
+"""Sizes against a brute-force count, and published sizes against the paper's totals."""
 
 import numpy as np
 import polars as pl
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mteb import get_task
 
-from posir_run.plan import SAMPLE_SIZE, collect_samples, synthetic_texts
+from posir_run.plan import SAMPLE_SIZE, collect_samples, make_synthetic_texts
 from posir_run.sizes import (
     BOUNDS,
     BUCKETS,
@@ -32,7 +32,7 @@ def count_one_by_one(texts):
     )
 
 
-#: Texts with few and with many bytes per character, with lengths near the bounds of the buckets.
+#: Texts with few or many bytes per character and lengths near the bucket bounds.
 TEXT = st.builds(
     lambda letter, count: letter * count,
     st.sampled_from("xé漢"),
@@ -44,18 +44,18 @@ TEXT = st.builds(
 
 
 @given(st.lists(TEXT, max_size=9), st.lists(TEXT, max_size=9))
-def test_texts_are_counted_by_length_and_counts_add(some, others):
+def test_texts_are_counted_by_length_and_counts_are_additive(texts, others):
     def counts(texts):
         return measure_texts(pl.DataFrame({"text": texts}, {"text": pl.String}))
 
-    assert counts(some) == count_one_by_one(some)
-    assert counts(some) + counts(others) == count_one_by_one(some + others)
+    assert counts(texts) == count_one_by_one(texts)
+    assert counts(texts) + counts(others) == count_one_by_one(texts + others)
 
 
-def test_the_published_sizes_add_up_to_the_papers_totals():
+def test_published_sizes_sum_to_the_paper_totals():
     sizes = [find_published_size(language, domain) for language in LANGUAGES for domain in DOMAINS]
-    documents, queries = sum_counts(counts for counts, _ in sizes), sum(asked for _, asked in sizes)
-    # Nine languages share what is not English in whole numbers.
+    documents, queries = sum_counts(counts for counts, _ in sizes), sum(count for _, count in sizes)
+    # The texts in other languages are divided by nine and rounded down.
     assert 17_329_673 - 9 < sum(documents.texts) <= 17_329_673
     assert 22_800_000_000 - 9 < sum(documents.tokens) <= 22_800_000_000
     assert 421_708 - 9 < queries <= 421_708
@@ -63,10 +63,10 @@ def test_the_published_sizes_add_up_to_the_papers_totals():
     assert sum_counts(counts for counts, _ in english) == TextCounts(
         (0, 1_719_701, 0, 0), (0, 1_719_701 * 922, 0, 0)
     )
-    assert sum(asked for _, asked in english) == 42_015
+    assert sum(count for _, count in english) == 42_015
 
 
-def test_without_data_a_task_has_its_published_size(monkeypatch, tmp_path):
+def test_without_local_data_the_published_size_is_used(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     task = get_task("PosIR-German-English")
     sizes = measure_subsets((task, domain) for domain in task.hf_subsets)
@@ -83,12 +83,12 @@ def test_without_data_a_task_has_its_published_size(monkeypatch, tmp_path):
     assert {len(text) for text in documents[1]} == {922 * 4}
     assert len(set(documents[1])) == len(documents[1]) <= len(queries) == SAMPLE_SIZE
     for tokens in (1, 512, 100_000):
-        assert {len(text) for text in synthetic_texts(tokens)} == {tokens * 4}
+        assert {len(text) for text in make_synthetic_texts(tokens)} == {tokens * 4}
 
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
-    """English and German, whose German queries are fewer."""
+    """English and German data with fewer German queries."""
     root = tmp_path / POSIR_FOLDER
     long = {
         name: text + " More of it." * 300 * number
@@ -100,26 +100,26 @@ def data(tmp_path, monkeypatch):
     return list(long.values())
 
 
-def test_local_data_is_counted_and_shared_documents_once(data):
+def test_local_data_is_counted_and_shared_documents_are_counted_once(data):
     tasks = [get_task(name) for name in ("PosIR-English", "PosIR-German-English", "PosIR-German")]
-    english, crossed, german = measure_subsets((task, "sports") for task in tasks)
-    assert english.documents == crossed.documents == count_one_by_one(data)
+    english, crosslingual, german = measure_subsets((task, "sports") for task in tasks)
+    assert english.documents == crosslingual.documents == count_one_by_one(data)
     assert german.documents == count_one_by_one(TEXTS.values())
-    assert (english.queries, crossed.queries, german.queries) == (4, 3, 3)
-    assert english.corpus == crossed.corpus != german.corpus
-    assert all(size.counted for size in (english, crossed, german))
+    assert (english.queries, crosslingual.queries, german.queries) == (4, 3, 3)
+    assert english.corpus == crosslingual.corpus != german.corpus
+    assert all(size.counted for size in (english, crosslingual, german))
 
 
 @pytest.mark.usefixtures("data")
-def test_a_task_read_at_once_is_counted_and_a_lost_file_named(tmp_path):
+def test_folder_data_is_counted_and_a_missing_file_is_reported(tmp_path):
     (size,) = measure_subsets([(get_task("PosIR-Mini"), "default")])
     assert (sum(size.documents.texts), size.queries) == (72, 720)
-    task, missing = (
+    task, missing_file = (
         get_task("PosIR-English"),
         tmp_path / POSIR_FOLDER / "eng-Latn" / "sports" / "corpus.parquet",
     )
-    missing.unlink()
-    with pytest.raises(DataError, match=str(missing)):
+    missing_file.unlink()
+    with pytest.raises(DataError, match=str(missing_file)):
         measure_subsets([(task, "sports")])
 
 
@@ -130,8 +130,8 @@ def test_samples_have_the_required_lengths(data):
     assert sampled
     assert sorted(text for texts in documents for text in texts) == sorted(data)
     assert sorted(queries) == sorted(question for question, _, _ in ASKED.values())
-    required = count_one_by_one(data) + TextCounts((0, 0, 3, 0), (0, 0, 4_000, 0))
-    mixed, _, _ = collect_samples([get_task("PosIR-English")], required)
+    counts_by_bucket = count_one_by_one(data) + TextCounts((0, 0, 3, 0), (0, 0, 4_000, 0))
+    mixed, _, _ = collect_samples([get_task("PosIR-English")], counts_by_bucket)
     for index, texts in enumerate(mixed):
-        assert bool(texts) == bool(required.texts[index])
+        assert bool(texts) == bool(counts_by_bucket.texts[index])
         assert all(count_one_by_one([text]).texts[index] for text in texts)

@@ -1,4 +1,4 @@
-"""A worker's results equal mteb's, and every error is an outcome."""
+"""A worker's results equal mteb's results, and errors are returned as outcomes."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ import pytest
 
 from posir_run import jobs, worker
 from posir_run.jobs import EvaluationJob, JobOutcome
-from posir_run.worker import Evaluator, Settings, installed_versions
+from posir_run.worker import Evaluator, Settings, find_installed_versions
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.run_settings import with_settings
@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch):
     for domain in DOMAINS:
         write_domain(tmp_path / POSIR_FOLDER, posir_tables(), domain=domain)
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
-    # The default cut-offs take mteb longer than everything else.
+    # With the default cut-offs, most of the time would be spent in mteb.
     monkeypatch.setattr(PositionTask, "k_values", (1, 10))
     return tmp_path / POSIR_FOLDER
 
@@ -42,7 +42,7 @@ def make_job(subset="sports", task="PosIR-English", model=BM25):
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_subset_has_the_scores_that_it_has_in_its_task():
+def test_a_subset_job_gives_the_scores_of_the_full_task():
     complete = mteb.evaluate(
         mteb.get_model(BM25.name),
         mteb.get_task("PosIR-English"),
@@ -61,8 +61,8 @@ def test_a_subset_has_the_scores_that_it_has_in_its_task():
 
 @pytest.mark.usefixtures("folder")
 def test_an_outcome_can_be_pickled_with_all_model_metadata():
-    _, known = pickle.loads(pickle.dumps(build_evaluator().evaluate(make_job()))).value
-    meta = mteb.get_model_meta(BM25.name).model_copy(update=known)
+    _, fields = pickle.loads(pickle.dumps(build_evaluator().evaluate(make_job()))).value
+    meta = mteb.get_model_meta(BM25.name).model_copy(update=fields)
     assert meta.to_dict() == mteb.get_model(BM25.name, device="cpu").mteb_model_meta.to_dict()
 
 
@@ -72,7 +72,7 @@ def test_the_metadata_of_every_registered_model_can_be_pickled():
         assert meta.model_copy(update=fields).model_dump() == meta.model_dump()
 
 
-def test_warnings_come_with_the_first_outcome_that_they_are_for(folder, monkeypatch):
+def test_warnings_are_attached_to_the_outcome_of_their_job(folder, monkeypatch):
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     evaluator = build_evaluator()
     (warning,) = evaluator.evaluate(make_job()).warnings
@@ -111,24 +111,24 @@ def test_a_model_stays_loaded_until_another_is_requested(monkeypatch):
     assert loaded == [BM25, other, BM25]
 
 
-def test_a_machine_with_different_versions_is_refused(
+def test_a_machine_with_different_versions_is_rejected(
     monkeypatch,
 ):
-    build_evaluator().check_versions(installed_versions())
+    build_evaluator().check_versions(find_installed_versions())
     with pytest.raises(PosirError, match=r"has posir .*mteb 1\.0.*Install the same versions"):
-        build_evaluator().check_versions(installed_versions() | {"mteb": "1.0"})
+        build_evaluator().check_versions(find_installed_versions() | {"mteb": "1.0"})
     monkeypatch.setenv("POSIR_DATA", "/here")
     Evaluator(Settings({}), {"POSIR_DATA": "/there"})
     assert worker.os.environ["POSIR_DATA"] == "/there"
 
 
-def test_only_the_settings_of_a_run_reach_a_worker(monkeypatch):
+def test_workers_get_only_the_settings_of_the_run(monkeypatch):
     ray = SimpleNamespace(init=lambda *_, **__: None)
     monkeypatch.setitem(sys.modules, "ray", ray)
     settings = Settings({}, verbose=True)
     with with_settings(protocol="posq"):
-        sent = worker.RayEngine(None, settings)._environment
+        environment = worker.RayEngine(None, settings)._environment
     monkeypatch.setenv("POSIR_WINDOW", "9")
     monkeypatch.setenv("POSIR_PROTOCOL", "posir")
-    Evaluator(settings, sent)
+    Evaluator(settings, environment)
     assert (os.environ["POSIR_PROTOCOL"], os.environ.get("POSIR_WINDOW")) == ("posq", None)

@@ -1,6 +1,4 @@
-"""Scores of chunks are those of their definition, by sets of characters, and of the evaluation's
-own code.
-"""
+"""Tests for chunk scores, against a set-based implementation and the published code."""
 
 import csv
 import json
@@ -34,7 +32,7 @@ from posir_tasks.text.tokenizer import EstimatedTokenizer
 from tests.posir_tasks.data.formats.test_folders import write_chunking_folder
 from tests.support.probed_encoders import FirstWords
 
-CHUNKING = Path("/work/shared/data/chunking")
+CHUNKING_DATA = Path("/work/shared/data/chunking")
 spans = st.tuples(st.integers(0, 1), st.integers(0, 30), st.integers(1, 8)).map(
     lambda row: (row[0], row[1], row[1] + row[2])
 )
@@ -45,41 +43,43 @@ spans = st.tuples(st.integers(0, 1), st.integers(0, 30), st.integers(1, 8)).map(
     st.lists(spans, min_size=1, max_size=6),
     st.integers(1, 6),
 )
-def test_scores_are_those_of_sets_of_characters(excerpts, chunks, number):
-    wanted = {(document, place) for document, start, end in excerpts for place in range(start, end)}
+def test_scores_match_a_set_based_implementation(evidence, chunks, retrieved_count):
+    evidence_characters = {
+        (document, offset) for document, start, end in evidence for offset in range(start, end)
+    }
     located = [
         LocatedChunk(document, Span(start, end), end - start) for document, start, end in chunks
     ]
-    given_excerpts = [EvidenceSpan(document, Span(start, end)) for document, start, end in excerpts]
-    retrieved = chunks[:number]
-    shared = wanted & {
-        (document, place) for document, start, end in retrieved for place in range(start, end)
+    evidence_list = [EvidenceSpan(document, Span(start, end)) for document, start, end in evidence]
+    retrieved = chunks[:retrieved_count]
+    shared = evidence_characters & {
+        (document, offset) for document, start, end in retrieved for offset in range(start, end)
     }
-    length, total = (
-        sum(end - start for _, start, end in retrieved),
-        sum(end - start for _, start, end in excerpts),
+    length = sum(end - start for _, start, end in retrieved)
+    total = sum(end - start for _, start, end in evidence)
+    missing = sum(
+        (document, offset) not in shared
+        for document, start, end in evidence
+        for offset in range(start, end)
     )
-    missed = sum(
-        (document, place) not in shared
-        for document, start, end in excerpts
-        for place in range(start, end)
-    )
-    expected = len(shared) / (length + missed), len(shared) / total, len(shared) / length
-    assert score_retrieved(given_excerpts, located[:number]) == pytest.approx(expected)
-    near = [
+    expected = len(shared) / (length + missing), len(shared) / total, len(shared) / length
+    assert score_retrieved(evidence_list, located[:retrieved_count]) == pytest.approx(expected)
+    relevant = [
         (document, start, end)
         for document, start, end in chunks
         if any(
-            document == other and start <= last and end >= first for other, first, last in excerpts
+            document == other and start <= last and end >= first for other, first, last in evidence
         )
     ]
-    covered = {(document, place) for document, start, end in near for place in range(start, end)}
-    assert compute_precision_omega(given_excerpts, group_spans(located)) == pytest.approx(
-        len(wanted & covered) / len(wanted | covered)
+    covered = {
+        (document, offset) for document, start, end in relevant for offset in range(start, end)
+    }
+    assert compute_precision_omega(evidence_list, group_spans(located)) == pytest.approx(
+        len(evidence_characters & covered) / len(evidence_characters | covered)
     )
 
 
-def test_the_part_is_of_the_chunk_with_the_most_central_excerpt():
+def test_the_third_refers_to_the_chunk_with_the_most_central_span():
     chunks = np.array([(0, 30), (20, 50), (60, 90)])
     parts = [
         find_chunk_third(Span(*span), chunks) for span in ((0, 4), (24, 28), (40, 50), (45, 65))
@@ -87,15 +87,15 @@ def test_the_part_is_of_the_chunk_with_the_most_central_excerpt():
     assert parts == ["first third", "first third", "last third", "split across chunks"]
 
 
-def test_chunkers_are_scored_side_by_side(tmp_path: Path):
+def test_chunkers_are_compared(tmp_path: Path):
     data = read_evidence_data(open_data(write_chunking_folder(tmp_path)))
     sentences = TextSplitter(
         "sentences", lambda text: [part + "." for part in text.split(".") if part.strip()]
     )
     whole = TextSplitter("whole", lambda text: [text, "A note on bells."])
     encoder = ModelEncoder(FirstWords())
-    scoring = score_splitters(encoder, EstimatedTokenizer(), data, [sentences, whole], 2)
-    rows = {(row.chunker, row.document): row for row in scoring.rows}
+    result = score_splitters(encoder, EstimatedTokenizer(), data, [sentences, whole], 2)
+    rows = {(row.chunker, row.document): row for row in result.rows}
     assert set(rows) == {
         (name, document)
         for name in ("sentences", "whole")
@@ -106,41 +106,41 @@ def test_chunkers_are_scored_side_by_side(tmp_path: Path):
     assert (
         rows["sentences", "all"].precision_omega.value > rows["whole", "all"].precision_omega.value
     )
-    # The excerpts of a question are 8 characters of a text of 59.
+    # The evidence of a question has 8 of the 59 characters.
     assert rows["whole", "bells"].precision_omega.value == pytest.approx(8 / 59)
     assert rows["whole", "all"].in_place["recall"] == rows["whole", "all"].recall.value
-    assert scoring.to_polars()["recall"].to_list()[0] == scoring.rows[0].recall.value
-    assert scoring.remarks == ("whole: 2 of 4 chunks are not in their text.",)
-    assert len(scoring.changes) == 2
-    assert {change.state for change in scoring.changes} == {ChangeState.INCONCLUSIVE}
-    assert sum(row.spans for row in scoring.places) == 2 * 2 * 3
+    assert result.to_polars()["recall"].to_list()[0] == result.rows[0].recall.value
+    assert result.remarks == ("whole: 2 of 4 chunks are not in their text.",)
+    assert len(result.changes) == 2
+    assert {change.state for change in result.changes} == {ChangeState.INCONCLUSIVE}
+    assert sum(row.spans for row in result.places) == 2 * 2 * 3
 
 
-def test_the_change_between_chunkers_counts_documents():
+def test_changes_between_chunkers_are_clustered_by_document():
     rng = np.random.default_rng(0)
     best = rng.random(300) * 0.1 + 0.5
-    few, many = (np.arange(300) % documents for documents in (5, 30))
+    few_documents, many_documents = (np.arange(300) % count for count in (5, 30))
     scores = {
         "best": best,
         "worse": best - 0.2 - 0.02 * rng.random(300),
         "same": best - 1e-4 * rng.random(300),
     }
-    worse, same = compare_splitters(Metric.RECALL, scores, many)
+    worse, same = compare_splitters(Metric.RECALL, scores, many_documents)
     assert (worse.subject.baseline, worse.subject.model) == ("best", "worse")
     assert (worse.state, same.state) == (ChangeState.WORSE, ChangeState.EQUIVALENT)
     assert worse.estimate.value == pytest.approx(-0.21, abs=0.002)
     assert -0.22 < worse.estimate.low < worse.estimate.high < -0.2
-    rows = compare_splitters(Metric.RECALL, scores, few)
+    rows = compare_splitters(Metric.RECALL, scores, few_documents)
     assert {row.reason for row in rows} == {Reason.FEW_DOCUMENTS}
-    # All questions of a document change alike: there are as many observations as documents.
+    # All questions about a document change by the same amount, so only documents are independent.
     by_document = rng.standard_normal(30)
-    other = best + 1 + 0.1 * by_document[many] - 0.05
-    (row,) = compare_splitters(Metric.IOU, {"best": best + 1, "other": other}, many)
+    other = best + 1 + 0.1 * by_document[many_documents] - 0.05
+    (row,) = compare_splitters(Metric.IOU, {"best": best + 1, "other": other}, many_documents)
     half = stdtrit(29, 1 - 0.05 / 6) * 0.1 * by_document.std(ddof=1) / 30**0.5
     assert (row.estimate.high - row.estimate.low) / 2 == pytest.approx(half, abs=0.002)
 
 
-def test_passages_of_one_article_are_not_independent(tmp_path: Path):
+def test_passages_of_an_article_are_one_cluster(tmp_path: Path):
     paragraphs = [
         {
             "context": f"Bell {row} fell.",
@@ -160,14 +160,18 @@ def test_passages_of_one_article_are_not_independent(tmp_path: Path):
     ]
     (tmp_path / "bells.json").write_text(json.dumps({"data": articles}))
     data = read_evidence_data(open_data(tmp_path / "bells.json", language="eng-Latn"))
-    assert (len(data.documents), len({*data.owners}), len(set(data.clusters.tolist()))) == (
+    assert (
+        len(data.documents),
+        len({*data.question_documents}),
+        len(set(data.clusters.tolist())),
+    ) == (
         4,
         4,
         2,
     )
 
 
-def test_a_repeated_passage_counts_where_it_first_is(tmp_path: Path):
+def test_repeated_passages_are_located_at_the_first_match(tmp_path: Path):
     folder, passage = write_chunking_folder(tmp_path, []), "One bell fell."
     (folder / "corpora" / "bells.md").write_text(f"{passage} Two rang. {passage}")
     row = [
@@ -181,15 +185,15 @@ def test_a_repeated_passage_counts_where_it_first_is(tmp_path: Path):
         "parts", lambda text: [text] if "tower" in text else [passage, " Two rang. ", passage]
     )
     data = read_evidence_data(open_data(folder))
-    scoring = score_splitters(ModelEncoder(FirstWords()), EstimatedTokenizer(), data, [splitter], 2)
-    overall = scoring.rows[0]
+    result = score_splitters(ModelEncoder(FirstWords()), EstimatedTokenizer(), data, [splitter], 2)
+    overall = result.rows[0]
     assert (overall.recall.value, overall.in_place["recall"]) == (0, 1)
-    assert scoring.remarks == (
+    assert result.remarks == (
         "parts: 1 of 4 chunks repeat an earlier passage and are located there.",
     )
 
 
-def test_bad_arguments_are_one_message(tmp_path: Path):
+def test_invalid_arguments_raise(tmp_path: Path):
     with pytest.raises(PosirError, match="at least one --chunker"):
         posir.score(model="all-MiniLM-L6-v2", data=write_chunking_folder(tmp_path), chunker=[])
     with pytest.raises(PosirError, match="<lambda>: returned no chunk"):
@@ -197,13 +201,15 @@ def test_bad_arguments_are_one_message(tmp_path: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not CHUNKING.is_dir(), reason="the data of the chunking evaluation is not here")
-def test_the_figures_are_those_of_the_evaluation_s_own_code():
+@pytest.mark.skipif(
+    not CHUNKING_DATA.is_dir(), reason="the data of the chunking evaluation is missing"
+)
+def test_scores_match_the_published_code():
     def split(text: str) -> list[str]:
         return [text[start : start + 1200] for start in range(0, len(text), 1200)]
 
-    row, *_ = posir.score(model=str(get_model_path()), data=CHUNKING, chunker=[split]).rows
-    # Of its code, with all chunks searched exactly.
+    row, *_ = posir.score(model=str(get_model_path()), data=CHUNKING_DATA, chunker=[split]).rows
+    # Results of the published code with exact search.
     expected = {"iou": 0.03598, "recall": 0.76047, "precision": 0.0361, "precision_omega": 0.16981}
     assert (row.questions, row.chunks) == (472, 1206)
     for score, value in expected.items():

@@ -1,4 +1,4 @@
-"""Retrievers that answer, and all the ways in which they do not."""
+"""Tests for collecting runs from retrievers, including all kinds of failures."""
 
 import asyncio
 import itertools
@@ -47,15 +47,19 @@ FAST = CollectionSettings(k=3, retries=1, timeout=5, backoff=0)
 
 
 def collect(
-    search: Any, folder: Path, settings: CollectionSettings = FAST, *, needs_all: bool = True
+    search: Any,
+    folder: Path,
+    settings: CollectionSettings = FAST,
+    *,
+    requires_all: bool = True,
 ) -> Rankings:
     run, _ = collect_run(
-        search, "mine", DATA, AlignmentRules(needs_all), replace(settings, folder=folder)
+        search, "mine", DATA, AlignmentRules(requires_all), replace(settings, folder=folder)
     )
     return {query: merge_chunks(hits) for query, hits in run.by_subset["all"].items()}
 
 
-def test_answers_are_cut_at_k_and_chunks_are_no_repeated_rows(
+def test_answers_are_truncated_to_k_hits_including_chunks(
     tmp_path: Path,
 ):
     rankings = collect(lambda _query, _k: ["d4", "d1", "d2", "d3"], tmp_path / "a")
@@ -71,42 +75,42 @@ def test_answers_are_cut_at_k_and_chunks_are_no_repeated_rows(
     assert run.by_subset["all"]["q0"] == [Hit("d", 3, 1), Hit("e", 2, 2), Hit("d", 1, 3)]
 
 
-def test_a_hit_without_a_score_fails_its_query(tmp_path: Path):
+def test_a_hit_without_a_score_fails_the_query(tmp_path: Path):
     def search(query: str, _k: int) -> list[tuple[str, float | None]]:
         return [("d", 0.9), ("d1", 0.5), ("d4", None if query == QUERIES["q7"] else 0.1)]
 
     with pytest.raises(PosirError, match="query q7: hit 3, d4, has no score"):
         collect(search, tmp_path)
-    rankings = collect(search, tmp_path, needs_all=False)
+    rankings = collect(search, tmp_path, requires_all=False)
     assert rankings.keys() == QUERIES.keys() - {"q7"}
     assert [*rankings["q0"]] == ["d", "d1", "d4"]
     ranked = collect(search, tmp_path / "rank", replace(FAST, order="rank"))
     assert [*ranked["q7"]] == ["d", "d1", "d4"]
 
 
-def test_answers_without_scores_are_asked_for_again(tmp_path: Path):
-    asked: list[str] = []
+def test_answers_without_scores_are_requested_again(tmp_path: Path):
+    requested: list[str] = []
 
     def search(query: str, _k: int) -> list[tuple[str, float | None]]:
-        asked.append(query)
-        if query == QUERIES["q19"] and len(asked) <= len(QUERIES):
+        requested.append(query)
+        if query == QUERIES["q19"] and len(requested) <= len(QUERIES):
             raise TypeError("none")
         return [
             ("d", 0.9),
-            ("d1", None if query == QUERIES["q7"] and len(asked) <= len(QUERIES) else 0.5),
+            ("d1", None if query == QUERIES["q7"] and len(requested) <= len(QUERIES) else 0.5),
         ]
 
     with pytest.raises(PosirError, match="query q19"):
         collect(search, tmp_path, replace(FAST, order="rank", concurrency=1))
     rankings = collect(search, tmp_path)
-    assert sorted(asked[len(QUERIES) :]) == sorted([QUERIES["q7"], QUERIES["q19"]])
+    assert sorted(requested[len(QUERIES) :]) == sorted([QUERIES["q7"], QUERIES["q19"]])
     assert [*rankings["q7"]] == ["d", "d1"]
 
 
-@pytest.mark.parametrize("bare", [["d", "d1"], [("d", None)]])
-def test_scores_of_some_queries_alone_stop_a_run(bare: Any, tmp_path: Path):
+@pytest.mark.parametrize("unscored_hits", [["d", "d1"], [("d", None)]])
+def test_a_run_stops_if_only_some_queries_have_scores(unscored_hits: Any, tmp_path: Path):
     def search(query: str, _k: int) -> Any:
-        return bare if query == QUERIES["q15"] else [("d", 0.5), ("d1", 0.1)]
+        return unscored_hits if query == QUERIES["q15"] else [("d", 0.5), ("d1", 0.1)]
 
     with pytest.raises(
         PosirError,
@@ -115,15 +119,15 @@ def test_scores_of_some_queries_alone_stop_a_run(bare: Any, tmp_path: Path):
         collect(search, tmp_path)
 
 
-def test_coroutines_are_asked_at_the_same_time(
+def test_coroutines_run_concurrently(
     tmp_path: Path,
 ):
     class Client:
-        most = active = 0
+        max_active = active = 0
 
         async def __call__(self, query: str, k: int) -> list[tuple[str, float]]:
             self.active += 1
-            self.most = max(self.most, self.active)
+            self.max_active = max(self.max_active, self.active)
             await asyncio.sleep(0.01)
             self.active -= 1
             return [(query, k)]
@@ -131,7 +135,7 @@ def test_coroutines_are_asked_at_the_same_time(
     client = Client()
     expected = {query: {text: 3.0} for query, text in QUERIES.items()}
     assert collect(client, tmp_path / "object") == expected
-    assert client.most == FAST.concurrency
+    assert client.max_active == FAST.concurrency
     assert collect(lambda query, k: client(query, k), tmp_path / "lambda") == expected
 
 
@@ -148,21 +152,21 @@ def test_functions_run_in_a_bounded_number_of_threads(tmp_path: Path):
     assert threading.get_ident() not in threads
 
 
-def test_it_works_where_an_event_loop_runs(tmp_path: Path):
+def test_collecting_works_inside_a_running_event_loop(tmp_path: Path):
     async def notebook() -> Rankings:
         return collect(lambda query, _k: [query], tmp_path)
 
-    # In a thread of its own: the browser of other tests keeps an event loop in the main thread.
+    # In a separate thread, since the browser of other tests runs an event loop in the main thread.
     with ThreadPoolExecutor(1) as thread:
         assert len(thread.submit(asyncio.run, notebook()).result()) == len(QUERIES)
 
 
-def test_a_search_that_fails_once_is_repeated(tmp_path: Path):
-    asked = set[str]()
+def test_failed_searches_are_retried(tmp_path: Path):
+    requested = set[str]()
 
     def search(query: str, _k: int) -> list[str]:
-        if query not in asked:
-            asked.add(query)
+        if query not in requested:
+            requested.add(query)
             raise ConnectionError("refused")
         return ["d"]
 
@@ -170,20 +174,20 @@ def test_a_search_that_fails_once_is_repeated(tmp_path: Path):
 
 
 def fail_for(text: str, failure: Callable[[], Any]) -> Any:
-    asked = Counter[str]()
+    requested = Counter[str]()
 
     def search(query: str, _k: int) -> Any:
-        asked[query] += 1
+        requested[query] += 1
         return failure() if query == text else ["d"]
 
-    return search, asked
+    return search, requested
 
 
 def raise_error() -> None:
     raise RuntimeError("no\nline")
 
 
-async def leave() -> None:
+async def exit_in_coroutine() -> None:
     sys.exit(4)
 
 
@@ -193,7 +197,7 @@ async def leave() -> None:
         (raise_error, "the retriever raised RuntimeError: no, in 2 attempts", 2),
         (lambda: sys.exit(3), "the retriever raised SystemExit: 3", 1),
         (lambda: (sys.exit(3) for _ in range(9)), "the retriever raised SystemExit: 3", 1),
-        (leave, "the retriever raised SystemExit: 4", 1),
+        (exit_in_coroutine, "the retriever raised SystemExit: 4", 1),
         (lambda: None.search, "the retriever raised AttributeError: ", 1),  # type: ignore[attr-defined]
         (lambda: time.sleep(30), "no answer within 0.7 seconds, in 2 attempts", 2),
         (lambda: None, "expected a list of hits, got NoneType; each must be an id", 1),
@@ -219,25 +223,25 @@ async def leave() -> None:
         ),
     ],
 )
-def test_a_query_that_fails_is_asked_for_again_by_a_rerun(
+def test_a_rerun_repeats_only_failed_queries(
     failure: Callable[[], Any], reason: str, attempts: int, tmp_path: Path
 ):
-    search, asked = fail_for("text 7", failure)
+    search, requested = fail_for("text 7", failure)
     settings = CollectionSettings(k=3, retries=1, timeout=0.7, backoff=0)
     with pytest.raises(
         PosirError,
         match=f"^mine: query q7: {re.escape(reason)}.* 19 of 20 queries are answered and saved",
     ):
         collect(search, tmp_path, settings=settings)
-    assert asked["text 7"] == attempts
-    again, asked = fail_for("", raise_error)
+    assert requested["text 7"] == attempts
+    again, requested = fail_for("", raise_error)
     assert set(collect(again, tmp_path)) == set(QUERIES)
-    assert list(asked) == ["text 7"]
+    assert list(requested) == ["text 7"]
 
 
-def test_an_interruption_says_what_is_kept(tmp_path: Path):
+def test_an_interruption_reports_saved_answers(tmp_path: Path):
     def interrupt() -> None:
-        # Sent to the main thread, which wakes up and has time to notice.
+        # Give the main thread time to handle the signal.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         time.sleep(1)
 
@@ -249,39 +253,39 @@ def test_an_interruption_says_what_is_kept(tmp_path: Path):
         collect(search, tmp_path, replace(FAST, concurrency=1))
 
 
-@pytest.mark.parametrize("needs_all", [True, False])
-def test_a_retriever_that_never_answers_is_waited_for_once(needs_all: bool, tmp_path: Path):
-    asked = list[str]()
+@pytest.mark.parametrize("requires_all", [True, False])
+def test_a_hanging_retriever_is_stopped_after_one_timeout(requires_all: bool, tmp_path: Path):
+    requested = list[str]()
 
     def search(query: str, _k: int) -> Any:
-        asked.append(query)
+        requested.append(query)
         if hangs:
             time.sleep(30)
         return ["d"]
 
     hangs, settings = True, CollectionSettings(k=3, concurrency=2, timeout=0.2)
     with pytest.raises(PosirError, match=r"q0: no answer within 0\.2 seconds.*--timeout"):
-        collect(search, tmp_path, settings, needs_all=needs_all)
-    # On a loaded machine the second thread may not have asked when the first times out.
-    assert asked in (["text 0"], ["text 0", "text 1"], ["text 1", "text 0"])
+        collect(search, tmp_path, settings, requires_all=requires_all)
+    # On a busy machine, the second thread may start only after the first times out.
+    assert requested in (["text 0"], ["text 0", "text 1"], ["text 1", "text 0"])
     hangs = False
     assert set(collect(search, tmp_path, settings)) == set(QUERIES)
 
 
 @pytest.mark.parametrize(
-    ("needs_all", "message", "most"),
+    ("requires_all", "message", "max_searches"),
     [
         (True, r"0 of 25 queries are answered and saved.* --missing zero", MAX_FAILURES),
         (False, r"\(20 failed\)\. No query has an answer", MAX_FAILURES_AT_START),
     ],
 )
-def test_a_retriever_that_always_fails_is_not_asked_to_the_end(
-    needs_all: bool, message: str, most: int, tmp_path: Path
+def test_a_failing_retriever_is_stopped_early(
+    requires_all: bool, message: str, max_searches: int, tmp_path: Path
 ):
-    asked = Counter[str]()
+    requested = Counter[str]()
 
     def search(query: str, _k: int) -> list[str]:
-        asked[query] += 1
+        requested[query] += 1
         raise ConnectionError
 
     texts = {f"q{number}": f"text {number}" for number in range(25)}
@@ -295,28 +299,31 @@ def test_a_retriever_that_always_fails_is_not_asked_to_the_end(
             search,
             "mine",
             data,
-            AlignmentRules(needs_all),
+            AlignmentRules(requires_all),
             CollectionSettings(concurrency=1, retries=0, folder=tmp_path),
         )
-    assert len(asked) == most
+    assert len(requested) == max_searches
 
 
-def test_any_number_of_queries_may_fail_if_they_score_zero(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_failed_queries_can_be_scored_as_zero(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     def search(query: str, _k: int) -> list[str]:
         if query != "text 0":
             raise ConnectionError("refused")
         return ["d"]
 
     assert set(
-        collect(search, tmp_path, CollectionSettings(concurrency=1, retries=0), needs_all=False)
+        collect(
+            search,
+            tmp_path,
+            CollectionSettings(concurrency=1, retries=0),
+            requires_all=False,
+        )
     ) == {"q0"}
     assert "query q1: the retriever raised ConnectionError: refused; scored as 0" in caplog.text
     assert "19 of 20 queries failed" in caplog.text
 
 
-def test_a_retriever_that_returns_nothing_is_refused(tmp_path: Path):
+def test_a_retriever_without_hits_raises(tmp_path: Path):
     with pytest.raises(
         PosirError, match=r"mine: 20 queries returned nothing, and no query returned a document"
     ):
@@ -324,11 +331,11 @@ def test_a_retriever_that_returns_nothing_is_refused(tmp_path: Path):
     assert not list(tmp_path.iterdir())
 
 
-def test_unknown_ids_stop_a_retriever_early_and_are_not_kept(tmp_path: Path):
-    asked = Counter[str]()
+def test_unknown_ids_stop_the_run_early_and_are_not_saved(tmp_path: Path):
+    requested = Counter[str]()
 
     def search(query: str, _k: int) -> list[dict[str, str]]:
-        asked[query] += 1
+        requested[query] += 1
         return [{"id": "5e1f", "file": "d"}]
 
     settings = CollectionSettings(concurrency=1, folder=tmp_path)
@@ -338,12 +345,12 @@ def test_unknown_ids_stop_a_retriever_early_and_are_not_kept(tmp_path: Path):
         r".*--document-field",
     ):
         collect(search, tmp_path, settings)
-    assert len(asked) == FIRST_QUERIES
+    assert len(requested) == FIRST_QUERIES
     assert not list(tmp_path.iterdir())
     assert collect(search, tmp_path, replace(settings, document_field="file"))["q3"] == {"d": 1}
 
 
-def test_a_damaged_line_costs_its_answer_alone_and_is_said(
+def test_damaged_journal_lines_are_skipped_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     collect(lambda _query, _k: ["d"], tmp_path)
@@ -351,13 +358,13 @@ def test_a_damaged_line_costs_its_answer_alone_and_is_said(
     lines = file.read_text()[:-5].split("\n")
     lines[3] = lines[3][:20] + "\0" + lines[3][21:]
     file.write_text("\n".join(lines))
-    search, asked = fail_for("", raise_error)
+    search, requested = fail_for("", raise_error)
     assert len(collect(search, tmp_path)) == len(QUERIES)
-    assert len(asked) == 2
+    assert len(requested) == 2
     assert "2 lines are damaged" in caplog.text
 
 
-def test_one_process_writes_to_a_journal_at_a_time(tmp_path: Path):
+def test_a_journal_is_locked_for_other_processes(tmp_path: Path):
     with closing(Journal(tmp_path / "a.jsonl")) as journal:
         for query in ("q", "r"):
             journal.add(
@@ -381,7 +388,7 @@ def test_one_process_writes_to_a_journal_at_a_time(tmp_path: Path):
 @pytest.mark.parametrize(
     "content", ["my notes\n", '{"a": 1}\n', "[]\n", '{"schema_version": "x"}\n', "\0"]
 )
-def test_a_file_that_is_no_journal_is_kept(tmp_path: Path, content: str):
+def test_other_files_are_not_overwritten_by_a_journal(tmp_path: Path, content: str):
     (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(PosirError, match=r"a\.jsonl: is not a journal"):
         Journal(tmp_path / "a.jsonl")
@@ -392,28 +399,28 @@ def test_a_file_that_is_no_journal_is_kept(tmp_path: Path, content: str):
 
 
 @pytest.mark.parametrize(("number", "documents"), [(2, "d{}"), (12, "d{}"), (12, "d")])
-def test_distances_are_refused_and_kept_until_an_order_is_given(
+def test_distances_raise_until_an_order_is_given_and_answers_are_reused(
     number: int, documents: str, tmp_path: Path
 ):
-    asked = Counter[str]()
+    requested = Counter[str]()
 
     def search(query: str, _k: int) -> list[tuple[str, float]]:
-        asked[query] += 1
-        # With one id, the chunks of one document.
+        requested[query] += 1
+        # Hits with one id are chunks of one document.
         return [(documents.format(hit), hit / 10) for hit in range(number)] + [("last", number)]
 
     settings = CollectionSettings(k=300, concurrency=1)
     with pytest.raises(PosirError, match="--order distance"):
         collect(search, tmp_path, settings=settings)
-    assert len(asked) == FIRST_QUERIES
+    assert len(requested) == FIRST_QUERIES
     run, _ = collect_run(
         search, "mine", DATA, RULES, replace(settings, folder=tmp_path, order="distance")
     )
-    assert set(asked.values()) == {1}
+    assert set(requested.values()) == {1}
     assert run.by_subset["all"]["q3"][-1].document == "last"
 
 
-def test_scores_of_an_earlier_stage_contradict_the_order(tmp_path: Path):
+def test_scores_that_contradict_the_order_of_hits_raise(tmp_path: Path):
     def search(_query: str, _k: int) -> list[tuple[str, float]]:
         return [("a", 0.9), ("b", 0.5), ("c", 12.0), ("d", 11.0)]
 
@@ -427,14 +434,14 @@ def test_scores_of_an_earlier_stage_contradict_the_order(tmp_path: Path):
     ]
 
 
-def test_an_endless_iterator_is_read_up_to_k(tmp_path: Path):
+def test_endless_iterators_are_read_up_to_k(tmp_path: Path):
     rankings = collect(lambda _query, _k: (f"d{number}" for number in itertools.count()), tmp_path)
     assert rankings["q0"] == {"d0": 3, "d1": 2, "d2": 1}
     with pytest.raises(AnswerError, match="more than"):
         read_hits({str(number): 1.0 for number in range(MAX_HITS + 1)}, 3)
 
 
-def test_several_subsets_need_a_retriever_that_tells_them_apart(tmp_path: Path):
+def test_several_subsets_need_a_subset_parameter(tmp_path: Path):
     data = [
         SubsetQueries(name, Judgments({"q": name}, {"q": {"d": 1}}), CORPUS, 1) for name in "ab"
     ]
@@ -456,7 +463,7 @@ VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text
         st.dictionaries(VALUES, VALUES),
     )
 )
-def test_any_answer_is_a_ranking_or_refused_in_a_sentence(answer: object):
+def test_any_answer_is_parsed_or_raises(answer: object):
     try:
         hits = sort_hits(read_hits(answer, 5), None)
     except AnswerError:

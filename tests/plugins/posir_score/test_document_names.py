@@ -1,6 +1,4 @@
-"""Documents that an index names by their files: found if one alone fits, refused if several do,
-else left as they are.
-"""
+"""Tests for matching documents by file name."""
 
 import pytest
 from hypothesis import given
@@ -26,11 +24,11 @@ CORPUS = ("guide.md", "sub/intro.txt", "other/intro.txt", "42", "report.v2", "Fu
         ("https://example.org/articles/42", "42"),
         ("file:///docs/Fu%C3%9F%20note.html", "Fuß note.html"),
         ("Fuß note.pdf", "Fuß note.html"),
-        # Chunks of these.
+        # Chunks.
         ("/srv/docs/guide.md#3", "guide.md#3"),
         ("guide.md#3", "guide.md#3"),
         ("sub/intro#1#2", "sub/intro.txt#1#2"),
-        # No document.
+        # No match.
         ("report.v1", "report.v1"),
         ("report", "report"),
         ("introduction", "introduction"),
@@ -40,7 +38,7 @@ CORPUS = ("guide.md", "sub/intro.txt", "other/intro.txt", "42", "report.v2", "Fu
         ("http://[::1", "http://[::1"),
     ],
 )
-def test_a_name_is_the_document_of_which_it_is_the_file(name: str, document: str):
+def test_file_names_match_documents(name: str, document: str):
     assert DocumentNames().translate(name, CORPUS, "#") == document
 
 
@@ -48,20 +46,20 @@ def test_a_name_is_the_document_of_which_it_is_the_file(name: str, document: str
     "name",
     ["intro.txt", "intro", "/elsewhere/intro.txt", "https://example.org/intro.html", "intro#7"],
 )
-def test_a_name_of_several_documents_is_refused_with_both(name: str):
+def test_ambiguous_names_raise(name: str):
     with pytest.raises(
         PosirError, match=r"sub/intro.txt and other/intro.txt|other/intro.txt and sub/intro.txt"
     ):
         DocumentNames().translate(name, CORPUS, "#")
 
 
-def test_an_id_of_the_data_is_no_file_name():
+def test_ids_of_the_data_are_not_matched_by_file_name():
     names = DocumentNames()
     assert names.translate("intro.txt", (*CORPUS, "intro.txt"), "#") == "intro.txt"
-    assert (names.matched, names.describe()) == ({}, "")
+    assert (names.matches, names.describe()) == ({}, "")
 
 
-def test_two_files_that_fit_one_document_are_refused():
+def test_two_files_that_match_one_document_raise():
     names = DocumentNames()
     names.translate("new/guide.md", CORPUS, "#")
     # The same file by a longer path.
@@ -70,15 +68,15 @@ def test_two_files_that_fit_one_document_are_refused():
         names.translate("old/guide.md", CORPUS, "#")
 
 
-def test_what_was_matched_is_counted():
+def test_matches_are_counted():
     names = DocumentNames()
     for name in ("/a/guide.md#1", "/a/guide.md#2", "x/42"):
         names.translate(name, CORPUS, "#")
-    assert names.matched == {"/a/guide.md": "guide.md", "x/42": "42"}
+    assert names.matches == {"/a/guide.md": "guide.md", "x/42": "42"}
     assert "2 documents" in names.describe()
 
 
 @given(st.text())
-def test_any_text_has_a_name(text: str):
+def test_any_text_is_parsed(text: str):
     assert isinstance(FileName.parse(text), FileName)
     assert DocumentNames().translate(text, frozenset([text]), "#") == text

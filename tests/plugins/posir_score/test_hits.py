@@ -1,6 +1,4 @@
-"""Hits as systems return them: stand-ins with their fields, and the systems themselves where they
-are installed.
-"""
+"""Tests for parsing hits: fake hits of all systems, and real ones if the systems are installed."""
 
 import re
 import sqlite3
@@ -23,12 +21,12 @@ TEXT = "The mill burned down."
 NUMBER = UUID(int=7)
 
 
-def langchain(**fields: Any) -> Any:
+def make_langchain_hit(**fields: Any) -> Any:
     metadata = {"source": "d1", "start_index": 4, "page": 3, "chunk": 9}
     return Obj(**{"page_content": TEXT, "id": "5e1f", "metadata": metadata} | fields)
 
 
-def llama_index(reference: str | None = "d1") -> Any:
+def make_llama_index_hit(reference: str | None = "d1") -> Any:
     node = Obj(
         ref_doc_id=reference,
         text=TEXT,
@@ -39,11 +37,11 @@ def llama_index(reference: str | None = "d1") -> Any:
     return Obj(node=node, score=0.5)
 
 
-def qdrant(**payload: Any) -> Any:
+def make_qdrant_hit(**payload: Any) -> Any:
     return Obj(id="5e1f", score=0.5, version=0, payload=payload)
 
 
-def sqlite_rows() -> Any:
+def make_sqlite_rows() -> Any:
     database = sqlite3.connect(":memory:")
     database.row_factory = sqlite3.Row
     return database.execute("SELECT 'd1' AS doc_id, 0.5 AS score, ? AS text", (TEXT,)).fetchall()
@@ -67,12 +65,15 @@ VESPA_HIT = {"id": "id:ns:type::d1", "relevance": 0.5, "fields": {"text": TEXT}}
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ([langchain()], Hit("d1", None, 1, TEXT, 4)),
-        ([langchain(metadata={"source": "d1", "start_index": -1})], Hit("d1", None, 1, TEXT)),
-        ([(langchain(), 0.5)], Hit("d1", 0.5, 1, TEXT, 4)),
-        ([llama_index()], SPAN),
-        ([llama_index().node], SPAN._replace(score=None)),
-        (Obj(source_nodes=[llama_index()]), SPAN),
+        ([make_langchain_hit()], Hit("d1", None, 1, TEXT, 4)),
+        (
+            [make_langchain_hit(metadata={"source": "d1", "start_index": -1})],
+            Hit("d1", None, 1, TEXT),
+        ),
+        ([(make_langchain_hit(), 0.5)], Hit("d1", 0.5, 1, TEXT, 4)),
+        ([make_llama_index_hit()], SPAN),
+        ([make_llama_index_hit().node], SPAN._replace(score=None)),
+        (Obj(source_nodes=[make_llama_index_hit()]), SPAN),
         (
             {
                 "documents": [
@@ -81,13 +82,13 @@ VESPA_HIT = {"id": "id:ns:type::d1", "relevance": 0.5, "fields": {"text": TEXT}}
             },
             HALF,
         ),
-        ([qdrant(doc_id="d1", text=TEXT, start=4, end=25)], SPAN),
+        ([make_qdrant_hit(doc_id="d1", text=TEXT, start=4, end=25)], SPAN),
         (
-            Obj(points=[qdrant(page_content=TEXT, metadata={"source": "d1"})]),
+            Obj(points=[make_qdrant_hit(page_content=TEXT, metadata={"source": "d1"})]),
             Hit("d1", 0.5, 1, TEXT),
         ),
         (Obj(points=[Obj(id="d1", score=0.5, payload=None)]), BARE),
-        (Obj(groups=[Obj(id="d1", hits=[qdrant(text=TEXT)])]), SCORED),
+        (Obj(groups=[Obj(id="d1", hits=[make_qdrant_hit(text=TEXT)])]), SCORED),
         (
             {
                 "ids": [["5e"]],
@@ -99,7 +100,7 @@ VESPA_HIT = {"id": "id:ns:type::d1", "relevance": 0.5, "fields": {"text": TEXT}}
         ),
         ([{"doc": "d1", "text": TEXT, "vector": [0.1], "_distance": 0.5}], DISTANCE),
         (pl.DataFrame({"docno": ["d1"], "docid": [0], "text": [TEXT], "score": [0.5]}), SCORED),
-        (sqlite_rows(), SCORED),
+        (make_sqlite_rows(), SCORED),
         ({"took": 1, "hits": {"hits": [ES_HIT]}}, SCORED),
         (
             {"hits": {"hits": [ES_HIT | {"inner_hits": {"chunks": {"hits": {"hits": [CHUNK]}}}}]}},
@@ -149,7 +150,7 @@ VESPA_HIT = {"id": "id:ns:type::d1", "relevance": 0.5, "fields": {"text": TEXT}}
         ({"retrieved_ids": ["d1"], "retrieve_scores": [0.5], "retrieved_contents": [TEXT]}, SCORED),
     ],
 )
-def test_what_a_system_returns_is_read_as_it_is(answer: Any, expected: Hit):
+def test_responses_of_all_systems_are_parsed(answer: Any, expected: Hit):
     assert read_hits(answer, 5)[0] == expected
 
 
@@ -157,14 +158,14 @@ def test_what_a_system_returns_is_read_as_it_is(answer: Any, expected: Hit):
     "answer",
     [{"ids": [[]], "distances": [[]]}, Obj(points=[]), [[]], [], {}, {"hits": {"hits": []}}],
 )
-def test_an_answer_without_hits_is_empty(answer: Any):
+def test_answers_without_hits_are_empty(answer: Any):
     assert read_hits(answer, 5) == []
 
 
-def test_a_user_names_the_field_with_the_id():
+def test_the_id_is_read_from_the_given_field():
     hits = [
-        langchain(metadata={"file": "d9", "source": "d1"}),
-        qdrant(file="d9"),
+        make_langchain_hit(metadata={"file": "d9", "source": "d1"}),
+        make_qdrant_hit(file="d9"),
         {"file": "d9"},
         ES_HIT | {"_source": {"file": "d9"}},
     ]
@@ -173,29 +174,30 @@ def test_a_user_names_the_field_with_the_id():
         AnswerError,
         match=r"hit 1 has no field name \(--document-field\); its fields are source, start_index",
     ):
-        read_hits([langchain()], 5, "name")
+        read_hits([make_langchain_hit()], 5, "name")
 
 
 def test_chunks_of_a_group_are_hits_of_its_document():
     groups = Obj(
         groups=[
-            Obj(id="d1", hits=[qdrant(text="a"), qdrant(text="b")]),
-            Obj(id="d2", hits=[qdrant(text="c")]),
+            Obj(id="d1", hits=[make_qdrant_hit(text="a"), make_qdrant_hit(text="b")]),
+            Obj(id="d2", hits=[make_qdrant_hit(text="c")]),
         ]
     )
     hits = [(hit.document, hit.text, hit.rank) for hit in read_hits(groups, 5, "doc")]
     assert hits == [("d1", "a", 1), ("d1", "b", None), ("d2", "c", 2)]
 
 
-def test_all_chunks_of_a_group_have_its_place_when_ranks_decide():
+def test_all_chunks_of_a_group_have_its_rank():
     groups = [
-        Obj(id=name, hits=[qdrant(text=f"{name}{part}") for part in range(3)]) for name in "abcd"
+        Obj(id=name, hits=[make_qdrant_hit(text=f"{name}{part}") for part in range(3)])
+        for name in "abcd"
     ]
     ranked = sort_hits(read_hits(Obj(groups=groups), 9, "doc"), "rank")
     assert [hit.text for hit in ranked] == [f"{name}{part}" for name in "abcd" for part in range(3)]
 
 
-def test_a_rank_that_hits_state_counts_and_not_their_place():
+def test_rank_fields_take_priority_over_the_order_of_hits():
     hits = [{"doc": "x", "rank": 2}, {"doc": "y", "rank": 1}]
     assert [hit.document for hit in sort_hits(read_hits(hits, 5), None)] == ["y", "x"]
     with pytest.raises(AnswerError, match="hit 3, z, has the rank None"):
@@ -204,7 +206,7 @@ def test_a_rank_that_hits_state_counts_and_not_their_place():
 
 
 @pytest.mark.parametrize("frame", [pl.DataFrame, lambda rows: pl.DataFrame(rows).to_pandas()])
-def test_a_frame_of_a_retriever_with_a_null_is_refused(frame: Any):
+def test_frames_with_a_null_score_raise(frame: Any):
     answer = frame({"docno": ["x", "y"], "score": [1.0, None]})
     with pytest.raises(AnswerError, match=r"hit 2, y, has (no score|the score nan)"):
         read_hits(answer, 5)
@@ -214,14 +216,14 @@ def test_a_frame_of_a_retriever_with_a_null_is_refused(frame: Any):
     ]
 
 
-def test_two_columns_of_one_name_are_no_answer():
+def test_duplicate_columns_raise():
     table = pl.DataFrame({"docno": ["x"], "score": [1.0], "other": [2.0]}).to_pandas()
     table.columns = ["docno", "score", "score"]
     with pytest.raises(AnswerError, match="'score' occurs twice"):
         read_hits(table, 5)
 
 
-def test_a_distance_is_turned_once():
+def test_distances_are_negated_once():
     hits = read_hits([{"doc": "d1", "_distance": 0.1}, {"doc": "d2", "_distance": 0.4}], 5)
     assert (
         sort_hits(hits, "distance")
@@ -230,7 +232,7 @@ def test_a_distance_is_turned_once():
     )
 
 
-def test_hits_with_columns_keep_the_fields_of_the_user():
+def test_fields_of_hits_take_priority_over_columns():
     class HybridHits(list[Any]):
         ids = (7,)
         distances = (0.5,)
@@ -257,16 +259,16 @@ def test_hits_with_columns_keep_the_fields_of_the_user():
         ([{"doc": "d1", "_distance": float("nan")}], "hit 1, d1, has the score nan"),
     ],
 )
-def test_what_is_no_hit_is_refused_by_its_place_and_name(answer: Any, message: str):
+def test_invalid_hits_raise_with_number_and_id(answer: Any, message: str):
     with pytest.raises(AnswerError, match=message):
         read_hits(answer, 5)
 
 
-#: Three documents of two chunks, each with its place in the document.
+#: Three documents with two chunks each.
 CHUNKS = [
-    {"doc": f"{name}.txt", "start": start, "text": f"{place} of the {name} was {deed} last year."}
+    {"doc": f"{name}.txt", "start": start, "text": f"{part} of the {name} was {deed} last year."}
     for name in ("mill", "bell", "crane")
-    for place, deed, start in (("roof", "painted", 0), ("floor", "swept", 41))
+    for part, deed, start in (("roof", "painted", 0), ("floor", "swept", 41))
 ]
 IDS, STARTS, TEXTS = zip(*(chunk.values() for chunk in CHUNKS), strict=True)
 QUESTION: Any = TEXTS[3]
@@ -351,7 +353,7 @@ def build_qdrant(_: Path) -> dict[str, Any]:
 
 def build_chroma(_: Path) -> dict[str, Any]:
     client = pytest.importorskip("chromadb").EphemeralClient()
-    # All clients of a process share their collections.
+    # All clients in a process share collections.
     client.get_or_create_collection("chunks")
     client.delete_collection("chunks")
     collection = client.create_collection("chunks", embedding_function=None)
@@ -387,14 +389,14 @@ def build_faiss(_: Path) -> dict[str, Any]:
         ("FAISS, ", build_faiss),
     ],
 )
-def test_the_documented_adapters_return_what_is_read(
+def test_documented_adapters_return_valid_hits(
     system: str, build: Callable[[Path], dict[str, Any]], tmp_path: Path
 ):
     names = {"embed": embed} | build(tmp_path)
-    (body,) = re.findall(
+    (code,) = re.findall(
         rf"^\| {system}[^|]* \| `(.*)` \|$", (ROOT / "docs/score.md").read_text(), re.MULTILINE
     )[:1]
-    exec(f"def search(query, k): return {body}", names)
+    exec(f"def search(query, k): return {code}", names)
     hits = read_hits(names["search"](QUESTION, 6), 6)
     first = sort_hits(hits, None)[0]
     assert first.document == "bell.txt"

@@ -1,6 +1,4 @@
-"""Scores of retrieved chunks are those counted by hand, and of a text splitter with the same
-chunks.
-"""
+"""Tests for scores of retrieved chunks, against manual counts and the scores of a text splitter."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from posir_score.evidence_spans import (
     EvidenceData,
     EvidenceSpan,
     find_covered,
-    lacks_words,
+    has_uncovered_words,
     read_evidence_data,
 )
 from posir_score.hits import Hit
@@ -30,11 +28,10 @@ from posir_tasks.values.read_part import UNKNOWN, Part, ReadPart, WindowSource
 from tests.posir_tasks.data.formats.test_folders import TEXTS, write_chunking_folder
 from tests.support.probed_encoders import FirstWords
 
-#: Ten words of ten characters each, a blank included.
+#: Ten words of ten characters each, including a space.
 TEXT = {name: "".join(f"{name}{number}elevens " for number in range(10)) for name in "ab"}
-#: By question: document and characters of the evidence, and the chunks that are retrieved, as
-#: document and characters.
-ASKED: dict[str, tuple[tuple[str, int, int], list[tuple[str, int, int]]]] = {
+#: Evidence and retrieved chunks of each question, as document, start and end.
+QUESTIONS: dict[str, tuple[tuple[str, int, int], list[tuple[str, int, int]]]] = {
     "cut": (("a", 30, 50), [("a", 0, 40), ("a", 70, 100), ("b", 0, 40)]),
     "other chunk": (("a", 80, 90), [("a", 0, 40), ("b", 0, 40), ("a", 40, 70)]),
     "absent": (("b", 80, 90), [("a", 0, 40)]),
@@ -45,9 +42,9 @@ ASKED: dict[str, tuple[tuple[str, int, int], list[tuple[str, int, int]]]] = {
 def build_data(*extra: EvidenceSpan) -> EvidenceData:
     questions = [
         (query, (EvidenceSpan(f"s/{name}", Span(*span)),))
-        for query, ((name, *span), _) in ASKED.items()
+        for query, ((name, *span), _) in QUESTIONS.items()
     ]
-    questions += [("extra", (excerpt,)) for excerpt in extra]
+    questions += [("extra", (span,)) for span in extra]
     ids = tuple(("s", query) for query, _ in questions)
     return EvidenceData(
         "data",
@@ -65,21 +62,24 @@ def locate(hits: dict[str, list[Hit]], data: EvidenceData) -> RetrievedChunks:
     return chunks
 
 
-@pytest.mark.parametrize("stated", ["text", "place", "both"])
-def test_recall_and_losses_are_those_counted_by_hand(stated: str):
+@pytest.mark.parametrize("fields", ["text", "offsets", "both"])
+def test_recall_and_losses_equal_manual_counts(fields: str):
     def build(name: str, start: int, end: int) -> Hit:
-        text = TEXT[name][start:end] if stated != "place" else None
-        place = (start, end) if stated != "text" else (None, None)
-        return Hit(name, 1.0, None, text, *place)
+        text = TEXT[name][start:end] if fields != "offsets" else None
+        offsets = (start, end) if fields != "text" else (None, None)
+        return Hit(name, 1.0, None, text, *offsets)
 
     chunks = locate(
-        {query: [build(*chunk) for chunk in retrieved] for query, (_, retrieved) in ASKED.items()},
+        {
+            query: [build(*chunk) for chunk in retrieved]
+            for query, (_, retrieved) in QUESTIONS.items()
+        },
         build_data(),
     )
     scores = score_chunks("run", ReadChunks.measure(chunks, UNKNOWN))
     first, third = scores.depths
     assert (first.k, third.k, scores.k, scores.chunks, scores.not_located) == (1, 3, 3, 5, [])
-    # 10 of 20 characters, and of the 40 of its chunk; nothing; nothing; nothing.
+    # Only the first question finds evidence: 10 of 20 characters, in a chunk of 40.
     assert first.evidence_recall.value == pytest.approx((10 / 20 + 0 + 0 + 0) / 4)
     assert first.iou.value == pytest.approx(10 / (40 + 10) / 4)
     assert first.precision.value == pytest.approx(10 / 40 / 4)
@@ -91,8 +91,10 @@ def test_recall_and_losses_are_those_counted_by_hand(stated: str):
     assert lost == pytest.approx(
         {Loss.CUT: 0.5 / 4, Loss.OTHER_CHUNK: 1 / 4, Loss.NOT_RETRIEVED: 1 / 4}
     )
-    places = {(row.place, row.part): (row.spans, row.recall.value) for row in scores.by_position}
-    assert places == {
+    by_position = {
+        (row.place, row.part): (row.spans, row.recall.value) for row in scores.by_position
+    }
+    assert by_position == {
         ("document", "second third"): (1, 0.5),
         ("document", "last third"): (3, pytest.approx(1 / 3)),
         ("chunk", "second third"): (1, 0),
@@ -105,10 +107,10 @@ def test_recall_and_losses_are_those_counted_by_hand(stated: str):
     assert "how much is beyond the embedder's context window" in " ".join(scores.describe(0.5))
 
 
-def test_a_chunk_that_is_not_in_its_document_is_named():
+def test_unlocated_chunks_are_described():
     hits = {
         query: [Hit("b" if query == "absent" else "a", 1.0, None, "Quite another text.")]
-        for query in ASKED
+        for query in QUESTIONS
     }
     chunks = locate(hits, build_data())
     scores = score_chunks("run", ReadChunks.measure(chunks, UNKNOWN))
@@ -130,7 +132,7 @@ def test_a_chunk_that_is_not_in_its_document_is_named():
     assert "2 chunks were not found in their documents" in " ".join(scores.describe_chunks())
 
 
-def test_what_is_no_chunk_is_named():
+def test_hits_that_are_not_chunks_are_described():
     hits = {
         "cut": [
             Hit("a", 1.0, None, None, 1_000_000, 1_002_000),
@@ -141,8 +143,11 @@ def test_what_is_no_chunk_is_named():
     }
     chunks = locate(hits, build_data())
     scores = score_chunks("run", ReadChunks.measure(chunks, UNKNOWN))
-    named = {"a: characters 1,000,000 to 1,002,000 of 100", f"b: {'b?' * 28}b... (80 characters)"}
-    assert named < {*scores.not_located}
+    descriptions = {
+        "a: characters 1,000,000 to 1,002,000 of 100",
+        f"b: {'b?' * 28}b... (80 characters)",
+    }
+    assert descriptions < {*scores.not_located}
     assert [
         scores.lost[loss].value for loss in (Loss.NOT_RETURNED, Loss.NOT_LOCATED, Loss.OTHER_CHUNK)
     ] == [0.25, 0.5, 0]
@@ -150,7 +155,7 @@ def test_what_is_no_chunk_is_named():
     assert scores.suspects == [warning]
 
 
-def test_a_repeated_text_is_where_its_number_says():
+def test_repeated_texts_are_located_by_chunk_number():
     text = "One bell fell. Two rang. One bell fell. Four rang."
     data = EvidenceData(
         "data",
@@ -169,7 +174,7 @@ def test_a_repeated_text_is_where_its_number_says():
         (40, 50),
         (15, 24),
     ]
-    # Without a number, it is the first.
+    # Without a number, the first match counts.
     chunks = locate({"q": [hit._replace(chunk="a") for hit in hits]}, data)
     assert [chunks.spans[hit] for hit in chunks.by_query["s", "q"]] == [
         (0, 14),
@@ -179,7 +184,7 @@ def test_a_repeated_text_is_where_its_number_says():
     ]
 
 
-def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
+def test_evidence_beyond_the_window_of_a_chunk_is_unread():
     data = build_data(EvidenceSpan("s/a", Span(15, 35)))
     hits = {
         query: [Hit("a", 1.0, None, TEXT["a"])]
@@ -200,16 +205,16 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     evidence = Evidence(
         [query for _, query in data.ids],
         ["a", "a", "b", "a", "a"],
-        np.array([excerpts[0].span.start for _, excerpts in data.questions]),
-        np.array([excerpts[0].span.end for _, excerpts in data.questions]),
+        np.array([spans[0].span.start for _, spans in data.questions]),
+        np.array([spans[0].span.end for _, spans in data.questions]),
         np.full(5, 100),
     )
-    # Read: 30 to 50, and 80 to 90 of the other document, whose chunk begins at 60; beyond: 80 to
-    # 90, 90 to 100.
+    # Characters 30 to 50 are read, and 80 to 90 of the other document, whose chunk starts at 60.
+    # Characters 80 to 90 and 90 to 100 are beyond the window.
     assert read.locate(evidence, "s", ["eng-Latn"]).twelfths.tolist() == [4, 13, 10, 13, 3]
     assert read.uncovered_spans == 0
-    # Only 80 to 85 of the evidence is in a returned chunk: which evidence is known depends on what
-    # is returned.
+    # Returned chunks contain only characters 80 to 85 of this evidence, so selection bias is
+    # possible.
     part = locate(hits | {"absent": [Hit("b", 1.0, None, TEXT["b"][60:85])]}, data)
     read = ReadChunks.measure(part, ReadPart.first(14, WindowSource.GIVEN))
     assert (
@@ -221,21 +226,21 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
         Part.CHUNKS,
         [],
     )
-    said = " ".join(score_chunks("run", read).describe_chunks())
+    text = " ".join(score_chunks("run", read).describe_chunks())
     assert all(
-        words in said
-        for words in ("1 of 5 evidence spans", "unknown", "estimated; 1 is read in part")
+        phrase in text
+        for phrase in ("1 of 5 evidence spans", "unknown", "estimated; 1 is read in part")
     )
-    # That all returned chunks are read whole says nothing of the others.
+    # Even if all returned chunks are read completely, other chunks may be truncated.
     read = ReadChunks.measure(part, ReadPart.first(100, WindowSource.GIVEN))
     assert (read.read.part, read.locate(evidence, "s", ["eng-Latn"]).twelfths.tolist()) == (
         Part.CHUNKS,
         [],
     )
-    none = {query: [Hit("b", 1.0, None, TEXT["b"][60:])] for query in hits} | {
+    hits_in_b = {query: [Hit("b", 1.0, None, TEXT["b"][60:])] for query in hits} | {
         "extra": hits["extra"]
     }
-    chunks = locate(none, data)
+    chunks = locate(hits_in_b, data)
     scores = score_chunks("run", ReadChunks.measure(chunks, ReadPart.first(14, WindowSource.GIVEN)))
     lost = {loss: share.value for loss, share in scores.lost.items() if share.value}
     assert lost == {Loss.NOT_READ: 2 / 5, Loss.NOT_RETRIEVED: 1 / 5}
@@ -248,7 +253,7 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     )
 
 
-def test_the_same_chunks_have_the_scores_of_their_splitter(tmp_path: Path):
+def test_chunks_of_a_run_score_like_those_of_a_splitter(tmp_path: Path):
     opened = open_data(write_chunking_folder(tmp_path))
     splitter = TextSplitter(
         "words",
@@ -257,7 +262,7 @@ def test_the_same_chunks_have_the_scores_of_their_splitter(tmp_path: Path):
     encoder = ModelEncoder(FirstWords())
     (subset,) = opened.subsets
     data = EvidenceData.from_positions("data", {"all": subset.read()})
-    assert [len(excerpts) for _, excerpts in data.questions] == [2, 1]
+    assert [len(spans) for _, spans in data.questions] == [2, 1]
     pieces = [
         (name, chunk) for name, text in TEXTS.items() for chunk in splitter.divide(text).chunks
     ]
@@ -273,29 +278,29 @@ def test_the_same_chunks_have_the_scores_of_their_splitter(tmp_path: Path):
         ]
     chunks = RetrievedChunks.locate(data, AlignedRun(hits={"all": hits}))
     assert chunks
-    ours = score_chunks("run", ReadChunks.measure(chunks, UNKNOWN))
-    for row in ours.depths:
+    run_scores = score_chunks("run", ReadChunks.measure(chunks, UNKNOWN))
+    for row in run_scores.depths:
         scored = score_splitters(
             encoder, EstimatedTokenizer(), read_evidence_data(opened), [splitter], row.k
         )
-        theirs = scored.rows[0]
+        splitter_scores = scored.rows[0]
         assert (row.evidence_recall, row.iou, row.precision) == (
-            theirs.recall,
-            theirs.iou,
-            theirs.precision,
+            splitter_scores.recall,
+            splitter_scores.iou,
+            splitter_scores.precision,
         )
-        if row.k == ours.k:
-            assert [(r.place, r.part, r.spans, r.recall) for r in ours.by_position] == [
+        if row.k == run_scores.k:
+            assert [(r.place, r.part, r.spans, r.recall) for r in run_scores.by_position] == [
                 (r.place, r.part, r.spans, r.recall) for r in scored.places
             ]
 
 
-def test_a_span_is_divided_into_what_ranges_have_and_lack():
+def test_finding_the_covered_characters_of_a_span():
     def list_covered(chunks: list[tuple[int, int]]) -> list[int]:
         return (3 + np.flatnonzero(find_covered(Span(3, 20), chunks))).tolist()
 
     assert list_covered([(8, 10), (0, 5), (30, 40), (0, 2)]) == [3, 4, 8, 9]
     assert list_covered([]) == []
     assert list_covered([(0, 25), (4, 6)]) == [*range(3, 20)]
-    assert not lacks_words(Span(0, 5), [(0, 2), (3, 5)], "ab cd")
-    assert lacks_words(Span(0, 5), [(0, 1), (3, 5)], "ab cd")
+    assert not has_uncovered_words(Span(0, 5), [(0, 2), (3, 5)], "ab cd")
+    assert has_uncovered_words(Span(0, 5), [(0, 1), (3, 5)], "ab cd")

@@ -1,6 +1,4 @@
-"""Objects of frameworks as retrievers: stand-ins of the same shape, and the real ones where they
-are installed.
-"""
+"""Tests for framework objects as retrievers: fakes, and real objects if they are installed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -39,28 +37,28 @@ from tests.plugins.posir_score.test_hits import (
     embed,
 )
 
-DOCUMENTS = [f"d{number}" for number in range(20)]
+DOCUMENT_IDS = [f"d{number}" for number in range(20)]
 
 
-def hits(k: int) -> list[dict[str, Any]]:
-    return [{"doc_id": name, "_distance": place / 10} for place, name in enumerate(DOCUMENTS[:k])]
+def make_hits(k: int) -> list[dict[str, Any]]:
+    return [{"doc_id": name, "_distance": row / 10} for row, name in enumerate(DOCUMENT_IDS[:k])]
 
 
 class LangChain:
-    """A retriever with a number of its own."""
+    """A retriever with its own setting for the number of hits."""
 
     def __init__(self, **fields: Any) -> None:
         vars(self).update(fields)
 
     def invoke(self, query: str) -> list[Any]:
         k = getattr(self, "search_kwargs", {}).get("k", getattr(self, "k", 4))
-        return [Obj(page_content=query, metadata={"source": name}) for name in DOCUMENTS[:k]]
+        return [Obj(page_content=query, metadata={"source": name}) for name in DOCUMENT_IDS[:k]]
 
     ainvoke = invoke
 
 
 class LlamaIndex:
-    """A retriever whose number is a property with a setter."""
+    """A retriever whose number of hits is a property with a setter."""
 
     _number = 2
 
@@ -73,35 +71,35 @@ class LlamaIndex:
         self._number = k
 
     def retrieve(self, query: str) -> list[Any]:
-        nodes = [Obj(ref_doc_id=name, text=query) for name in DOCUMENTS[: self._number]]
+        nodes = [Obj(ref_doc_id=name, text=query) for name in DOCUMENT_IDS[: self._number]]
         return [Obj(node=node, score=0.5) for node in nodes]
 
     aretrieve = retrieve
 
 
 class Chroma:
-    """A collection with an embedding function of its own."""
+    """A collection with an embedding function."""
 
     def query(self, n_results: int, **query: list[Any]) -> dict[str, Any]:
         assert query in ({"query_texts": ["q"]}, {"query_embeddings": [[1.0, 2.0]]})
-        ids = DOCUMENTS[:n_results]
-        return {"ids": [ids], "distances": [[0.1 * place for place in range(len(ids))]]}
+        ids = DOCUMENT_IDS[:n_results]
+        return {"ids": [ids], "distances": [[0.1 * row for row in range(len(ids))]]}
 
     def peek(self) -> None: ...
 
 
 class LanceDB:
-    """A table, whose search is a builder."""
+    """A table whose search returns a query builder."""
 
     def search(self, query: Any) -> Any:
         assert query in ("q", [1.0, 2.0])
-        return Obj(limit=lambda k: Obj(to_list=lambda: hits(k)))
+        return Obj(limit=lambda k: Obj(to_list=lambda: make_hits(k)))
 
     def create_fts_index(self) -> None: ...
 
 
 class Haystack:
-    """A pipeline of an embedder, a retriever and a prompt that uses its documents."""
+    """A pipeline of an embedder, a retriever, and a prompt that contains the documents."""
 
     def __init__(self, inputs: Mapping[str, Mapping[str, bool]], is_last: bool = False) -> None:
         self._inputs = inputs
@@ -114,14 +112,14 @@ class Haystack:
         }
 
     def outputs(self, *, include_components_with_connected_outputs: bool = False) -> dict[str, Any]:
-        shown = self._is_last or include_components_with_connected_outputs
-        return {"retriever": {"documents": {}}} if shown else {"prompt": {"prompt": {}}}
+        is_listed = self._is_last or include_components_with_connected_outputs
+        return {"retriever": {"documents": {}}} if is_listed else {"prompt": {"prompt": {}}}
 
     def run(self, data: dict[str, Any], include_outputs_from: set[str]) -> dict[str, Any]:
         assert include_outputs_from == {"retriever"}
         k = data["retriever"]["top_k"]
-        found = [Obj(content="c", meta={"source_id": name}) for name in DOCUMENTS[:k]]
-        return {"prompt": {"prompt": "p"}, "retriever": {"documents": found}}
+        documents = [Obj(content="c", meta={"source_id": name}) for name in DOCUMENT_IDS[:k]]
+        return {"prompt": {"prompt": "p"}, "retriever": {"documents": documents}}
 
     def add_component(self) -> None: ...
 
@@ -134,7 +132,7 @@ INPUTS = {
 
 
 class Qdrant:
-    """A client of collections."""
+    """A client with collections."""
 
     def __init__(self, *collections: str) -> None:
         self.collections = collections
@@ -144,26 +142,26 @@ class Qdrant:
 
     def query_points(self, collection: str, vector: list[float], limit: int) -> Any:
         assert (collection, vector) == ("chunks", [1.0, 2.0])
-        points = [Obj(id=7, score=0.5, payload={"doc": name}) for name in DOCUMENTS[:limit]]
+        points = [Obj(id=7, score=0.5, payload={"doc": name}) for name in DOCUMENT_IDS[:limit]]
         return Obj(points=points)
 
 
 class Milvus:
-    """A client of collections, whose distances of L2 rise."""
+    """A client with collections, whose L2 distances rise."""
 
     def list_collections(self) -> list[str]:
         return ["chunks"]
 
     def search(self, name: str, data: Any, limit: int, output_fields: list[str]) -> Any:
         assert (name, data, output_fields) == ("chunks", [[1.0, 2.0]], ["*"])
-        found = enumerate(DOCUMENTS[:limit])
-        return [[{"id": 1, "distance": place, "entity": {"doc": name}} for place, name in found]]
+        rows = enumerate(DOCUMENT_IDS[:limit])
+        return [[{"id": 1, "distance": row, "entity": {"doc": name}} for row, name in rows]]
 
     def get_load_state(self) -> None: ...
 
 
 class Faiss:
-    """An index of rows with padding."""
+    """An index whose results are padded with -1."""
 
     ntotal = 3
 
@@ -180,33 +178,33 @@ def as_retriever(similarity_top_k: int) -> LlamaIndex:
 
 def run_component(query: str, top_k: int) -> dict[str, Any]:
     assert query == "q"
-    return {"documents": hits(top_k)}
+    return {"documents": make_hits(top_k)}
 
 
 class PyLate:
-    """A retriever of late interaction."""
+    """A late-interaction retriever."""
 
     index = Obj(get_documents_embeddings=len)
 
     def retrieve(self, queries_embeddings: Any, k: int) -> Any:
         assert queries_embeddings[0].tolist() == [1.0, 2.0]
-        return [[{"id": name, "score": 1.0} for name in DOCUMENTS[:k]]]
+        return [[{"id": name, "score": 1.0} for name in DOCUMENT_IDS[:k]]]
 
 
 def search(target: Any, k: int = 7, *, has_vectors: bool = True) -> tuple[list[str], str]:
-    """Return the documents of an object, and how its hits were read."""
+    """Search an object. Return the document ids, and a description of the object and its hits."""
     opened = open_retriever(target, has_embedder=has_vectors)
     if has_vectors and isinstance(opened, SystemRetriever):
         opened = SystemRetriever(
             opened.target, opened.system, opened.name, lambda _: np.array([1.0, 2.0])
         )
-    shown: list[RawHit] = []
-    found = read_hits(opened("q", k), k, order="rank", show_first=shown.append)
-    return [hit.document for hit in found], f"{describe_call(opened)}; {shown[0].describe()}"
+    first_hits: list[RawHit] = []
+    hits = read_hits(opened("q", k), k, order="rank", on_first_hit=first_hits.append)
+    return [hit.document for hit in hits], f"{describe_call(opened)}; {first_hits[0].describe()}"
 
 
 @pytest.mark.parametrize(
-    ("target", "how"),
+    ("target", "description_start"),
     [
         (
             LangChain(search_kwargs={}),
@@ -220,7 +218,7 @@ def search(target: Any, k: int = 7, *, has_vectors: bool = True) -> tuple[list[s
         ),
         (Obj(as_query_engine=1, as_retriever=as_retriever), "a LlamaIn"),
         (Obj(synthesize=len, retrieve=len, aretrieve=len, retriever=LlamaIndex()), "a LlamaIndex"),
-        (Obj(similarity_search=lambda _, k: hits(k), invoke=len), "a LangChain vector store"),
+        (Obj(similarity_search=lambda _, k: make_hits(k), invoke=len), "a LangChain vector store"),
         (Chroma(), "a Chroma collection, called as `query(..., n_results=k)`; rows, such as L"),
         (LanceDB(), "a LanceDB table"),
         (
@@ -233,43 +231,43 @@ def search(target: Any, k: int = 7, *, has_vectors: bool = True) -> tuple[list[s
         ((Qdrant("chunks", "other"), "chunks"), "a Qdrant collection"),
         (Milvus(), "a Milvus collection"),
         (PyLate(), "a PyLate retriever"),
-        (lambda _, k: DOCUMENTS[:k], "a function; ids"),
+        (lambda _, k: DOCUMENT_IDS[:k], "a function; ids"),
         (lambda: LangChain(k=2), "a LangChain retriever"),
-        (lambda _, *, top_k: DOCUMENTS[:top_k], "a function; ids"),
-        (lambda _: DOCUMENTS[:7], "a function"),
-        (lambda *of: DOCUMENTS[: of[1]], "a function"),
-        (lambda _, number=3: DOCUMENTS[:number], "a function"),
+        (lambda _, *, top_k: DOCUMENT_IDS[:top_k], "a function; ids"),
+        (lambda _: DOCUMENT_IDS[:7], "a function"),
+        (lambda *arguments: DOCUMENT_IDS[: arguments[1]], "a function"),
+        (lambda _, number=3: DOCUMENT_IDS[:number], "a function"),
     ],
 )
-def test_an_object_is_asked_for_k_hits_in_order(target: Any, how: str):
-    found, described = search(target)
-    assert found == DOCUMENTS[:7]
-    assert described.startswith(how)
+def test_all_kinds_of_objects_return_k_hits_in_order(target: Any, description_start: str):
+    documents, description = search(target)
+    assert documents == DOCUMENT_IDS[:7]
+    assert description.startswith(description_start)
 
 
-def test_a_retriever_without_a_number_keeps_its_own():
-    assert search(LangChain())[0] == DOCUMENTS[:4]
+def test_retrievers_without_a_setting_for_k_keep_their_default():
+    assert search(LangChain())[0] == DOCUMENT_IDS[:4]
 
 
-def test_an_object_with_k_of_its_own_stays_as_it_is():
+def test_searching_does_not_modify_the_retriever():
     for retriever in (LangChain(k=4), LangChain(search_kwargs={"k": 4}), LlamaIndex()):
         before = repr(vars(retriever))
         search(retriever)
         assert repr(vars(retriever)) == before
 
 
-def test_collections_with_embedders_of_their_own_need_none():
+def test_collections_with_an_embedding_function_need_no_embedder():
     for collection in (Chroma(), LanceDB()):
-        assert search(collection, has_vectors=False)[0] == DOCUMENTS[:7]
+        assert search(collection, has_vectors=False)[0] == DOCUMENT_IDS[:7]
 
 
-def test_rows_of_an_index_are_ids_or_those_of_a_pair():
+def test_index_rows_are_mapped_to_given_ids():
     assert search(Faiss(), 5)[0] == ["2", "0", "1"]
     assert search((Faiss(), ["a", "b", "c"]), 5)[0] == ["c", "a", "b"]
 
 
 @pytest.mark.parametrize("target", [Qdrant("chunks"), Milvus(), Faiss(), PyLate()])
-def test_vectors_need_an_embedder(target: Any):
+def test_vector_search_needs_an_embedder(target: Any):
     with pytest.raises(PosirError, match="Give --embedder"):
         open_retriever(target, has_embedder=False)
 
@@ -283,22 +281,20 @@ def test_vectors_need_an_embedder(target: Any):
         (Obj(add_component=1, inputs=dict, outputs=lambda **_: {"llm": {}}), "`documents`"),
     ],
 )
-def test_what_cannot_be_asked_says_what_to_do(target: Any, message: str):
+def test_unusable_retrievers_raise(target: Any, message: str):
     with pytest.raises(PosirError, match=message):
         search(target)
 
 
 @pytest.mark.parametrize("target", [object(), 7, {"q": ["d1"]}, ("a", "b"), Obj(retrieve=len)])
-def test_what_is_no_retriever_lists_what_can_be_one(target: Any):
+def test_other_objects_raise_with_a_list_of_retrievers(target: Any):
     with pytest.raises(PosirError) as raised:
         open_retriever(NamedObject(target, "app.rag-it"), has_embedder=False)
     assert "app.rag-it" in str(raised.value)
     assert all(system.name in str(raised.value) for system in SYSTEMS)
 
 
-def test_a_retriever_is_named_as_the_command_has_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_retriever_is_named_after_its_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     source = "from types import SimpleNamespace as O\nit = O(similarity_search=lambda q, k: [])\n"
     (tmp_path / "ret5_app.py").write_text(f"{source}def find(query, k): return []\n")
     monkeypatch.chdir(tmp_path)
@@ -308,14 +304,14 @@ def test_a_retriever_is_named_as_the_command_has_it(
     assert name_retriever(load_retriever("ret5_app:find")) == "ret5_app-find"
 
 
-def test_how_the_first_hit_was_read_is_kept(tmp_path: Path):
+def test_the_format_of_the_first_hit_is_described(tmp_path: Path):
     settings = CollectionSettings(3, order="rank", folder=tmp_path)
     journal = Journal(tmp_path / "answers.jsonl")
     opened = open_retriever(NamedObject(Chroma(), "app-it"), has_embedder=False)
-    answers = QueryAnswers(journal, settings, AlignmentRules(), {"": DOCUMENTS})
+    answers = QueryAnswers(journal, settings, AlignmentRules(), {"": DOCUMENT_IDS})
     answers.ask(opened, "app-it", [PendingQuery("", "q1", "q")])
     journal.close()
-    assert answers.reading == (
+    assert answers.retriever_description == (
         "app-it: a Chroma collection, called as `query(..., n_results=k)`, k = 3; hits: rows, such "
         "as LanceDB's, id in `id`."
     )
@@ -361,8 +357,8 @@ def build_milvus(folder: Path) -> Any:
     return client
 
 
-#: Real objects, the k that they have themselves if that is fewer than all, and their build.
-REAL: dict[str, Callable[[Path], Any]] = {
+#: Functions that build real objects, by system name.
+REAL_SYSTEMS: dict[str, Callable[[Path], Any]] = {
     "LangChain vector store": lambda folder: build_langchain(folder)["store"],
     "LangChain retriever": build_langchain_retriever,
     "LlamaIndex retriever": lambda folder: build_llama_index(folder)["retriever"],
@@ -379,12 +375,12 @@ REAL: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", REAL)
-def test_real_objects_find_the_document_of_a_chunk(kind: str, tmp_path: Path):
-    opened = open_retriever(REAL[kind](tmp_path), has_embedder=True)
+@pytest.mark.parametrize("kind", REAL_SYSTEMS)
+def test_real_systems_find_the_document_of_a_chunk(kind: str, tmp_path: Path):
+    opened = open_retriever(REAL_SYSTEMS[kind](tmp_path), has_embedder=True)
     assert opened.system.name == f"a {kind}"
     opened = replace(opened, embed=lambda query: np.array(embed(query), np.float32))
-    found = read_hits(opened(QUESTION, 6), 6, order="rank")
-    assert found[0].document == "bell.txt"
-    assert {hit.document for hit in found} == {*IDS}
-    assert found[0].text is None or QUESTION in found[0].text
+    hits = read_hits(opened(QUESTION, 6), 6, order="rank")
+    assert hits[0].document == "bell.txt"
+    assert {hit.document for hit in hits} == {*IDS}
+    assert hits[0].text is None or QUESTION in hits[0].text

@@ -1,4 +1,4 @@
-"""Runs in every format, and what is said of rows that are none."""
+"""Tests for run files: every format, and errors for invalid rows."""
 
 import gzip
 import json
@@ -87,7 +87,7 @@ def write(file: Path, rankings: Rankings) -> Path:
     suffix=st.sampled_from([".trec", ".trec.gz", ".json", ".jsonl", ".csv", ".parquet"]),
 )
 @example(rankings=EXAMPLE, suffix=".trec.gz")
-def test_what_is_written_is_read(
+def test_runs_round_trip_in_every_format(
     rankings: Rankings, suffix: str, tmp_path_factory: pytest.TempPathFactory
 ):
     run = read_run_file(write(tmp_path_factory.getbasetemp() / f"run{suffix}", rankings), "score")
@@ -122,28 +122,26 @@ CELLS = st.sampled_from(
 )
 @example(rows=[["q", "Q0", "d#1", "1", "1.5", "t"]] * 2, separator="\t", end="\r\n")
 @example(rows=[["q", "Q0", "é", "03", "-2e3", "1"]], separator="  ", end="")
-def test_lines_in_columns_are_those_read_one_by_one(
-    rows: list[list[str]], separator: str, end: str
-):
+def test_columns_equal_lines_read_one_by_one(rows: list[list[str]], separator: str, end: str):
     text = "".join(separator.join(row) + end for row in rows)
     check_columns(text)
 
 
 def check_columns(text: str) -> bool:
-    """Compare a run read in columns, if its lines are regular, with one read row by row."""
+    """If lines are regular, compare reading columns with reading rows. Return True if they are."""
     columns = RunColumns.parse(text.encode())
     for order in (None, *get_args(Order)) if columns else ():
         in_columns = RankingBuilder("run", order)
         in_columns.columns = columns
         by_row = RankingBuilder("run", order)
-        for place, record in label_columns("run", _split_lines(text, "\t"), order):
-            by_row.add_row(place, record)
-        assert build(in_columns) == build(by_row)
+        for location, record in label_columns("run", _split_lines(text, "\t"), order):
+            by_row.add_row(location, record)
+        assert build_or_describe_error(in_columns) == build_or_describe_error(by_row)
     return columns is not None
 
 
-def build(builder: RankingBuilder) -> object:
-    """Build a run: its hits, duplicates and order, or the error."""
+def build_or_describe_error(builder: RankingBuilder) -> object:
+    """Build a run. Return hits, duplicates and order, or the error message."""
     try:
         run = builder.build("run")
     except DataError as error:
@@ -163,7 +161,7 @@ LINES = st.tuples(
 
 
 @given(rows=st.lists(LINES, min_size=1, max_size=9))
-def test_regular_lines_are_ranked_and_refused_as_rows_are(rows: list[tuple[str, ...]]):
+def test_regular_lines_are_aligned_like_rows(rows: list[tuple[str, ...]]):
     text = "".join(" ".join(row) + "\n" for row in rows)
     assert check_columns(text)
     columns = RunColumns.parse(text.encode())
@@ -172,17 +170,17 @@ def test_regular_lines_are_ranked_and_refused_as_rows_are(rows: list[tuple[str, 
     grades: dict[str, dict[str, float]] = {"p": {"d": 1}, "q": {"e": 1, "f": 2}, "r": {"r": 0}}
     subset = SubsetQueries("", Judgments({}, grades), documents, 0)
     for depth in (2, 100):
-        rules = AlignmentRules(needs_all=False, depth=depth)
+        rules = AlignmentRules(requires_all=False, depth=depth)
         aligned = []
         for hits in columns.sort("score"), None:
             by_query = hits or {query: [*row] for query, row in columns.sort("score").items()}
             run = Run("run", {ANY_SUBSET: by_query})
-            aligned.append(align_or_refuse(run, subset, rules))
+            aligned.append(align_or_describe_error(run, subset, rules))
         assert aligned[0] == aligned[1]
 
 
-def align_or_refuse(run: Run, subset: SubsetQueries, rules: AlignmentRules) -> object:
-    """Align a run: its rankings in order and counts, or the error."""
+def align_or_describe_error(run: Run, subset: SubsetQueries, rules: AlignmentRules) -> object:
+    """Align a run. Return sorted rankings and counts, or the error message."""
     try:
         aligned = align_run(run, (subset,), rules)
     except PosirError as error:
@@ -200,7 +198,7 @@ def test_a_line_with_six_columns_is_regular(line: str):
     assert RunColumns.parse(f"{line}\nq Q0\td 2 1.5 t\n".encode()) is None
 
 
-def test_a_line_that_is_not_regular_is_named_among_regular_ones(tmp_path: Path):
+def test_an_irregular_line_raises_with_its_number(tmp_path: Path):
     file = tmp_path / "a.trec"
     for line, message in (
         ("q Q0 d3 3 high t", "line 3 .'high'"),
@@ -254,16 +252,18 @@ def test_a_line_that_is_not_regular_is_named_among_regular_ones(tmp_path: Path):
             '{"details": {"q": {"hits": [{"hit": {"_id": "d1", "_score": 2}}]}}}',
             {"q": {"d1": 2}},
         ),
-        # PyTerrier, with a long text.
+        # PyTerrier with a long text.
         ("a.csv", f"qid,docid,docno,score,text\n1,0,D1,2.0,{'x' * 200_000}\n", {"1": {"D1": 2.0}}),
     ],
 )
-def test_what_tools_write_is_a_ranking(name: str, content: str, rankings: Rankings, tmp_path: Path):
+def test_output_formats_of_tools_are_read(
+    name: str, content: str, rankings: Rankings, tmp_path: Path
+):
     (tmp_path / name).write_text(content)
     assert merge(read_run_file(tmp_path / name)) == rankings
 
 
-def test_lists_of_a_query_in_parquet_need_its_column(tmp_path: Path):
+def test_lists_of_hits_in_parquet_need_a_query_column(tmp_path: Path):
     autorag = {"qid": ["q"], "retrieved_ids": [["d2", "d1"]], "retrieve_scores": [[0.5, 0.25]]}
     pl.DataFrame(autorag).write_parquet(tmp_path / "a.parquet")
     assert merge(read_run_file(tmp_path / "a.parquet")) == {"q": {"d2": 0.5, "d1": 0.25}}
@@ -285,16 +285,15 @@ def test_lists_of_a_query_in_parquet_need_its_column(tmp_path: Path):
         pl.DataFrame({"qid": ["q", "q"], "docno": ["d2", "d1"], "score": [2.0, 1.0]}).to_pandas(),
     ],
 )
-def test_rows_and_frames_are_runs_in_python(rows: Any):
+def test_rows_and_frames_are_runs(rows: Any):
     assert is_table(rows)
     run = read_rankings("run", rows, None)
     hits = run.by_subset[ANY_SUBSET]["q"]
     assert ([hit[:2] for hit in hits], run.duplicates) == ([("d2", 2.0), ("d1", 1.0)], 0)
 
 
-#: The hits of `low`, `high` and `lost`, of which the last has no score, in every form of a JSON
-#: run, and a second query.
-GAPS: dict[str, Any] = {
+#: The hits `low`, `high` and, without a score, `lost`, in every layout of a JSON run.
+HITS_WITHOUT_SCORE: dict[str, Any] = {
     "mapping": {"low": 1.0, "high": 9.0, "lost": None},
     "pairs": [["low", 1.0], ["high", 9.0], ["lost", None]],
     "ids among pairs": [["low", 1.0], ["high", 9.0], "lost"],
@@ -336,17 +335,17 @@ GAPS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("form", GAPS)
+@pytest.mark.parametrize("layout", HITS_WITHOUT_SCORE)
 @pytest.mark.parametrize("queries", [("q",), ("q", "r")])
-def test_a_hit_without_a_score_is_refused_by_name(
-    form: str, queries: tuple[str, ...], tmp_path: Path
+def test_a_hit_without_a_score_raises_with_its_id(
+    layout: str, queries: tuple[str, ...], tmp_path: Path
 ):
-    """jundot/omlx#3633, run-llama/llama_index#23199: the hit took the scores of its neighbors
-    away.
-    """
+    """In jundot/omlx#3633 and run-llama/llama_index#23199, one such hit removed all scores."""
     file = tmp_path / "a.json"
     file.write_text(
-        json.dumps(dict.fromkeys(queries, GAPS[form]) | {"s": {"low": 1.0, "high": 2.0}})
+        json.dumps(
+            dict.fromkeys(queries, HITS_WITHOUT_SCORE[layout]) | {"s": {"low": 1.0, "high": 2.0}}
+        )
     )
     orders: list[Order | None] = [None, "score"]
     for order in orders:
@@ -358,12 +357,12 @@ def test_a_hit_without_a_score_is_refused_by_name(
 
 @pytest.mark.parametrize("order", [None, "score", "distance"])
 @pytest.mark.parametrize(
-    "ids_alone", [["x", "y"], [["x", None], ["y", None]], [{"doc": "x"}, {"doc": "y"}]]
+    "unscored_hits", [["x", "y"], [["x", None], ["y", None]], [{"doc": "x"}, {"doc": "y"}]]
 )
-def test_scores_of_some_queries_alone_are_refused(
-    ids_alone: Any, order: Order | None, tmp_path: Path
+def test_a_run_with_scores_for_only_some_queries_raises(
+    unscored_hits: Any, order: Order | None, tmp_path: Path
 ):
-    (tmp_path / "a.json").write_text(json.dumps({"q": {"x": 1.0, "y": 2.0}, "r": ids_alone}))
+    (tmp_path / "a.json").write_text(json.dumps({"q": {"x": 1.0, "y": 2.0}, "r": unscored_hits}))
     with pytest.raises(
         DataError,
         match=r"2 hits have no (score|distance), first document x of query r, and 2 have one",
@@ -371,7 +370,7 @@ def test_scores_of_some_queries_alone_are_refused(
         read_run_file(tmp_path / "a.json", order)
 
 
-def test_an_order_by_scores_needs_scores(tmp_path: Path):
+def test_sorting_by_score_needs_scores(tmp_path: Path):
     (tmp_path / "a.json").write_text('{"q": ["x", "y"]}')
     orders: list[Order] = ["score", "distance"]
     for order in orders:
@@ -408,7 +407,7 @@ def test_an_order_by_scores_needs_scores(tmp_path: Path):
         ("a.json", ['[{"qid": "q", "docno": "x", "score": 1}, {"qid": "q", "docno": "y"}]']),
     ],
 )
-def test_a_row_without_a_score_is_refused_by_query_and_document(
+def test_a_row_without_a_score_raises_with_query_and_document(
     name: str, lines: list[str], tmp_path: Path
 ):
     (tmp_path / name).write_text("\n".join(lines))
@@ -428,7 +427,7 @@ def test_a_row_without_a_score_is_refused_by_query_and_document(
         lambda rows: pl.DataFrame(rows).to_arrow(),
     ],
 )
-def test_a_frame_with_a_null_is_refused_and_ranked_by_its_rows(to_frame: Any):
+def test_a_frame_with_a_null_score_raises_unless_ordered_by_rank(to_frame: Any):
     frame = to_frame({"qid": ["q"] * 3, "docno": ["x", "y", "z"], "score": [1.0, 9.0, None]})
     with pytest.raises(DataError, match=r"row 3 .* of query q, document z"):
         read_rankings("run", frame, None)
@@ -436,7 +435,7 @@ def test_a_frame_with_a_null_is_refused_and_ranked_by_its_rows(to_frame: Any):
     assert [hit.document for hit in hits["q"]] == ["x", "y", "z"]
 
 
-def test_ranks_of_some_rows_are_refused_unless_scores_decide(tmp_path: Path):
+def test_ranks_in_only_some_rows_raise_unless_ordered_by_score(tmp_path: Path):
     rows = [("x", 2, 1.0), ("y", None, 9.0), ("z", 1, 3.0)]
     lines = [
         json.dumps({"qid": "q", "docno": name, "rank": rank, "score": score})
@@ -461,15 +460,15 @@ def test_ranks_of_some_rows_are_refused_unless_scores_decide(tmp_path: Path):
 
 
 @pytest.mark.parametrize("score", ["true", '"high"', '"1_000"', '"NaN"', '"-inf"', '""'])
-def test_a_text_that_is_no_number_is_no_score_in_any_form(score: str, tmp_path: Path):
-    forms = {
+def test_scores_that_are_not_numbers_raise(score: str, tmp_path: Path):
+    contents = {
         "a.json": f'{{"q": {{"d": {score}, "e": 1}}}}',
         "b.json": f'{{"q": [["d", {score}], ["e", 1]]}}',
         "c.json": f'{{"q": {{"ids": ["d", "e"], "scores": [{score}, 1]}}}}',
         "d.jsonl": f'{{"qid": "q", "docno": "d", "score": {score}}}\n{{"qid": "q", "docno": "e", '
         f'"score": 1}}',
     }
-    for name, content in forms.items():
+    for name, content in contents.items():
         (tmp_path / name).write_text(content)
         with pytest.raises(DataError, match=r"must be (a|finite)"):
             read_run_file(tmp_path / name)
@@ -483,7 +482,7 @@ def read_order(file: Path, order: Order | None = None) -> str:
 
 
 @pytest.mark.parametrize(
-    ("values", "documents", "said"),
+    ("values", "documents", "warning"),
     [
         ("3 2 1", "abc", "read as scores"),
         ("2 1 0", "abc", "read as scores"),
@@ -497,16 +496,16 @@ def read_order(file: Path, order: Order | None = None) -> str:
         ("1", "a", "read as scores"),
     ],
 )
-def test_the_order_of_lines_says_whether_a_column_has_ranks(
-    values: str, documents: str, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_the_order_of_lines_distinguishes_ranks_from_scores(
+    values: str, documents: str, warning: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     for name, separator in (("a.run", " "), ("a.tsv", "\t")):
         rows = zip("abc", values.split(), strict=False)
         (tmp_path / name).write_text("".join(separator.join(("q", *row)) + "\n" for row in rows))
         caplog.clear()
         assert read_order(tmp_path / name) == documents
-        assert said in caplog.text
-        assert bool(said) == ("--order" in caplog.text)
+        assert warning in caplog.text
+        assert bool(warning) == ("--order" in caplog.text)
         caplog.clear()
         numbers = dict(zip("abc", map(float, values.split()), strict=False))
         assert read_order(tmp_path / name, "score") == "".join(
@@ -521,11 +520,11 @@ def test_the_order_of_lines_says_whether_a_column_has_ranks(
 @pytest.mark.parametrize(
     "values", [("1 3 2",), ("2 1 3",), ("1 2 3", "3 2 1"), ("1 2", "2 1"), ("1", "1 3 2")]
 )
-def test_whole_numbers_that_may_be_scores_or_ranks_are_refused(values: tuple[str, ...]):
+def test_integers_that_may_be_scores_or_ranks_raise(values: tuple[str, ...]):
     cells = [
-        (f"q{row}", f"d{place}", value)
-        for row, stated in enumerate(values)
-        for place, value in enumerate(stated.split())
+        (f"q{query}", f"d{row}", value)
+        for query, column in enumerate(values)
+        for row, value in enumerate(column.split())
     ]
     with pytest.raises(DataError, match=r"third column contains .*--order rank .*--order score"):
         read_rankings("mine", [(query, name, int(value)) for query, name, value in cells], None)
@@ -538,17 +537,17 @@ def test_whole_numbers_that_may_be_scores_or_ranks_are_refused(values: tuple[str
 
 
 @given(data=st.data(), best_first=st.booleans(), scores=st.booleans())
-def test_whole_scores_or_ranks_in_order_are_told_apart(
+def test_sorted_integer_scores_and_ranks_are_distinguished(
     data: st.DataObject, best_first: bool, scores: bool
 ):
-    """Of rows best first, either reading has the first one first; rows worst first are those of the
-    other reading.
+    """If the best row is first, scores and ranks give the same order. If it is last, the order has
+    to be given.
     """
     sizes = data.draw(st.lists(st.integers(2, 6), min_size=1, max_size=4))
     rows = [
-        (f"q{query}", f"d{place}", size - place if scores else place + 1)
+        (f"q{query}", f"d{row}", size - row if scores else row + 1)
         for query, size in enumerate(sizes)
-        for place in range(size)
+        for row in range(size)
     ]
     order: Order = "score" if scores else "rank"
     run = read_rankings(
@@ -558,7 +557,7 @@ def test_whole_scores_or_ranks_in_order_are_told_apart(
     assert {ranked[0].document for ranked in hits.values()} == {"d0"}
 
 
-def test_an_order_decides_between_a_score_and_a_distance(
+def test_the_order_chooses_between_score_and_distance(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     rows = [("a", 0.1, 5.0, 2), ("b", 0.2, 9.0, 3), ("c", 0.3, 7.0, 1)]
@@ -588,8 +587,10 @@ def test_an_order_decides_between_a_score_and_a_distance(
 
 
 @pytest.mark.parametrize("missing", ["null", None])
-def test_a_distance_of_some_hits_matters_only_if_it_decides(missing: str | None, tmp_path: Path):
-    """As of a hybrid search in LanceDB, some of whose hits only the full-text search found."""
+def test_missing_distances_matter_only_if_hits_are_ordered_by_distance(
+    missing: str | None, tmp_path: Path
+):
+    """In a hybrid search in LanceDB, hits of only the full-text search have no distance."""
     rows = [
         {"doc": "a", "_distance": 0.1, "_relevance_score": 0.2},
         {"doc": "b", "_relevance_score": 0.9},
@@ -616,7 +617,7 @@ def test_a_distance_of_some_hits_matters_only_if_it_decides(missing: str | None,
     assert [hit.document for hit in hits["q"]] == ["b", "a"]
 
 
-def test_ranks_in_several_files_of_a_folder_are_not_compared(tmp_path: Path):
+def test_ranks_from_several_files_of_a_folder_are_not_compared(tmp_path: Path):
     (tmp_path / "a.json").write_text('{"q": ["a", "b"]}')
     (tmp_path / "b.json").write_text('{"r": ["a", "b"]}')
     assert read_run(tmp_path, "any").by_subset[ANY_SUBSET].keys() == {"q", "r"}
@@ -630,7 +631,7 @@ def test_ranks_in_several_files_of_a_folder_are_not_compared(tmp_path: Path):
 @pytest.mark.parametrize(
     "names", [["qid", "docno", "score", "score"], ["qid", "qid", "docno", "score"]]
 )
-def test_a_table_with_two_columns_of_one_name_is_refused(names: list[str], tmp_path: Path):
+def test_tables_with_duplicate_columns_raise(names: list[str], tmp_path: Path):
     table = pa.table([pa.array(["q"])] * 2 + [pa.array([1.0])] * 2, names=names)
     pq.write_table(table, tmp_path / "a.parquet")
     (tmp_path / "a.csv").write_text(f"{','.join(names)}\nq,d,1,2\n")
@@ -645,11 +646,11 @@ def test_a_table_with_two_columns_of_one_name_is_refused(names: list[str], tmp_p
 @pytest.mark.parametrize(
     "runs", [[{"q": {"d": 1.0}}], ["a.trec"], [Path("a")], {"q": {"d": 1.0}}, []]
 )
-def test_several_runs_are_no_rows(runs: Any):
+def test_a_list_of_runs_is_not_a_table(runs: Any):
     assert not is_table(runs)
 
 
-def test_predictions_of_mteb_name_subset_and_model(tmp_path: Path):
+def test_mteb_predictions_contain_subset_and_model(tmp_path: Path):
     predictions = {
         "mteb_model_meta": {"model_name": "a/b", "revision": "1"},
         "part": {"test": EXAMPLE},
@@ -662,8 +663,8 @@ def test_predictions_of_mteb_name_subset_and_model(tmp_path: Path):
         read_run(tmp_path, "Third")
 
 
-def test_predictions_of_sentence_transformers_are_a_run(tmp_path: Path):
-    """As `InformationRetrievalEvaluator(write_predictions=True)` of version 6.2 writes them."""
+def test_predictions_of_sentence_transformers_are_read(tmp_path: Path):
+    """Written by `InformationRetrievalEvaluator(write_predictions=True)` in version 6.2."""
     file = tmp_path / "Information-Retrieval_evaluation_dev_predictions_cosine.jsonl"
     results = [{"corpus_id": "d2", "score": 0.5}, {"corpus_id": "d1", "score": 0.25}]
     lines = [
@@ -697,7 +698,7 @@ def test_the_files_of_a_folder_are_one_run(
         ((4, 3, 2, 1), (1, 2, 3, 4), False),
     ],
 )
-def test_scores_that_contradict_stated_ranks_are_refused(
+def test_scores_that_contradict_ranks_raise(
     ranks: tuple[int, ...], scores: tuple[int, ...], contradicts: bool, tmp_path: Path
 ):
     file = tmp_path / "a.trec"
@@ -717,26 +718,26 @@ def test_scores_that_contradict_stated_ranks_are_refused(
     assert scores[int(best["distance"][1])] == min(scores)
 
 
-def test_scores_that_rise_in_the_order_of_the_rows_are_distances(tmp_path: Path):
+def test_rising_scores_count_as_distances(tmp_path: Path):
     rising = {f"q{query}": {f"d{hit}": hit / 10 for hit in range(3)} for query in range(5)}
     file = write(tmp_path / "a.csv", rising)
     with pytest.raises(DataError, match="5 of 5 queries the scores rise"):
         read_run_file(file)
     assert list(merge(read_run_file(file, "distance"))["q0"]) == ["d0", "d1", "d2"]
-    # So few scores rise by chance.
+    # A few scores may rise by chance.
     few = dict(list(rising.items())[:2])
     assert merge(read_run_file(write(tmp_path / "b.csv", few)))["q1"]["d2"] == 0.2
 
 
 @given(seed=st.randoms(use_true_random=False))
-def test_scores_in_random_order_are_not_taken_for_distances(seed: random.Random):
+def test_randomly_ordered_scores_do_not_count_as_distances(seed: random.Random):
     check = OrderCheck()
     for query in range(30):
         check.add(str(query), [Hit(str(hit), seed.random()) for hit in range(4)])
     assert not check.describe_problem()
 
 
-def test_distances_are_turned_before_chunks_are_merged():
+def test_distances_are_negated_before_chunks_are_merged():
     hits = [Hit("a", 0.1, text="x"), Hit("b", 0.2), Hit("a", 0.9, start=7)]
     assert sort_hits(hits, "distance") == [
         Hit("a", -0.1, text="x"),
@@ -806,7 +807,7 @@ def test_distances_are_turned_before_chunks_are_merged():
         ("a.parquet", "no", "cannot be read: is not a valid Parquet file"),
     ],
 )
-def test_what_is_no_run_is_refused_with_file_row_and_field(
+def test_invalid_runs_raise_with_file_row_and_field(
     name: str, content: str, message: str, tmp_path: Path
 ):
     (tmp_path / name).write_text(content)
@@ -817,7 +818,7 @@ def test_what_is_no_run_is_refused_with_file_row_and_field(
 
 
 @pytest.mark.parametrize("compression", ["zstd", "snappy", "uncompressed"])
-def test_a_damaged_parquet_file_is_refused_by_name_or_read(
+def test_damaged_parquet_files_raise_or_are_read(
     compression: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
     file = tmp_path / "a.parquet"
@@ -825,19 +826,21 @@ def test_a_damaged_parquet_file_is_refused_by_name_or_read(
     pl.DataFrame(rows, ["q_id", "doc_id", "score"], orient="row").write_parquet(
         file, compression=compression
     )
-    whole, refused, chosen = file.read_bytes(), 0, random.Random(1)
+    content = file.read_bytes()
+    errors = 0
+    rng = random.Random(1)
     for _ in range(150):
         damaged = bytearray(
-            whole[: chosen.randrange(len(whole))] if chosen.random() < 0.2 else whole
+            content[: rng.randrange(len(content))] if rng.random() < 0.2 else content
         )
-        for _ in range(min(len(damaged), chosen.randrange(1, 5))):
-            damaged[chosen.randrange(len(damaged))] = chosen.randrange(256)
+        for _ in range(min(len(damaged), rng.randrange(1, 5))):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
         file.write_bytes(damaged)
         try:
             read_run_file(file, "score")
         except DataError as error:
-            refused += str(error).startswith(f"{file}: ")
-    assert refused > 100
+            errors += str(error).startswith(f"{file}: ")
+    assert errors > 100
     assert "panicked" not in capfd.readouterr().err
 
 
@@ -845,7 +848,7 @@ def test_a_damaged_parquet_file_is_refused_by_name_or_read(
     content=st.binary(max_size=60),
     suffix=st.sampled_from([".trec", ".json", ".jsonl", ".csv", ".tsv", ".parquet", ".trec.gz"]),
 )
-def test_any_bytes_are_a_run_or_refused(
+def test_any_bytes_are_read_or_raise(
     content: bytes, suffix: str, tmp_path_factory: pytest.TempPathFactory
 ):
     file = tmp_path_factory.getbasetemp() / f"bytes{suffix}"

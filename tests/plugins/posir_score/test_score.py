@@ -1,4 +1,4 @@
-"""Scored runs are results as those of `mteb run`."""
+"""Tests for scoring runs: results equal those of `mteb run`."""
 
 import json
 import math
@@ -50,7 +50,7 @@ def bm25(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_an_exported_run_has_the_profile_of_its_model(bm25: Path, tmp_path: Path):
+def test_scoring_an_exported_run_equals_running_the_model(bm25: Path, tmp_path: Path):
     scored = posir.score(bm25 / "run", data="PosIR-Mini", window="none", output=tmp_path)
     (ours,), (theirs,) = scored.results, read_results(bm25 / "results")
     assert (ours.task, ours.subset, ours.data, ours.ranks) == (
@@ -62,7 +62,7 @@ def test_an_exported_run_has_the_profile_of_its_model(bm25: Path, tmp_path: Path
     assert ours.model == "run/baseline-bm25s"
     files = (next(folder.rglob("PosIR-Mini.json")) for folder in (tmp_path, bm25 / "results"))
     mine, other = (json.loads(file.read_text())["scores"]["test"][0] for file in files)
-    # The model is known to ignore word order, a run is not.
+    # Only for the model is it known that word order is ignored.
     differing = (
         "position_run",
         "mteb_version",
@@ -72,8 +72,8 @@ def test_an_exported_run_has_the_profile_of_its_model(bm25: Path, tmp_path: Path
         "position_scores",
     )
     tested = ("position_effect", "truncation_loss", "controlled_psi", "middle_minus_ends", "state")
-    same = [name for name in other if name not in differing and not name.startswith(tested)]
-    assert {name: mine[name] for name in same} == {name: other[name] for name in same}
+    common = [name for name in other if name not in differing and not name.startswith(tested)]
+    assert {name: mine[name] for name in common} == {name: other[name] for name in common}
     assert scored.runs[0].ndcg_at_10 == pytest.approx(other["ndcg_at_10"], abs=1e-6)
     assert mine["position_run"]["search"]["queries"] == 720
     assert "run/baseline-bm25s" in str(scored)
@@ -83,7 +83,7 @@ def test_an_exported_run_has_the_profile_of_its_model(bm25: Path, tmp_path: Path
     )
 
 
-def test_a_retriever_of_chunks_has_the_profile_of_its_run(bm25: Path, tmp_path: Path):
+def test_scoring_a_chunk_retriever_equals_scoring_its_run(bm25: Path, tmp_path: Path):
     content = json.loads((bm25 / "run" / "PosIR-Mini_predictions.json").read_text())
     queries = mteb.get_task("PosIR-Mini").read_subset("default").queries  # type: ignore[attr-defined]
     texts = dict(zip(queries["text"][:], queries["id"][:], strict=True))
@@ -105,8 +105,8 @@ def test_a_retriever_of_chunks_has_the_profile_of_its_run(bm25: Path, tmp_path: 
     assert not list(tmp_path.glob("*.jsonl"))
 
 
-#: A query with one place of evidence, one with two relevant documents, one with grades and no
-#: place, one without any relevant.
+#: Queries with one evidence span, two relevant documents, grades but no span, and no relevant
+#: document.
 JUDGED: dict[str, Any] = {
     "corpus": [
         {"_id": f"d{number}", "text": f"The {number} mills burned down in 1901, long ago."}
@@ -149,12 +149,12 @@ def read_entry(run: Any) -> dict[str, Any]:
     return json.loads((run.folder / "beir.json").read_text())["scores"]["test"][0]  # type: ignore[no-any-return]
 
 
-def test_several_grades_are_scored_as_trec_eval_does(score: Any):
+def test_grades_are_scored_like_trec_eval(score: Any):
     scored = score(RUN, name="mine")
     (run,), (result,) = scored.runs, scored.results
     assert (run.counts.queries, run.counts.with_position, result.profile.totals.sum()) == (4, 1, 1)
-    # By hand: 1 / log2(3); (1 + 1 / 2) / (1 + 1 / log2(3)); 2 / log2(3) / (2 + 1 / log2(3)), since
-    # d9 is judged; 0.
+    # nDCG by query: 1 / log2(3); (1 + 1 / 2) / (1 + 1 / log2(3)); 2 / log2(3) / (2 + 1 / log2(3)),
+    # since d9 is judged; 0.
     second = 0.6309297535714575
     assert run.ndcg_at_10 == pytest.approx(
         (second + 1.5 / (1 + second) + 2 * second / (2 + second)) / 4
@@ -163,13 +163,13 @@ def test_several_grades_are_scored_as_trec_eval_does(score: Any):
     assert run.recall_at_100 == pytest.approx((1 + 1 + 1 / 2) / 4)
     scores = read_entry(run)
     assert scores["ndcg_at_10"] == scores["main_score"] == pytest.approx(run.ndcg_at_10, abs=1e-6)
-    # Beyond single precision: the relevant documents of both queries are first.
+    # Differences below float32 precision still count: relevant documents are first.
     close = {**RUN, "place": {"d1": 1.0, "d0": 1.0 + 1e-12}, "graded": {"d3": 1e300, "d5": 1e299}}
     assert score(close, name="close").runs[0].mrr_at_10 == pytest.approx((1 + 1 + 1) / 4)
 
 
-#: A query with one place, and one with two graded documents, of which the first has two places.
-PLACED: dict[str, Any] = {
+#: A query with one evidence span, and a query with three spans in two graded documents.
+SEVERAL_SPANS: dict[str, Any] = {
     "corpus": [
         {"_id": f"d{row}", "text": f"The {row} mills " + "burned down in 1901, long ago. " * 4}
         for row in range(6)
@@ -189,13 +189,17 @@ PLACED: dict[str, Any] = {
 
 @pytest.mark.parametrize("unit", [1, 0.45])
 @pytest.mark.parametrize("only", [False, True])
-def test_each_place_is_scored_by_the_rank_of_its_document(tmp_path: Path, only: bool, unit: float):
-    """The unit of the grades, whole or not, changes no score."""
-    placed = PLACED | {"qrels": [(*row[:2], row[2] * unit, *row[3:]) for row in PLACED["qrels"]]}
+def test_evidence_spans_are_scored_by_the_rank_of_their_document(
+    tmp_path: Path, only: bool, unit: float
+):
+    """Scaling all grades by a factor changes no score."""
+    scaled = SEVERAL_SPANS | {
+        "qrels": [(*row[:2], row[2] * unit, *row[3:]) for row in SEVERAL_SPANS["qrels"]]
+    }
     data = (
-        placed | {"qrels": placed["qrels"][1:], "queries": placed["queries"][1:]}
+        scaled | {"qrels": scaled["qrels"][1:], "queries": scaled["queries"][1:]}
         if only
-        else placed
+        else scaled
     )
     beir = write_beir_folder(tmp_path / "beir", **data, further=("start", "end"))
     rankings = {"one": {"d1": 2.0, "d0": 1.0}, "several": {"d2": 3.0, "d5": 2.0, "d1": 1.0}}
@@ -217,7 +221,7 @@ def test_each_place_is_scored_by_the_rank_of_its_document(tmp_path: Path, only: 
             1 - only,
             2 - only,
         )
-        # d1, with two of the three places, is third; d2 is first.
+        # d1 contains two of the three spans and is third; d2 is first.
         assert average_places(places) == pytest.approx((0.5 + 0.5 + 1) / 3)
         assert compute_third_shares(places) == pytest.approx([1 / 3, 1 / 3, 1 / 3])
         graded = {"several": {"d1": 2, "d2": 1}} | ({} if only else {"one": {"d0": 1}})
@@ -237,11 +241,11 @@ def test_each_place_is_scored_by_the_rank_of_its_document(tmp_path: Path, only: 
         assert "3 places of 1 query, " in str(scored)
 
 
-def test_what_does_not_fit_in_judgments_is_one_paragraph(
+def test_inconsistent_judgments_are_reported_in_one_note(
     tmp_path: Path,
 ):
-    """One document is not in the corpus, one pair has two grades, one query no relevant document,
-    one no text.
+    """A document is missing from the corpus, a pair has two grades, a query has no relevant
+    document, and another has no text.
     """
     contradiction, further = ("several", "d1", 0), [("graded", "gone", 1), ("untold", "d1", 1)]
     texts, run = [], {**RUN, "untold": {"d1": 1.0}}
@@ -265,7 +269,7 @@ def test_what_does_not_fit_in_judgments_is_one_paragraph(
             for name, value in audited
             if isinstance(value, dict) and value["count"]
         }
-        # d9 is not in the corpus of these judgments either.
+        # d9 is also missing from the corpus.
         expected = {
             "missing_documents": 2,
             "contradictions": 1,
@@ -277,7 +281,7 @@ def test_what_does_not_fit_in_judgments_is_one_paragraph(
     assert texts[0][1] == pytest.approx((1 + 1 + 1 / 3 + 0 + 1) / 5)
 
 
-def test_hits_with_the_id_of_their_query_are_counted_or_left_out(tmp_path: Path):
+def test_hits_with_the_id_of_the_query_are_counted_or_excluded(tmp_path: Path):
     corpus = [{"_id": f"n{row}", "text": f"Which mill burned in {row}?"} for row in range(150)]
     queries, qrels = corpus[:4], [(f"n{row}", f"n{row + 4}", 1) for row in range(4)]
     beir = write_beir_folder(tmp_path / "beir", corpus, queries, [*qrels, ("n3", "n3", 1)])
@@ -286,7 +290,7 @@ def test_hits_with_the_id_of_their_query_are_counted_or_left_out(tmp_path: Path)
         for row in range(4)
     }
     (kept,) = posir.score(run, data=beir, name="a", output=tmp_path / "out").runs
-    # The last query is judged relevant to itself.
+    # For the last query, the document with its id is judged relevant.
     assert (kept.counts.identical_ids, kept.counts.ignored_ids, kept.mrr_at_10) == (
         3,
         0,
@@ -303,21 +307,21 @@ def test_hits_with_the_id_of_their_query_are_counted_or_left_out(tmp_path: Path)
     assert (ignored.counts.short, ignored.counts.empty) == (0, 0)
     with pytest.raises(PosirError, match="another ranking"):
         posir.score(run, data=beir, name="a", output=tmp_path / "out", ignore_identical_ids=True)
-    asked = []
+    requested = []
 
     def search(query: str, k: int) -> list[str]:
-        asked.append(k)
+        requested.append(k)
         row = int(query.split()[-1].rstrip("?"))
         return [f"n{row + place}" for place in range(k)]
 
     (retrieved,) = posir.score(
         search, data=beir, name="c", output=tmp_path / "out", ignore_identical_ids=True
     ).runs
-    assert ({*asked}, retrieved.counts.short, retrieved.counts.ignored_ids) == ({101}, 0, 4)
+    assert ({*requested}, retrieved.counts.short, retrieved.counts.ignored_ids) == ({101}, 0, 4)
 
 
-def test_a_document_without_text_is_no_obstacle(tmp_path: Path):
-    """As a document that nobody judged, and as the relevant document of a query with a span."""
+def test_documents_without_text_are_scored(tmp_path: Path):
+    """One is not judged, another is the relevant document of a query with an answer."""
     data = JUDGED | {
         "corpus": [
             *JUDGED["corpus"],
@@ -348,7 +352,7 @@ def test_a_document_without_text_is_no_obstacle(tmp_path: Path):
     assert posir.validate(tmp_path / "layout").exit_status == 0
 
 
-def test_judgments_without_any_position_are_scored(tmp_path: Path):
+def test_judgments_without_positions_are_scored(tmp_path: Path):
     plain = {
         **JUDGED,
         "queries": [{"_id": row["_id"], "text": row["text"]} for row in JUDGED["queries"]],
@@ -362,8 +366,8 @@ def test_judgments_without_any_position_are_scored(tmp_path: Path):
         read_results(tmp_path / "results")
 
 
-#: Metrics of all judged queries, by the names of trec_eval.
-TREC_NAMES = {
+#: trec_eval's names for the metrics of judged queries.
+TREC_EVAL_NAMES = {
     "ndcg_at_10": "ndcg_cut_10",
     "recall_at_10": "recall_10",
     "recall_at_100": "recall_100",
@@ -372,22 +376,25 @@ TREC_NAMES = {
 PLAIN_GRADES = {f"q{row}": {f"d{row // 3}": 2, f"d{(row * 7 + 60) % 120}": 1} for row in range(90)}
 
 
-def draw_run(seed: int) -> dict[str, dict[str, float]]:
-    """Return a run that finds relevant documents of a group of three queries alike."""
+def make_random_run(seed: int) -> dict[str, dict[str, float]]:
+    """Make a random run whose relevant documents score alike in groups of three queries."""
     rng = np.random.default_rng(seed)
-    luck, run = rng.normal(size=30), {}
+    group_shifts = rng.normal(size=30)
+    run = {}
     for row, (query, relevant) in enumerate(PLAIN_GRADES.items()):
         scores = {f"d{name}": float(rng.normal()) for name in range(120)}
-        run[query] = scores | {name: scores[name] + 1.5 + luck[row // 3] for name in relevant}
+        run[query] = scores | {
+            name: scores[name] + 1.5 + group_shifts[row // 3] for name in relevant
+        }
     return run
 
 
-PLAIN_RUNS = {"a": draw_run(1), "b": draw_run(2)}
+PLAIN_RUNS = {"a": make_random_run(1), "b": make_random_run(2)}
 
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs on plain judgments, by topic and by a column with groups of three queries."""
+    """Score two runs on judgments without positions, clustered by topic and by user."""
     root = tmp_path_factory.mktemp("judged")
     rows = [
         {"_id": query, "text": "Which mills?", "metadata": {"user": row // 3}}
@@ -422,11 +429,11 @@ def evaluate_with_trec(run: dict[str, dict[str, float]]) -> dict[str, Any]:
     ).evaluate(cut)
     return {
         name: np.array([by_query[query][trec] for query in PLAIN_GRADES])
-        for name, trec in TREC_NAMES.items()
+        for name, trec in TREC_EVAL_NAMES.items()
     }
 
 
-def test_a_report_has_the_metrics_of_judged_queries(judged: Path):
+def test_reports_contain_metrics_of_judged_queries(judged: Path):
     values = evaluate_with_trec(PLAIN_RUNS["a"])
     for clusters, size in (("user", 3), ("topic", 1)):
         row = posir.report(judged / clusters).to_polars().row(0, named=True)
@@ -434,22 +441,22 @@ def test_a_report_has_the_metrics_of_judged_queries(judged: Path):
         assert (row["queries"], row["clusters"], row["clusters_by"]) == (90, groups, clusters)
         for name, column in values.items():
             assert row[name] == pytest.approx(column.mean(), abs=2e-6)
-            # Linearization by hand; Wilson's interval, and a pseudo-query of maximal variance,
-            # differ from Student's a little.
+            # Compare with a linearized Student interval. Wilson's interval, and a pseudo-query of
+            # maximal variance, differ a little.
             sums = (column - column.mean()).reshape(groups, size).sum(axis=1)
             error = math.sqrt(groups / (groups - 1) * (sums @ sums)) / 90
             ratio = (row[f"{name}_high"] - row[f"{name}_low"]) / (
                 2 * error * stats.t.ppf(0.975, groups - 1)
             )
             assert 0.94 < ratio < (1.25 if column.mean() > 0.9 else 1.06), (
-                "near 1 it allows for clusters that are alike"
+                "near 1, the interval is wider to allow for equal clusters"
             )
     assert "judged queries" in str(posir.report(judged / "topic")).lower()
     assert "MAP@100" in posir.report(judged / "topic").to_html()
     assert "MAP@100" in posir.report(judged / "topic").to_latex()
 
 
-def test_queries_are_clustered_by_the_best_shared_document():
+def test_queries_are_clustered_by_their_best_judged_document():
     best = {
         "one": {"d1": 2, "d9": 1},
         "two": {"d1": 1, "d2": 1},
@@ -462,13 +469,13 @@ def test_queries_are_clustered_by_the_best_shared_document():
         cluster_queries(Judgments({}, best, {"user": {"one": "1"}}), "user")
 
 
-def test_a_comparison_of_judged_queries_is_a_paired_t_test(judged: Path):
+def test_comparisons_of_judged_queries_are_paired_t_tests(judged: Path):
     a, b = map(evaluate_with_trec, PLAIN_RUNS.values())
     for clusters, size in (("topic", 1), ("user", 3)):
         comparison = posir.compare(judged / clusters)
         rows = {row["metric"]: row for row in comparison.to_polars().to_dicts()}
         assert list(rows) == ["nDCG@10", "MRR@10", "Recall@10", "Recall@100", "MAP@100"]
-        for name in TREC_NAMES:
+        for name in TREC_EVAL_NAMES:
             row = rows[METRICS[name]]
             means = (values[name].reshape(-1, size).mean(axis=1) for values in (b, a))
             interval = stats.ttest_rel(*means).confidence_interval(0.99)
@@ -482,13 +489,13 @@ def test_a_comparison_of_judged_queries_is_a_paired_t_test(judged: Path):
             )
 
 
-def test_limits_on_judged_queries_and_margins_decide_the_gate(judged: Path):
+def test_gates_and_margins_work_on_judged_queries(judged: Path):
     def test(*limits: str, **options: Any) -> int:
         return posir.compare(judged / "user", fail_if=limits, **options).exit_status
 
     assert test("ndcg_at_10 < -40") == 0
     assert test("recall_at_100 > -40", "ndcg_at_10 < -40") == 1
-    # A limit on what is not known of these data is no pass.
+    # A limit on an undefined metric is inconclusive.
     assert test("ndcg_at_10 < -40", "position_effect > 5") == 2
     assert posir.report(judged / "user", fail_if="map_at_100 < 99").exit_status == 1
     margins = [f"{key}=60" for key in METRICS]
@@ -497,7 +504,7 @@ def test_limits_on_judged_queries_and_margins_decide_the_gate(judged: Path):
     }
 
 
-def test_results_with_other_judgments_are_not_compared(judged: Path, tmp_path: Path):
+def test_results_with_different_judgments_are_not_compared(judged: Path, tmp_path: Path):
     file = next((judged / "user").rglob("run__b/*/beir.json"))
     for change in ({"digest": "0"}, {"queries": "1 " * 90}, {"sums": {}}):
         shutil.copytree(judged / "user", tmp_path / "other", dirs_exist_ok=True)
@@ -515,9 +522,7 @@ def test_results_with_other_judgments_are_not_compared(judged: Path, tmp_path: P
 
 
 def test_qrels_without_a_corpus_are_scored(tmp_path: Path):
-    """As pytrec_eval scores them; documents that are not judged keep their ranks; nothing else is
-    known.
-    """
+    """Scores equal pytrec_eval's. Documents without judgments keep their ranks."""
     file = tmp_path / "2021.qrels.pass.final.txt"
     judged = [
         (query, *pair) for query, documents in PLAIN_GRADES.items() for pair in documents.items()
@@ -547,10 +552,10 @@ def test_qrels_without_a_corpus_are_scored(tmp_path: Path):
         posir.score(chunks, data=file, output=tmp_path / "out")
 
 
-def test_predictions_of_a_task_of_mteb_are_scored_by_subset(
+def test_mteb_predictions_are_scored_by_subset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
 ):
-    """The task has no positions, several languages, and a document with a title alone."""
+    """The task has no positions, several languages, and a document with only a title."""
     name = "MIRACLRetrievalHardNegatives"
     task, grades = (
         mteb.get_task(name, hf_subsets=["sw", "yo"]),
@@ -582,16 +587,17 @@ def test_predictions_of_a_task_of_mteb_are_scored_by_subset(
         row["hf_subset"]: (row["ndcg_at_10"], row["languages"]) for row in content["scores"]["test"]
     }
     expected = evaluate_with_trec(PLAIN_RUNS["a"])["ndcg_at_10"].mean()
-    # By hand: (1 + 2 / log2(3)) / (2 + 1 / log2(3)).
-    by_hand = {"sw": (expected, ["swa-Latn"]), "yo": (0.85972, ["yor-Latn"])}
+    # 0.85972 is (1 + 2 / log2(3)) / (2 + 1 / log2(3)).
+    expected_scores = {"sw": (expected, ["swa-Latn"]), "yo": (0.85972, ["yor-Latn"])}
     assert scores == {
-        key: (pytest.approx(value, abs=1e-5), codes) for key, (value, codes) in by_hand.items()
+        key: (pytest.approx(value, abs=1e-5), codes)
+        for key, (value, codes) in expected_scores.items()
     }
     row = posir.report(tmp_path / "results").to_polars().row(0, named=True)
     assert (row["clusters"], row["queries"], row["map_at_100_low"] > 0) == (31, 91, True)
     with pytest.raises(PosirError, match=f"--split test: {name} has dev"):
         posir.score(file, data=name, output=tmp_path, split="test")
-    # Predictions for a part of the languages.
+    # Predictions for only one of the languages.
     file.write_text(json.dumps({key: value for key, value in predictions.items() if key != "sw"}))
     (run,) = posir.score(file, data=name, output=tmp_path / "part").runs
     assert (run.counts.queries, run.counts.missing, run.ndcg_at_10) == (
@@ -612,12 +618,12 @@ def test_predictions_of_a_task_of_mteb_are_scored_by_subset(
         ([Path()], {"model": "all-MiniLM-L6-v2"}, "^Give runs or a retriever"),
     ],
 )
-def test_mistakes_are_sentences(runs: Any, options: dict[str, Any], message: str):
+def test_invalid_arguments_raise(runs: Any, options: dict[str, Any], message: str):
     with pytest.raises(PosirError, match=message):
         posir.score(runs, data="PosIR-Mini", **options)
 
 
-def test_runs_of_one_name_or_ranking_are_refused(score: Any, tmp_path: Path):
+def test_runs_with_the_same_name_or_rankings_raise(score: Any, tmp_path: Path):
     files = [tmp_path / name for name in ("ok.json", "ok.jsonl")]
     files[0].write_text(json.dumps(RUN))
     rows = [
@@ -633,14 +639,14 @@ def test_runs_of_one_name_or_ranking_are_refused(score: Any, tmp_path: Path):
     assert not (tmp_path / "results").exists()
 
 
-def test_names_in_another_number_than_runs_are_refused(tmp_path: Path):
+def test_the_number_of_names_must_match_the_number_of_runs(tmp_path: Path):
     file = tmp_path / "run.json"
     file.write_text(json.dumps(RUN))
     with pytest.raises(PosirError, match=r"2 runs, but 1 name\. Give a --name for each run"):
         posir.score([file, file], data="PosIR-Mini", name=["A"])
 
 
-def test_another_ranking_replaces_a_result_only_if_asked(score: Any, tmp_path: Path):
+def test_results_are_replaced_only_with_overwrite(score: Any, tmp_path: Path):
     other = {**RUN, "place": {"d0": 1.0}}
     first, again = (score(RUN, name="mine").runs[0] for _ in range(2))
     assert (first.revision, again.digest) == ("unversioned", first.digest)
@@ -656,7 +662,7 @@ def test_another_ranking_replaces_a_result_only_if_asked(score: Any, tmp_path: P
         score(RUN, revision="a/b")
 
 
-def test_what_the_system_reads_is_stored(score: Any):
+def test_the_window_is_saved(score: Any):
     part = {"kind": "part", "part": "first", "tokens": 256, "known_by": "given"}
     for window, read in (
         (None, {"kind": "unknown"}),
@@ -667,19 +673,19 @@ def test_what_the_system_reads_is_stored(score: Any):
         assert (entry["read"], "tokens_read" in entry) == (read, window is not None)
 
 
-def test_an_embedder_says_what_is_read_by_its_tokenizer(score: Any, tmp_path: Path):
+def test_the_window_of_an_embedder_is_looked_up(score: Any, tmp_path: Path):
     encoder = str(write_tiny_model(tmp_path / "encoder"))
     (run,) = score(RUN, embedder=encoder).runs
     read = read_entry(run)["read"]
     assert (read["tokens"], read["known_by"]) == (64, "class")
-    # What is read is added to a result of the same ranking.
+    # The window is added to the saved result of the same ranking.
     score(RUN, window="none")
     assert read_entry(run)["read"]["kind"] == "all"
     with pytest.raises(PosirError, match="Give one of them"):
         score(RUN, window=3, embedder=encoder)
 
 
-def test_what_a_server_reads_is_measured(score: Any):
+def test_the_window_of_a_server_is_measured(score: Any):
     with serve_embeddings(window=512, special=2, pooling=Pooling.MEAN, noise=1e-7) as server:
         (run,) = score(RUN, embedder=server.reference).runs
     assert read_entry(run)["read"] == {
@@ -690,8 +696,8 @@ def test_what_a_server_reads_is_measured(score: Any):
     }
 
 
-def test_chunks_are_scored_and_say_what_is_read_of_them(score: Any, tmp_path: Path):
-    """The evidence is characters 12 to 30 of 42; the tiny model reads 64 tokens."""
+def test_chunks_are_scored_and_truncated_to_the_window(score: Any, tmp_path: Path):
+    """The evidence is characters 12 to 30 of 42. The model reads 64 tokens."""
 
     def search(_query: str, k: int) -> list[tuple[str, float, str]]:
         texts = {row["_id"]: row["text"] for row in JUDGED["corpus"]}
@@ -715,7 +721,7 @@ def test_chunks_are_scored_and_say_what_is_read_of_them(score: Any, tmp_path: Pa
         3,
     )
     assert "The top 3 chunks contain 100.0% of the evidence; documents score nDCG@10" in str(scored)
-    # 12 to 30 are in two chunks, the second of which has no evidence beyond its fourth token.
+    # The evidence is in two chunks; the second has no evidence after its fourth token.
     (run,) = score(search, window=4, name="short").runs
     assert read_entry(run)["read"] == {
         "kind": "part",
@@ -738,7 +744,7 @@ def test_chunks_are_scored_and_say_what_is_read_of_them(score: Any, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_an_index_of_documents_has_the_findings_of_its_model(tmp_path: Path):
+def test_scoring_an_index_equals_running_its_model(tmp_path: Path):
     minilm = str(get_model_path())
     model: Any = load_model(ModelReference(minilm))
     mteb.evaluate(
@@ -768,9 +774,9 @@ def test_an_index_of_documents_has_the_findings_of_its_model(tmp_path: Path):
         assert findings[0].value(quantity) == pytest.approx(findings[1].value(quantity), abs=0.005)
 
 
-def test_a_file_in_squad_format_keeps_its_ids(tmp_path: Path):
+def test_ids_of_squad_files_are_kept(tmp_path: Path):
     text = "The mill burned down in 1901. A heron nested on the crane."
-    asked = [
+    questions = [
         {
             "id": number,
             "question": question,
@@ -782,7 +788,7 @@ def test_a_file_in_squad_format_keeps_its_ids(tmp_path: Path):
         )
     ]
     file, given = tmp_path / "mills.json", {"language": "eng-Latn"}
-    file.write_text(json.dumps({"data": [{"paragraphs": [{"context": text, "qas": asked}]}]}))
+    file.write_text(json.dumps({"data": [{"paragraphs": [{"context": text, "qas": questions}]}]}))
     (document,) = (item.id for item in posir.open_data(file, **given).read_texts())  # type: ignore[arg-type, union-attr]
     (tmp_path / "a.trec").write_text(
         "".join(f"{query} Q0 {document} 1 1.0 t\n" for query in (7, 9))
@@ -800,7 +806,7 @@ def test_a_file_in_squad_format_keeps_its_ids(tmp_path: Path):
         assert (len(opened.rows), run.counts.queries, run.mrr_at_10) == (queries, queries, 1)
 
 
-def test_a_function_within_another_has_its_own_name():
+def test_nested_functions_are_named_without_the_outer_function():
     def search(query: str, k: int) -> list[str]:
         return [query] * k
 
@@ -813,13 +819,13 @@ DOCUMENTS = st.sampled_from([f"d{number}" for number in range(12)])
 K_VALUES = (1, 3, 5, 10, 20, 100)
 
 
-def order(scores: dict[str, float]) -> list[str]:
-    """Return trec_eval's order: by score in single precision, then by id, both descending."""
+def rank_like_trec_eval(scores: dict[str, float]) -> list[str]:
+    """Sort documents like trec_eval: by float32 score, then by id, both descending."""
     return sorted(scores, key=lambda name: (np.float32(scores[name]), name), reverse=True)
 
 
-def ndcg(scores: dict[str, float], grades: dict[str, float], k: int) -> float:
-    gains = [max(grades.get(name, 0), 0) for name in order(scores)[:k]]
+def compute_expected_ndcg(scores: dict[str, float], grades: dict[str, float], k: int) -> float:
+    gains = [max(grades.get(name, 0), 0) for name in rank_like_trec_eval(scores)[:k]]
     best = sorted((max(grade, 0) for grade in grades.values()), reverse=True)[:k]
     total, ideal = (
         sum(gain / math.log2(rank + 2) for rank, gain in enumerate(values))
@@ -828,20 +834,22 @@ def ndcg(scores: dict[str, float], grades: dict[str, float], k: int) -> float:
     return total / ideal if ideal else 0.0
 
 
-def reciprocal_rank(scores: dict[str, float], grades: dict[str, float], k: int) -> float:
+def compute_expected_reciprocal_rank(
+    scores: dict[str, float], grades: dict[str, float], k: int
+) -> float:
     return next(
         (
             1 / rank
-            for rank, name in enumerate(order(scores)[:k], start=1)
+            for rank, name in enumerate(rank_like_trec_eval(scores)[:k], start=1)
             if grades.get(name, 0) > 0
         ),
         0.0,
     )
 
 
-def recall(scores: dict[str, float], grades: dict[str, float], k: int) -> float:
+def compute_expected_recall(scores: dict[str, float], grades: dict[str, float], k: int) -> float:
     relevant = {name for name, grade in grades.items() if grade > 0}
-    return len(relevant & set(order(scores)[:k])) / len(relevant) if relevant else 0.0
+    return len(relevant & set(rank_like_trec_eval(scores)[:k])) / len(relevant) if relevant else 0.0
 
 
 RETRIEVED = st.dictionaries(
@@ -856,17 +864,21 @@ def test_scores_follow_the_definitions(queries: list[tuple[dict[str, float], dic
     rankings = {f"q{row}": scores for row, (scores, _) in enumerate(queries)}
     grades = {f"q{row}": judged for row, (_, judged) in enumerate(queries)}
     scores = score_rankings(rankings, grades, K_VALUES)
-    for name, define in (("ndcg", ndcg), ("mrr", reciprocal_rank), ("recall", recall)):
+    for name, compute in (
+        ("ndcg", compute_expected_ndcg),
+        ("mrr", compute_expected_reciprocal_rank),
+        ("recall", compute_expected_recall),
+    ):
         for k in K_VALUES:
-            expected = sum(define(*query, k) for query in queries) / len(queries)
+            expected = sum(compute(*query, k) for query in queries) / len(queries)
             assert scores[f"{name}_at_{k}"] == pytest.approx(expected, abs=1e-6)
 
 
 @given(st.lists(st.floats(0, 5, width=16), min_size=11, max_size=30), st.randoms())
-def test_ndcg_of_fractional_grades_is_that_of_scikit_learn(gains: list[float], random: Any):
+def test_ndcg_of_fractional_grades_equals_scikit_learn(gains: list[float], random: Any):
     grades = {f"d{row}": gain for row, gain in enumerate(gains)}
-    order = random.sample([*grades], len(grades))
-    ranking = {name: -float(place) for place, name in enumerate(order)}
+    names = random.sample([*grades], len(grades))
+    ranking = {name: -float(row) for row, name in enumerate(names)}
     rows = [[grades[name] for name in grades]], [[ranking[name] for name in grades]]
     expected = [ndcg_score(*rows, k=k) for k in K_VALUES]
     assert compute_ndcg(ranking, grades, K_VALUES) == pytest.approx(expected)

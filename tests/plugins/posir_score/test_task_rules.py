@@ -1,6 +1,4 @@
-"""Rules of scoring that the owner of data has: the numbers are those that mteb itself has for the
-same rankings.
-"""
+"""Tests for scoring rules of tasks: scores equal mteb's scores for the same rankings."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ QUERIES, DOCUMENTS = 12, 1400
 
 
 class FixedSearch:
-    """A search of mteb that returns rankings that are given."""
+    """An mteb search model that returns fixed rankings."""
 
     mteb_model_meta = mteb.get_model_meta("mteb/baseline-bm25s")
 
@@ -34,9 +32,9 @@ class FixedSearch:
         return {query: dict(self.rankings[query]) for query in queries["id"]}
 
 
-def draw_task(seed: int) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
-    """Draw data whose queries are documents of the corpus, and rankings that begin with the query
-    itself.
+def make_task_data(seed: int) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
+    """Make random data whose queries are documents of the corpus, and rankings that start with the
+    query itself.
     """
     rng = np.random.default_rng(seed)
     corpus = [{"id": f"q{row}", "title": "", "text": f"text {row}"} for row in range(DOCUMENTS)]
@@ -55,7 +53,7 @@ def draw_task(seed: int) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
         scores[f"q{row}"] = 9.0
         best = sorted(scores.items(), key=lambda item: -item[1])[:1000]
         rankings[f"q{row}"] = dict(best)
-    # Of the queries with judgments, one has no relevant document.
+    # One judged query has no relevant document.
     judged["q5"] = dict.fromkeys(judged["q5"], 0)
     loaded = {
         "corpus": Dataset.from_list(corpus),
@@ -69,11 +67,10 @@ def draw_task(seed: int) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
 
 
 @pytest.fixture
-def task_with(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a task of mteb with drawn data and other attributes, which `posir.score` then opens by
-    its name.
+def build_task(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that makes `mteb.get_task` return a task with random data and changed
+    attributes.
     """
-
     get_task = mteb.get_task
 
     def build(name: str, loaded: dict[str, Any], split: str, **attributes: Any) -> Any:
@@ -97,7 +94,7 @@ def task_with(monkeypatch: pytest.MonkeyPatch) -> Any:
 def evaluate(
     task: Any, split: str, rankings: dict[str, dict[str, float]], folder: Path
 ) -> tuple[dict[str, Any], Path]:
-    """Return mteb's own scores of rankings, and the file of predictions that it saves."""
+    """Return mteb's scores for rankings, and the predictions file that mteb saves."""
     model: Any = FixedSearch(rankings)
     scores = task.evaluate(model, split, ["default"], encode_kwargs={}, prediction_folder=folder)[
         "default"
@@ -117,10 +114,10 @@ RULES: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", RULES)
-def test_the_scores_are_those_of_mteb(task_with: Any, tmp_path: Path, case: str):
+def test_scores_equal_mteb(build_task: Any, tmp_path: Path, case: str):
     name, split, attributes = RULES[case]
-    loaded, rankings = draw_task(len(case))
-    task = task_with(name, loaded, split, **attributes)
+    loaded, rankings = make_task_data(len(case))
+    task = build_task(name, loaded, split, **attributes)
     expected, predictions = evaluate(task, split, rankings, tmp_path / "predictions")
     scored = posir.score(predictions, data=name, output=tmp_path / "results")
     (entry,) = json.loads((scored.runs[0].folder / f"{name}.json").read_text())["scores"]["test"]
@@ -136,7 +133,7 @@ def test_the_scores_are_those_of_mteb(task_with: Any, tmp_path: Path, case: str)
         task.metadata.main_score,
         pytest.approx(entry["main_score"], abs=1e-6),
     )
-    # mteb scores neither the query without judgments nor the one that is not among the queries.
+    # mteb skips the query without judgments, and judgments without a query.
     assert run.counts.queries == QUERIES - 1
     assert run.audit.items["left_out"].count == 2
     assert run.audit.items["without_relevant"].first == "q5"
@@ -147,30 +144,30 @@ def test_the_scores_are_those_of_mteb(task_with: Any, tmp_path: Path, case: str)
     )
 
 
-def test_predictions_of_another_split_are_refused(task_with: Any, tmp_path: Path):
-    loaded, rankings = draw_task(1)
-    task = task_with("MSMARCO", loaded, "dev")
+def test_predictions_for_another_split_raise(build_task: Any, tmp_path: Path):
+    loaded, rankings = make_task_data(1)
+    task = build_task("MSMARCO", loaded, "dev")
     _, predictions = evaluate(task, "dev", rankings, tmp_path / "predictions")
     predictions.write_text(predictions.read_text().replace('"dev"', '"train"'))
     with pytest.raises(PosirError, match=r"for split train, but split dev of MSMARCO is scored"):
         posir.score(predictions, data="MSMARCO", output=tmp_path / "results")
 
 
-def test_hits_that_mteb_would_not_rerank_are_counted(task_with: Any, tmp_path: Path):
-    loaded, rankings = draw_task(4)
+def test_hits_outside_the_reranking_candidates_are_counted(build_task: Any, tmp_path: Path):
+    loaded, rankings = make_task_data(4)
     cut = {query: dict([*ranked.items()][:20]) for query, ranked in rankings.items()}
     candidates = {query: [*ranked][: 17 if query == "q0" else 20] for query, ranked in cut.items()}
-    task_with("SciFact", {**loaded, "top_ranked": candidates}, "test")
+    build_task("SciFact", {**loaded, "top_ranked": candidates}, "test")
     (run,) = posir.score(cut, data="SciFact", name="mine", output=tmp_path).runs
     assert run.counts.other_candidates == 3
     assert any("reranks" in sentence for sentence in run.describe())
 
 
-def test_the_form_of_mteb_1_is_converted(
-    task_with: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_data_in_the_format_of_mteb_1_is_converted(
+    build_task: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    loaded, rankings = draw_task(2)
-    task = task_with("SciFact", loaded, "test")
+    loaded, rankings = make_task_data(2)
+    task = build_task("SciFact", loaded, "test")
 
     def load(**_: Any) -> None:
         if not task.dataset:
@@ -188,15 +185,15 @@ def test_the_form_of_mteb_1_is_converted(
     assert scored.runs[0].counts.queries == QUERIES - 1
 
 
-def test_a_main_score_that_only_mteb_computes_is_refused(task_with: Any, tmp_path: Path):
-    loaded, rankings = draw_task(3)
-    task_with("Core17InstructionRetrieval", loaded, "test")
+def test_main_scores_that_only_mteb_computes_raise(build_task: Any, tmp_path: Path):
+    loaded, rankings = make_task_data(3)
+    build_task("Core17InstructionRetrieval", loaded, "test")
     with pytest.raises(
         PosirError,
         match="Core17InstructionRetrieval: only mteb computes its main score, p-MRR",
     ):
         posir.score(rankings, data="Core17InstructionRetrieval", output=tmp_path)
     images = loaded["corpus"].remove_columns("text")
-    task_with("CUB200I2IRetrieval", {**loaded, "corpus": images}, "test")
+    build_task("CUB200I2IRetrieval", {**loaded, "corpus": images}, "test")
     with pytest.raises(PosirError, match="CUB200I2IRetrieval: its documents are not texts"):
         posir.score(rankings, data="CUB200I2IRetrieval", output=tmp_path)

@@ -1,5 +1,5 @@
-"""Statistics of generated data against pandas, of XQuAD against its known sizes, and every form
-read back.
+"""Tests for statistics: random data against pandas, XQuAD against its published size, and all
+formats.
 """
 
 import json
@@ -70,10 +70,8 @@ QUERY_TEXTS = {
 }
 
 
-def drawn_domain(language, domain, seed):
-    """A table of queries, with all that is known of the document of each, and the domain's
-    documents.
-    """
+def make_domain(language, domain, seed):
+    """Return a random table of queries with their documents and spans, and the documents' texts."""
     rng = np.random.default_rng(seed)
     documents, queries = SIZES[language, domain]
     letter = "x" if language == "eng-Latn" else "字"
@@ -81,9 +79,9 @@ def drawn_domain(language, domain, seed):
         " ".join(letter * word for word in rng.integers(1, 9, count))
         for count in rng.integers(20, 400, documents)
     ]
-    asked = rng.integers(0, documents - 5, queries)
+    document_numbers = rng.integers(0, documents - 5, queries)
     tokens = rng.choice([100, 511, 512, 513, 1024, 1025, 1536, 1537, 9000], documents)
-    characters = np.array([len(texts[row]) for row in asked])
+    characters = np.array([len(texts[row]) for row in document_numbers])
     start = (rng.beta(1, 2, queries) * (characters - 6)).astype(int)
     frame = pd.DataFrame(
         {
@@ -91,8 +89,8 @@ def drawn_domain(language, domain, seed):
             "domain": domain,
             "query": [f"{domain}-q{row}" for row in range(queries)],
             "text": rng.choice(QUERY_TEXTS[language], queries),
-            "document": [f"{domain}-d{row}" for row in asked],
-            "tokens": tokens[asked],
+            "document": [f"{domain}-d{row}" for row in document_numbers],
+            "tokens": tokens[document_numbers],
             "start": start,
             "end": start + 5,
             "characters": characters,
@@ -101,7 +99,7 @@ def drawn_domain(language, domain, seed):
     return frame, pd.Series(texts, [f"{domain}-d{row}" for row in range(documents)])
 
 
-def tables_of(frame, texts):
+def build_tables_of_domain(frame, texts):
     return {
         "corpus": pl.DataFrame({"_id": texts.index.tolist(), "text": texts.tolist()}),
         "queries": pl.DataFrame(
@@ -124,24 +122,24 @@ def tables_of(frame, texts):
 
 
 @pytest.fixture(scope="module")
-def drawn():
-    return {key: drawn_domain(*key, seed) for seed, key in enumerate(SIZES)}
+def domains():
+    return {key: make_domain(*key, seed) for seed, key in enumerate(SIZES)}
 
 
 @pytest.fixture(scope="module")
-def folder(drawn, tmp_path_factory):
+def folder(domains, tmp_path_factory):
     root = tmp_path_factory.mktemp("data") / POSIR_FOLDER
-    for (language, domain), (frame, texts) in drawn.items():
-        write_domain(root, tables_of(frame, texts), language=language, domain=domain)
+    for (language, domain), (frame, texts) in domains.items():
+        write_domain(root, build_tables_of_domain(frame, texts), language=language, domain=domain)
     return root
 
 
 @pytest.fixture(scope="module")
-def described(folder):
+def statistics(folder):
     return compute_statistics(str(folder))
 
 
-def kind_of(text, language):
+def classify_query(text, language):
     closing = {"Pe", "Pf", "Pi"}
     end = text
     while end and (
@@ -154,32 +152,32 @@ def kind_of(text, language):
     return "keywords" if short else "statement"
 
 
-def expected_rows(drawn):
-    """Language and domain to queries and documents: each domain, each language of several domains,
-    each domain over all languages, everything.
+def group_domains(domains):
+    """Group domains like the statistics: single domains, each language, each domain over all
+    languages, and everything.
     """
-    groups = dict(drawn)
-    english = [drawn["eng-Latn", name] for name in ("game", "sports")]
-    everything = list(drawn.values())
+    groups = dict(domains)
+    english = [domains["eng-Latn", name] for name in ("game", "sports")]
+    everything = list(domains.values())
     groups["eng-Latn", "all"] = tuple(pd.concat(parts) for parts in zip(*english, strict=True))
-    sports = [drawn[language, "sports"] for language in ("eng-Latn", "jpn-Jpan")]
+    sports = [domains[language, "sports"] for language in ("eng-Latn", "jpn-Jpan")]
     groups["all", "sports"] = tuple(pd.concat(parts) for parts in zip(*sports, strict=True))
     groups["all", "all"] = tuple(pd.concat(parts) for parts in zip(*everything, strict=True))
     return groups
 
 
-def rows_of(described):
-    return {(row["language"], row["domain"]): row for row in build_document(described)["rows"]}
+def index_rows(statistics):
+    return {(row["language"], row["domain"]): row for row in build_document(statistics)["rows"]}
 
 
-def test_every_figure_is_that_of_pandas(drawn, described):
-    rows = rows_of(described)
+def test_statistics_equal_pandas(domains, statistics):
+    rows = index_rows(statistics)
     assert list(rows) == [
         *(("eng-Latn", name) for name in ("game", "sports", "all")),
         ("jpn-Jpan", "sports"),
         *(("all", name) for name in ("game", "sports", "all")),
     ]
-    for key, (frame, texts) in expected_rows(drawn).items():
+    for key, (frame, texts) in group_domains(domains).items():
         row = rows[key]
         lengths = frame.drop_duplicates(["language", "document"]).tokens
         assert (row["documents"], row["queries"], row["relevant_documents"]) == (
@@ -199,34 +197,36 @@ def test_every_figure_is_that_of_pandas(drawn, described):
             assert row["document_words"] == pytest.approx(texts.str.split().str.len().mean())
         else:
             assert (row["query_words"], row["document_words"]) == (None, None)
-        kinds = pd.Series([kind_of(*pair) for pair in zip(frame.text, frame.language, strict=True)])
+        kinds = pd.Series(
+            [classify_query(*pair) for pair in zip(frame.text, frame.language, strict=True)]
+        )
         assert [row[kind] for kind in QueryType] == pytest.approx(
             [(kinds == kind).mean() for kind in QueryType]
         )
         assert min(row[kind] for kind in QueryType) > 0
 
 
-def test_histograms_are_those_of_pandas_cut(drawn, described):
-    rows = rows_of(described)
-    for key, (frame, _) in expected_rows(drawn).items():
+def test_histograms_equal_pandas_cut(domains, statistics):
+    rows = index_rows(statistics)
+    for key, (frame, _) in group_domains(domains).items():
         midpoint = ((frame.start + frame.end) / 2 / frame.characters).clip(0, 1)
-        place = pd.cut(midpoint, np.linspace(0, 1, 21), include_lowest=True, labels=False)
+        position = pd.cut(midpoint, np.linspace(0, 1, 21), include_lowest=True, labels=False)
         bucket = pd.cut(frame.tokens, [0, 512, 1024, 1536, np.inf], labels=LENGTHS)
-        counted = {
-            name: [int(((bucket == name) & (place == bin_)).sum()) for bin_ in range(20)]
+        counts_by_length = {
+            name: [int(((bucket == name) & (position == bin_)).sum()) for bin_ in range(20)]
             for name in LENGTHS
         }
         assert rows[key]["histogram"] == {
-            "all": [int((place == bin_).sum()) for bin_ in range(20)],
-            **counted,
+            "all": [int((position == bin_).sum()) for bin_ in range(20)],
+            **counts_by_length,
         }
         assert [rows[key][f"queries_{name.lower()}"] for name in LENGTHS] == [
-            sum(counted[name]) for name in LENGTHS
+            sum(counts_by_length[name]) for name in LENGTHS
         ]
 
 
-def test_order_of_pooling_does_not_matter(described):
-    first, last = pool(described.subsets), pool(described.subsets[::-1])
+def test_pooling_is_independent_of_order(statistics):
+    first, last = pool(statistics.subsets), pool(statistics.subsets[::-1])
     assert first.histogram() == last.histogram()
     assert (first.lengths, first.documents, first.queries) == (
         last.lengths,
@@ -240,7 +240,7 @@ def test_order_of_pooling_does_not_matter(described):
         st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x1c\x1d\x1e\x1f"))
     )
 )
-def test_words_and_characters_are_those_of_python(texts):
+def test_words_and_characters_are_counted_like_python(texts):
     lengths = TextTotals.from_texts(pl.Series(texts, dtype=pl.String), "eng-Latn").lengths
     assert lengths["characters"] == Counter(map(len, texts))
     assert lengths["words"] == Counter(len(text.split()) for text in texts)
@@ -249,7 +249,7 @@ def test_words_and_characters_are_those_of_python(texts):
 
 
 @given(st.lists(st.integers(0, 60), min_size=1), st.lists(st.integers(0, 60)))
-def test_statistics_of_added_lengths_are_those_of_numpy(first, second):
+def test_statistics_of_added_lengths_equal_numpy(first, second):
     lengths = Counter(first) + Counter(second)
     everything = [*first, *second]
     expected = [
@@ -270,42 +270,38 @@ def test_tokens_are_counted_on_request():
     assert (totals + totals).lengths["tokens"].total() == (totals + totals).texts == 4
     added = totals + TextTotals.from_texts(pl.Series(["a"]), "jpn-Jpan")
     assert added.lengths["tokens"] is None
-    assert set(summarize_lengths(Counter()).values()) == {None}, (
-        "a text without anything has no mean"
-    )
+    assert set(summarize_lengths(Counter()).values()) == {None}
 
 
 @given(
     st.lists(st.text(st.sampled_from("ab語 \n?？؟¿;\"'»“”)!.。")), min_size=1),
     st.sampled_from(["eng-Latn", "jpn-Jpan"]),
 )
-def test_each_query_has_the_one_type_of_its_form(texts, language):
-    kinds = [kind_of(text, language) for text in texts]
+def test_queries_are_classified_by_form(texts, language):
+    kinds = [classify_query(text, language) for text in texts]
     assert count_types(pl.Series(texts), language).tolist() == [
         kinds.count(kind) for kind in QueryType
     ]
 
 
-def test_question_marks_are_all_of_unicode_that_end_sentences():
-    named = {
+def test_question_marks_cover_unicode():
+    names = {
         mark: unicodedata.name(mark, "")
         for mark in map(chr, range(sys.maxunicode))
         if unicodedata.category(mark) == "Po"
     }
-    wanted = {
-        mark for mark, name in named.items() if re.search("QUESTION.* MARK|INTERROBANG", name)
-    }
+    marks = {mark for mark, name in names.items() if re.search("QUESTION.* MARK|INTERROBANG", name)}
     assert set(QUESTION_MARKS) == {
-        mark for mark in wanted if not re.search("INVERTED|INITIAL", named[mark])
+        mark for mark in marks if not re.search("INVERTED|INITIAL", names[mark])
     }
 
 
-def markdown(described):
-    tables = map(to_markdown, [*build_tables(described), *build_position_tables(described)])
-    return "\n\n".join([describe_data(described), *tables, describe_source(described)])
+def render_markdown(statistics):
+    tables = map(to_markdown, [*build_tables(statistics), *build_position_tables(statistics)])
+    return "\n\n".join([describe_data(statistics), *tables, describe_source(statistics)])
 
 
-def markdown_tables(text):
+def parse_markdown(text):
     tables = {}
     for part in text.split("### ")[1:]:
         title, _, *lines = part.splitlines()
@@ -317,12 +313,12 @@ def markdown_tables(text):
     return tables
 
 
-def test_markdown_has_a_table_for_every_kind_and_language(described):
-    tables = markdown_tables(markdown(described))
+def test_markdown_contains_all_tables_of_each_language(statistics):
+    tables = parse_markdown(render_markdown(statistics))
     assert len(tables) == 12
     for table in tables.values():
         assert len({len(line) for line in table}) == 1
-    rows = rows_of(described)
+    rows = index_rows(statistics)
     sizes = tables[
         f"{POSIR_FOLDER} · eng-Latn · documents and queries; length of the relevant documents in "
         "tokens"
@@ -344,42 +340,42 @@ def test_markdown_has_a_table_for_every_kind_and_language(described):
     ]["all"]
 
 
-def test_bars_are_as_long_as_the_counts_are_large(described):
-    (sheet,) = [
+def test_bars_are_proportional_to_counts(statistics):
+    (position_table,) = [
         table
-        for table in build_position_tables(described)
+        for table in build_position_tables(statistics)
         if table.title.endswith("eng-Latn · queries by position of the evidence")
     ]
-    for column in range(1, len(sheet.headings)):
-        cells = [line[column].split() for line in sheet.rows]
+    for column in range(1, len(position_table.headings)):
+        cells = [line[column].split() for line in position_table.rows]
         counts = [int(cell[0]) for cell in cells]
         eighths = [sum(" ▏▎▍▌▋▊▉█".index(block) for block in "".join(cell[1:])) for cell in cells]
         assert eighths == pytest.approx([count / max(counts) * 64 for count in counts], abs=0.5)
 
 
-def test_xquad_is_of_its_known_size(squad_data, tmp_path):
+def test_xquad_has_its_published_size(squad_data, tmp_path):
     files = [squad_data / "xquad.en.json"]
     imported(chain.from_iterable(map(read_squad_json, files)), tmp_path, domain="xquad")
     (row,) = build_document(compute_statistics(str(tmp_path)))["rows"]
     assert (row["documents"], row["queries"], row["relevant_documents"]) == (240, 1190, 240)
     articles = json.loads(files[0].read_text(encoding="utf-8"))["data"]
-    asked = [
+    questions = [
         qa["question"]
         for article in articles
         for part in article["paragraphs"]
         for qa in part["qas"]
     ]
-    assert row["query_words"] == pytest.approx(np.mean([len(text.split()) for text in asked]))
+    assert row["query_words"] == pytest.approx(np.mean([len(text.split()) for text in questions]))
     assert sum(row["histogram"]["all"]) == 1190
 
 
-def test_a_task_is_read_as_its_folder_is(folder, described, monkeypatch):
+def test_tasks_and_folders_have_the_same_statistics(folder, statistics, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(folder.parent))
-    task = rows_of(compute_statistics("PosIR-English"))
-    assert task == {key: row for key, row in rows_of(described).items() if key[0] == "eng-Latn"}
+    task = index_rows(compute_statistics("PosIR-English"))
+    assert task == {key: row for key, row in index_rows(statistics).items() if key[0] == "eng-Latn"}
 
 
-def test_a_cross_lingual_task_has_queries_and_corpus_languages(folder, monkeypatch):
+def test_cross_lingual_tasks_have_query_and_corpus_languages(folder, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(folder.parent))
     (subset,) = open_data("PosIR-Japanese-English").subsets
     assert (subset.query_language, subset.corpus_language, subset.domain) == (
@@ -390,13 +386,13 @@ def test_a_cross_lingual_task_has_queries_and_corpus_languages(folder, monkeypat
     assert subset.language == "jpn-Jpan-eng-Latn"
 
 
-def test_mini_has_the_sizes_it_is_documented_with():
+def test_mini_has_its_documented_size():
     (row,) = build_document(compute_statistics("PosIR-Mini"))["rows"]
     assert (row["documents"], row["queries"], row["question"]) == (72, 720, 1.0)
     assert [row[f"queries_{name.lower()}"] for name in LENGTHS] == [180] * 4
 
 
-def test_squad_is_counted_in_its_own_buckets_boundaries_twice(tmp_path, monkeypatch):
+def test_squad_is_counted_in_its_own_buckets(tmp_path, monkeypatch):
     context = "word " * 200
     rows = [
         (name, context, f"{name}?", [start])
@@ -404,18 +400,18 @@ def test_squad_is_counted_in_its_own_buckets_boundaries_twice(tmp_path, monkeypa
     ]
     write_squad(tmp_path, [*rows, ("e", "Nobody asks.", "e?", [])], [("ida", context, "a?", [0])])
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
-    described = compute_statistics("SQuAD-PosQ")
-    (row,) = build_document(described)["rows"]
+    statistics = compute_statistics("SQuAD-PosQ")
+    (row,) = build_document(statistics)["rows"]
     assert row["histogram"] == {"all": [3, 1, 1, 0, 0, 1]}
     assert (row["queries"], row["documents"], row["relevant_documents"]) == (5, 2, 1)
     assert (row["length_unit"], row["length_50"]) == ("characters", len(context))
-    assert "counts in each" in markdown(described)
-    assert build_tables(described)[-1].headings == ("Domain", *QueryType)
-    (positions,) = build_position_tables(described)
+    assert "counts in each" in render_markdown(statistics)
+    assert build_tables(statistics)[-1].headings == ("Domain", *QueryType)
+    (positions,) = build_position_tables(statistics)
     assert positions.headings == ("Position", "all")
 
 
-def test_fineweb_is_counted_by_its_labels(tmp_path, monkeypatch):
+def test_fineweb_is_counted_by_label(tmp_path, monkeypatch):
     rows = [
         ("q1", "Some text.", "beginning"),
         ("q2", "Some text.", "end"),
@@ -428,16 +424,16 @@ def test_fineweb_is_counted_by_its_labels(tmp_path, monkeypatch):
     assert (row["length_25"], row["length_max"], row["keywords"]) == (11.5, 16, 1.0)
 
 
-def bars_in(chart):
+def list_bars(chart):
     data = [pd.DataFrame(rows) for rows in chart.to_dict()["datasets"].values()]
     return [bars["queries"].tolist() for frame in data for _, bars in frame.groupby("panel")]
 
 
-def test_a_figure_says_what_it_shows_how_many_and_whence(described):
-    figures = build_figures(described)
+def test_figures_show_counts_and_source(statistics):
+    figures = build_figures(statistics)
     assert [figure.model for figure in figures] == ["eng-Latn", "jpn-Jpan", "all languages"]
-    for figure, group in zip(figures, group_by_language(described.subsets), strict=True):
-        assert sorted(bars_in(figure.chart)) == sorted(
+    for figure, group in zip(figures, group_by_language(statistics.subsets), strict=True):
+        assert sorted(list_bars(figure.chart)) == sorted(
             counts for counts in group[-1].histogram().values() if any(counts)
         )
     figure = json.dumps(figures[0].chart.to_dict(), ensure_ascii=False)
@@ -451,21 +447,21 @@ def run(*arguments):
     return call_posir(["stats", *map(str, arguments)])
 
 
-def test_the_command_prints_every_form(folder, described):
+def test_the_command_prints_every_format(folder, statistics):
     texts = {
-        "json": to_json(build_document(described)),
-        "csv": to_csv(build_records(described)),
-        "markdown": markdown(described),
+        "json": to_json(build_document(statistics)),
+        "csv": to_csv(build_records(statistics)),
+        "markdown": render_markdown(statistics),
     }
-    for form, text in texts.items():
-        done = run(folder, "--format", form)
-        assert (done.exit_code, done.stdout.strip()) == (0, text.strip())
+    for name, text in texts.items():
+        result = run(folder, "--format", name)
+        assert (result.exit_code, result.stdout.strip()) == (0, text.strip())
     table = run(folder).stdout
     assert f"{POSIR_FOLDER} · all languages · queries by position of the evidence" in table
     assert "follow posir's own rule" in " ".join(run(folder, "--explain").stdout.split())
 
 
-def test_what_is_not_there_is_refused_by_name(folder, tmp_path, monkeypatch):
+def test_missing_data_raises(folder, tmp_path, monkeypatch):
     with pytest.raises(PosirError, match=r"posir-englsh: no such .* Did you mean PosIR-English"):
         open_data("posir-englsh")
     with pytest.raises(PosirError, match=r"qqqq: no such .*\n.*`posir tasks` lists"):
@@ -482,13 +478,13 @@ def test_what_is_not_there_is_refused_by_name(folder, tmp_path, monkeypatch):
         open_data("PosIR-German")
 
 
-def test_a_part_of_a_folder_can_be_named_and_the_folder_above_it(folder, drawn):
-    def find(named):
-        return [(subset.language, subset.domain) for subset in open_data(named).subsets]
+def test_parent_folders_and_subfolders_are_opened(folder, domains):
+    def find(data):
+        return [(subset.language, subset.domain) for subset in open_data(data).subsets]
 
-    language, domain = min(drawn)
-    assert find(folder) == find(folder.parent) == sorted(drawn)
-    assert find(folder / language) == [key for key in sorted(drawn) if key[0] == language]
+    language, domain = min(domains)
+    assert find(folder) == find(folder.parent) == sorted(domains)
+    assert find(folder / language) == [key for key in sorted(domains) if key[0] == language]
     assert find(folder / language / domain) == [(language, domain)]
 
 
@@ -505,7 +501,7 @@ def test_a_part_of_a_folder_can_be_named_and_the_folder_above_it(folder, drawn):
         (LabeledPositions, [3, 1, 0], "The most frequent position is beginning, 75.0%"),
     ],
 )
-def test_the_spread_of_evidence_is_said_in_a_sentence(scheme, counts, expected):
+def test_the_spread_of_evidence_is_described(scheme, counts, expected):
     total = SimpleNamespace(
         positions=SimpleNamespace(axes=scheme().axes), histogram=lambda: {"all": counts}
     )

@@ -155,7 +155,7 @@ def test_grades_of_copies_become_the_highest(tmp_path: Path):
 def test_excerpts_of_copies_are_in_one_document(tmp_path: Path):
     folder = write_folder(tmp_path / "beir")
     kept, merged = (
-        read_evidence_data(open_data(folder), is_merged=is_merged) for is_merged in (False, True)
+        read_evidence_data(open_data(folder), merge_copies=is_merged) for is_merged in (False, True)
     )
     assert ([*kept.documents], [*merged.documents]) == ([*TEXTS], ["m", "a1", "b"])
     texts = merged.documents

@@ -249,8 +249,8 @@ def test_chunks_of_repeated_texts_are_scored_in_their_document(
 ):
     path = write(tmp_path, ".jsonl", ask(["How long?", "What of {}?"]))
     assert (
-        read_evidence_data(open_data(path)).within,
-        read_evidence_data(open_data(path, scope="corpus")).within,
+        read_evidence_data(open_data(path)).within_document,
+        read_evidence_data(open_data(path, scope="corpus")).within_document,
     ) == (True, False)
     assert [record.getMessage()[:29] for record in caplog.records] == [
         "questions: 3 of 6 questions h"

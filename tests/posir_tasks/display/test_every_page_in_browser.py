@@ -10,7 +10,7 @@ import posir
 from posir_build.api import BuildReport
 from posir_build.stage_report import StageRow
 from posir_mitigate.api import present_trials
-from posir_probe.probing import builtin_probes
+from posir_probe.probing import build_builtin_probes
 from posir_probe.tables import build_measurements
 from posir_report.summary import summarize
 from posir_train.measurement import Measurement
@@ -99,7 +99,7 @@ BUILDERS = {
         "org/first", (build_trial("plain"), build_trial("chunks(64)", 0.7)), ()
     ).to_html(),
     "probe": lambda _: build_measurements(
-        [measure(probe.name) for probe in builtin_probes() if not probe.is_variant], Path()
+        [measure(probe.name) for probe in build_builtin_probes() if not probe.is_variant], Path()
     ).to_html(),
     "train": lambda results: report_training(results).to_html(),
     "report": lambda results: posir.read_results(results).to_html(),
