@@ -47,7 +47,9 @@ def contains(interval: Interval | None, value: float) -> bool:
 def main(draws: int) -> None:
     """Print a row per design and correlation."""
     random = np.random.default_rng(1)
-    print("families models share rho | independent jackknife held | Spearman permutation reject")
+    print(
+        "families models share rho | coverage independent jackknife | rejects Spearman permutation"
+    )
     for families, models, share in DESIGNS:
         labels = np.repeat(np.arange(families), models)
         for rho in CORRELATIONS:
