@@ -760,7 +760,7 @@ def test_a_column_of_another_name_has_the_documents(tmp_path):
         file = write(tmp_path / name, [row])
         output = tmp_path / name.replace(".", "_")
         import_data(file, language="eng-Latn", domain="d", output=output, column="body")
-        ((query, _),) = open_data(output).subsets[0].read().evidence.positives().items()
+        ((query, _),) = open_data(output).subsets[0].read().evidence.map_positives().items()
         assert query
 
 
