@@ -1,10 +1,10 @@
-"""Patch mteb when it is imported, so that it knows posir's tasks.
+"""Patch mteb when it is imported, to register posir's tasks.
 
-Python imports this module at startup because of `posir.pth`, or calls `start` because of
-`posir.start` (3.15 and later). It only adds a finder to `sys.meta_path` and waits for the import of
-mteb. As every Python process runs this file, it is small, imports only modules that are already
-loaded, and never raises. The patches are in `posir_tasks.mteb`. If posir is partly uninstalled,
-mteb still works, with a warning.
+At startup, Python imports this module because of `posir.pth`, or calls `start` because of
+`posir.start` (3.15 and later). The module only adds a finder to `sys.meta_path`, which waits for
+the import of mteb. Every Python process runs this file, so it is small, never raises, and only
+imports modules that are already loaded. The patches are in `posir_tasks.mteb`. If posir is only
+partly installed, mteb still works, with a warning.
 """
 
 import os
@@ -13,7 +13,7 @@ import sys
 #: Errors that prevented the import of posir.
 import_errors: list[Exception] = []
 
-#: Name of the function in `posir_tasks.mteb.mteb_patches` that patches each module.
+#: Functions in `posir_tasks.mteb.mteb_patches` by the module that they patch.
 PATCHES = {
     "mteb.get_tasks": "add_tasks",
     "mteb.benchmarks.benchmarks": "add_benchmarks",
@@ -26,7 +26,7 @@ PATCHES = {
 
 
 class MtebFinder:
-    """Finds the modules in `PATCHES` and returns loaders that patch them."""
+    """Finds the modules in `PATCHES`, with loaders that patch them."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN205, D102
@@ -42,10 +42,10 @@ class MtebFinder:
 
 
 def warn_once(error: Exception) -> None:
-    """Warn on stderr that posir cannot be imported, for example after an incomplete uninstall."""
+    """Warn that posir cannot be imported, for example after an incomplete uninstall."""
     if not import_errors and sys.stderr is not None:
         print(
-            "posir: mteb continues without posir's tasks, because posir cannot be imported "
+            "posir: mteb runs without posir's tasks, because posir cannot be imported "
             f"({type(error).__name__}: {error}). Run `pip install --force-reinstall --no-deps "
             "posir`, or `pip uninstall posir`.",
             file=sys.stderr,
@@ -59,12 +59,12 @@ def is_installed() -> bool:
 
 
 def install() -> None:
-    """Add the finder to `sys.meta_path`, and patch the mteb modules that are already imported."""
+    """Add the finder to `sys.meta_path`, and patch mteb modules that are already imported."""
     if is_installed():
         return
     sys.meta_path.insert(0, MtebFinder)
     for name, patch in PATCHES.items():
-        # A module that is still being imported has triggered the import of this one.
+        # Skip the module whose import has triggered this import.
         if name in sys.modules and not getattr(sys.modules[name].__spec__, "_initializing", False):
             try:
                 from posir_tasks.mteb.mteb_patches import apply_patch
@@ -75,8 +75,8 @@ def install() -> None:
 
 
 def start() -> None:
-    """Install the finder unless `POSIR_AUTOLOAD=0`. Never raises, since every Python process calls
-    it.
+    """Install the finder unless `POSIR_AUTOLOAD=0`. Every Python process calls this function, so it
+    never raises.
     """
     try:
         if os.environ.get("POSIR_AUTOLOAD") != "0":

@@ -1,9 +1,9 @@
-"""Cost of the autoload file for every user of mteb, with it and without it, alternating.
+"""Measure what the autoload file costs users of mteb, alternating runs with and without it.
 
-`python -c pass` and `mteb --help` start; tasks and benchmarks are listed in a process that has
-imported mteb.
+Measures the start of `python -c pass` and `mteb --help`, and listing tasks and benchmarks after
+mteb has been imported.
 
-Use: python benchmarks/autoload_cost.py
+Usage: python benchmarks/autoload_cost.py
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 from measure import measure
 
 PYTHON, MTEB = sys.executable, str(Path(sys.executable).parent / "mteb")
-#: Prints the seconds of processor time that each listing takes, and whether torch is imported.
+#: Prints the CPU seconds of each listing, and whether torch was imported.
 LISTING = """
 import json, sys, time, mteb
 
@@ -31,18 +31,18 @@ print(json.dumps({
     "torch is imported": float("torch" in sys.modules),
 }))
 """
-#: Runs that are counted, after one that warms up.
+#: Number of measured runs, after a warm-up run.
 RUNS = 7
-#: Times of one run, by what was timed.
+#: Seconds in one run, by name.
 Times = Mapping[str, float]
 
 
 def compare(measure_times: Callable[[str], Times], runs: int) -> None:
-    """Print the medians of times with and without autoload, and their ratios.
+    """Print the median times with and without autoload, and their ratios.
 
     Args:
-        measure_times: Returns the times of one run, in seconds, with this value of POSIR_AUTOLOAD.
-        runs: Runs of each, after one that warms up.
+        measure_times: Returns the times of one run, given the value of POSIR_AUTOLOAD.
+        runs: Number of measured runs with each value, after a warm-up run.
     """
     measured: dict[str, list[Times]] = {"1": [], "0": []}
     for _ in range(runs + 1):
@@ -60,13 +60,13 @@ def compare(measure_times: Callable[[str], Times], runs: int) -> None:
 
 
 def time_command(*command: str) -> Callable[[str], Times]:
-    """Return a function that runs a command and returns its wall time."""
+    """Build a function that runs a command and returns its wall time."""
     name = " ".join([Path(command[0]).name, *command[1:]])
     return lambda autoload: {name: measure(command, {"POSIR_AUTOLOAD": autoload}).wall_s}
 
 
 def time_listing(autoload: str) -> Times:
-    """Return the times of listing tasks and benchmarks in a new process."""
+    """Measure listing tasks and benchmarks in a new process."""
     times: Times = json.loads(measure([PYTHON, "-c", LISTING], {"POSIR_AUTOLOAD": autoload}).output)
     return times
 

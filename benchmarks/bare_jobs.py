@@ -1,6 +1,6 @@
-"""What users would run instead of a posir command: the bare job behind each row of `commands.py`.
+"""Bare jobs that users would run instead of posir commands, for comparison in `commands.py`.
 
-Use: python benchmarks/bare_jobs.py JOB FOLDER
+Usage: python benchmarks/bare_jobs.py JOB FOLDER
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def encode_text(folder: Path) -> None:
 
 
 def look_up_model(_folder: Path) -> None:
-    """Ask the Hub's cache for a model that is not there."""
+    """Look up a missing model in the cache of the Hub client."""
     from huggingface_hub import try_to_load_from_cache
 
     print(try_to_load_from_cache("nobody/no-such-model", "config.json"))
@@ -86,7 +86,7 @@ def list_tasks(_folder: Path) -> None:
 
 
 def import_libraries(_folder: Path) -> None:
-    """Import what functions of posir need: torch, mteb and sentence-transformers."""
+    """Import the libraries that posir's functions use: torch, mteb and sentence-transformers."""
     import mteb
     import sentence_transformers
     import torch
@@ -95,7 +95,7 @@ def import_libraries(_folder: Path) -> None:
 
 
 def run_without_rotations(folder: Path) -> None:
-    """Evaluate MiniLM on PosIR-Mini without the controlled test."""
+    """Evaluate MiniLM on PosIR-Mini without rotated documents."""
     os.environ["POSIR_ROTATED"] = "0"
     import mteb
 
@@ -107,7 +107,7 @@ def run_without_rotations(folder: Path) -> None:
 
 
 def multiply_blocks(folder: Path) -> None:
-    """Multiply embeddings in blocks of documents, and keep the best 100 of each query."""
+    """Multiply embeddings in blocks of documents, and keep the top 100 scores of each query."""
     import numpy as np
     import torch
 

@@ -1,12 +1,12 @@
-"""Precision and recall of each stage of `posir build` at its default settings, against questions
-that people wrote.
+"""Measure precision and recall of each stage of `posir build` with default settings, on questions
+written by people.
 
-A server speaks the chat protocol and answers with the questions and answers of XQuAD or JaQuAD, and
-fails as language models do (`tests/support/language_model_server.py` has the rates).
-`--judge-errors` sets how often it judges wrongly.
+A simulated chat server returns the questions and answers of XQuAD or JaQuAD, with errors like those
+of language models (rates: `tests/support/language_model_server.py`). `--judge-errors` sets the
+error rate of the judge.
 
 Usage: python benchmarks/build_accuracy.py FOLDER [CODE ...] [--judge-errors 0.01], where FOLDER
-holds xquad.<code>.json and jaquad/dev.
+contains xquad.<code>.json and jaquad/dev.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from posir_build.pipeline import BuildContext, run_stages
 from posir_build.settings import STAGE_NAMES, BuildSettings
-from posir_tasks.base.settings_file import load_settings
+from posir_tasks.base.settings_file import load_settings, read_overrides
 from tests.support.build_accuracy import StageAccuracy, measure_stages
 from tests.support.human_answers import (
     HumanDocument,
@@ -44,7 +44,9 @@ LANGUAGES = {
 
 
 def load_documents(folder: Path, code: str) -> list[HumanDocument]:
-    """Return documents of four paragraphs; questions in another language are German or English."""
+    """Load documents of four paragraphs. XQuAD also has questions in a second language: German for
+    English documents, else English.
+    """
     if code == "ja":
         return jaquad_documents(folder / "jaquad" / "dev")
     return squad_documents(
@@ -55,7 +57,7 @@ def load_documents(folder: Path, code: str) -> list[HumanDocument]:
 def measure(
     documents: list[HumanDocument], language: str, rates: Mapping[str, float]
 ) -> Iterator[StageAccuracy]:
-    """Build a dataset from documents, and yield the accuracy of each stage."""
+    """Build a dataset from documents and yield the accuracy of each stage."""
     truth = Truth(documents)
     with (
         tempfile.TemporaryDirectory() as name,
@@ -75,7 +77,10 @@ def measure(
         ]
         yield from measure_stages(
             truth,
-            run_stages(BuildContext(load_settings(BuildSettings, None, required)), STAGE_NAMES[-1]),
+            run_stages(
+                BuildContext(load_settings(BuildSettings, None, read_overrides(required))),
+                STAGE_NAMES[-1],
+            ),
         )
 
 
@@ -84,7 +89,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument(
-        "codes", nargs="*", metavar="CODE", help=f"of {', '.join(LANGUAGES)}; all by default"
+        "codes", nargs="*", metavar="CODE", help=f"{', '.join(LANGUAGES)}; by default all"
     )
     parser.add_argument("--judge-errors", type=float, default=RATES["wrong grade"])
     options = parser.parse_args()

@@ -1,10 +1,10 @@
-"""Time that `posir build` adds to that of the language model's server: 500 documents, 5,000 calls
-of 50 ms, 32 in flight.
+"""Measure the time that `posir build` adds to the time of the language model server: 500 documents,
+5,000 calls of 50 ms, 32 in flight.
 
-A build from documents to a dataset takes 500 calls of Ask, 1,500 of Locate and 3,000 of Verify. It
-is compared with what the server needs at least, and with clients that only send 5,000 requests of
-the same length to the same server: a raw HTTP client (`http.client`) in 32 threads, and posir's own
-as a build uses it, in one event loop. All share the processor with the server.
+A build from documents to a dataset makes 500 Ask calls, 1,500 Locate calls and 3,000 Verify calls.
+It is compared with the minimum time of the server, and with clients that only send 5,000 requests
+of the same length: a raw HTTP client (`http.client`) in 32 threads, and posir's client in one event
+loop, as in a build. Server and clients share the processor.
 
 Usage: python benchmarks/build_overhead.py [--documents 500] [--milliseconds 50]
 """
@@ -29,18 +29,18 @@ from pathlib import Path
 from typing import Any
 
 IN_FLIGHT = 32
-#: Questions per document; each takes a call of Locate, and two of Verify.
+#: Questions per document. Each takes one Locate call and two Verify calls.
 QUESTIONS = 3
-#: About 1,700 tokens per document.
+#: Sentences per document, about 1,700 tokens.
 SENTENCES = 120
 KEEPER = re.compile(r"The keeper of lighthouse (\d+) is called (\w+)\.")
 NUMBERED = re.compile(r"\[(\d+)\] The keeper of lighthouse (\d+) ")
 
 
 def write_document(number: int) -> str:
-    """Return a text whose sentences each say one thing."""
-    drawn = random.Random(number)
-    names = ["".join(drawn.choices("aeioubdklmnrst", k=7)).title() for _ in range(SENTENCES)]
+    """Write a text with a different fact in each sentence."""
+    rng = random.Random(number)
+    names = ["".join(rng.choices("aeioubdklmnrst", k=7)).title() for _ in range(SENTENCES)]
     return " ".join(
         f"The keeper of lighthouse {number * SENTENCES + row} is called {name}."
         for row, name in enumerate(names, 10**6)
@@ -48,11 +48,11 @@ def write_document(number: int) -> str:
 
 
 def answer(prompt: str, user: str) -> dict[str, Any]:
-    """Return the right answer to a prompt of the build."""
+    """Return the correct answer to a prompt of the build."""
     if prompt == "ask_positional":
         keepers = KEEPER.findall(user)
         chosen = [keepers[row * len(keepers) // QUESTIONS] for row in range(QUESTIONS)]
-        asked = [
+        questions = [
             {
                 "question": f"What is the keeper of lighthouse {number} called?",
                 "answer": name,
@@ -60,23 +60,23 @@ def answer(prompt: str, user: str) -> dict[str, Any]:
             }
             for number, name in chosen
         ]
-        return {"questions": asked}
-    wanted = re.findall(r"keeper of lighthouse (\d+) called\?", user)[0]
+        return {"questions": questions}
+    lighthouse = re.findall(r"keeper of lighthouse (\d+) called\?", user)[0]
     if prompt == "locate":
-        row = next(int(row) for row, number in NUMBERED.findall(user) if number == wanted)
-        quote = next(match[0] for match in KEEPER.finditer(user) if match[1] == wanted)
+        row = next(int(row) for row, number in NUMBERED.findall(user) if number == lighthouse)
+        quote = next(match[0] for match in KEEPER.finditer(user) if match[1] == lighthouse)
         return {"evidence": [{"first_sentence": row, "last_sentence": row, "quote": quote}]}
-    return {"relevance": 4 if f"lighthouse {wanted} is" in user else 0}
+    return {"relevance": 4 if f"lighthouse {lighthouse} is" in user else 0}
 
 
 def serve(port: multiprocessing.Queue[int], milliseconds: float) -> None:
-    """Answer each request after a fixed time; an asyncio server, which costs little."""
+    """Answer each request after a fixed time. The asyncio server needs little CPU time."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
-                started = time.perf_counter()
+                start = time.perf_counter()
                 length = next(
                     line
                     for line in head.lower().split(b"\r\n")
@@ -95,7 +95,7 @@ def serve(port: multiprocessing.Queue[int], milliseconds: float) -> None:
                 }
                 usage = {"prompt_tokens": 1000, "completion_tokens": 10}
                 body = json.dumps({"choices": [choice], "usage": usage}).encode()
-                await asyncio.sleep(milliseconds / 1000 - (time.perf_counter() - started))
+                await asyncio.sleep(milliseconds / 1000 - (time.perf_counter() - start))
                 writer.write(
                     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
                     b"%d\r\n\r\n" % len(body) + body
@@ -113,20 +113,20 @@ def serve(port: multiprocessing.Queue[int], milliseconds: float) -> None:
 
 
 def measure(work: Callable[[], object]) -> tuple[float, float]:
-    """Return the seconds and the seconds of this process's CPU time that a function takes."""
-    started, cpu = time.perf_counter(), time.process_time()
+    """Return the wall time and the CPU time of this process while a function runs, in seconds."""
+    start, cpu = time.perf_counter(), time.process_time()
     work()
-    return time.perf_counter() - started, time.process_time() - cpu
+    return time.perf_counter() - start, time.process_time() - cpu
 
 
 def send_all(call: Callable[[Any], object], requests: list[Any]) -> None:
-    """Send requests from as many threads as may be in flight."""
+    """Send requests from `IN_FLIGHT` threads."""
     with ThreadPoolExecutor(IN_FLIGHT) as pool:
         list(pool.map(call, requests))
 
 
-def raw_client(port: int) -> Callable[[dict[str, Any]], object]:
-    """Return a function that sends a request through a connection that its thread keeps open."""
+def build_raw_client(port: int) -> Callable[[dict[str, Any]], object]:
+    """Build a function that sends a request. Each thread keeps a connection open."""
     local = threading.local()
 
     def call(body: dict[str, Any]) -> object:
@@ -141,7 +141,7 @@ def raw_client(port: int) -> Callable[[dict[str, Any]], object]:
 
 
 async def send_asynchronously(address: str, bodies: Sequence[dict[str, Any]]) -> None:
-    """Send requests from one event loop, as a build does, and do nothing with the answers."""
+    """Send requests from one event loop, as a build does, and discard the responses."""
     from posir_tasks.models.connection import Connection
 
     connection = Connection(address, retries=0)
@@ -155,9 +155,7 @@ async def send_asynchronously(address: str, bodies: Sequence[dict[str, Any]]) ->
 
 
 def main() -> None:
-    """Print the time of a build beside those of the server and of two clients, and the peak
-    memory.
-    """
+    """Print the time of a build relative to the server and the raw client, and the peak memory."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--documents", type=int, default=500)
     parser.add_argument("--milliseconds", type=float, default=50)
@@ -171,7 +169,7 @@ def main() -> None:
     from posir_build.pipeline import BuildContext, run_stages, write_results
     from posir_build.settings import STAGE_NAMES, BuildSettings
     from posir_build.verify import RELEVANCE
-    from posir_tasks.base.settings_file import load_settings
+    from posir_tasks.base.settings_file import load_settings, read_overrides
     from posir_tasks.models.connection import submit
 
     with tempfile.TemporaryDirectory() as name:
@@ -192,7 +190,7 @@ def main() -> None:
             f"ask.questions={QUESTIONS}",
             "verify.leave_out=false",
         )
-        settings = load_settings(BuildSettings, None, fields)
+        settings = load_settings(BuildSettings, None, read_overrides(fields))
         calls = options.documents * (1 + 3 * QUESTIONS)
         question = "What is the keeper of lighthouse 1 called?"
         bodies = [
@@ -201,30 +199,28 @@ def main() -> None:
             ).body
             for row in range(calls)
         ]
-        raw = measure(lambda: send_all(raw_client(port), bodies))
-        asynchronous = measure(lambda: submit(send_asynchronously(address, bodies)).result())
+        raw_times = measure(lambda: send_all(build_raw_client(port), bodies))
+        async_times = measure(lambda: submit(send_asynchronously(address, bodies)).result())
         context = BuildContext(settings)
-        build = measure(lambda: write_results(context, run_stages(context, STAGE_NAMES[-1])))
+        build_times = measure(lambda: write_results(context, run_stages(context, STAGE_NAMES[-1])))
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        assert sum(used.calls for used in context.log.load_usage().values()) == calls
+        assert sum(usage.calls for usage in context.log.load_usage().values()) == calls
     server.terminate()
     needed = calls * options.milliseconds / 1000 / IN_FLIGHT
     print(
-        f"{calls:,} calls, {IN_FLIGHT} in flight; load of the machine {os.getloadavg()[0]:.1f}; "
+        f"{calls:,} calls, {IN_FLIGHT} in flight; machine load {os.getloadavg()[0]:.1f}; "
         f"peak memory {memory:.2f} GB"
     )
-    print(f"server at least: {needed:.1f} s")
-    measured = {
-        "raw client": raw,
-        "client of a build": asynchronous,
-        "posir build": build,
+    print(f"minimum of the server: {needed:.1f} s")
+    times_by_client = {
+        "raw client": raw_times,
+        "client of a build": async_times,
+        "posir build": build_times,
     }
-    for label, (seconds, cpu) in measured.items():
-        compared = (
-            f"{seconds / needed - 1:+.0%} of the server, {seconds / raw[0] - 1:+.0%} of the raw "
-            "client"
-        )
-        print(f"{label}: {seconds:.1f} s ({compared}), CPU {cpu:.1f} s")
+    for label, (seconds, cpu) in times_by_client.items():
+        to_server = f"{seconds / needed - 1:+.0%} relative to the server"
+        to_client = f"{seconds / raw_times[0] - 1:+.0%} relative to the raw client"
+        print(f"{label}: {seconds:.1f} s ({to_server}, {to_client}), CPU {cpu:.1f} s")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""From cached embeddings to a report: reading, search, ranks, scores and the report of a run whose
-texts are all in the embedding cache.
+"""Measure a run whose embeddings are all cached, from reading the data to the report.
 
-Use: python benchmarks/cached_search.py FOLDER OUT, with FOLDER as `write_search` leaves it; or, for
-a table of growth from 10,000 documents on: python benchmarks/cached_search.py growth [DOCUMENTS].
+Usage: python benchmarks/cached_search.py FOLDER OUT, with a FOLDER from `write_search`. For a table
+of costs from 10,000 to DOCUMENTS documents: python benchmarks/cached_search.py growth [DOCUMENTS]
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ import numpy as np
 from measure import measure
 
 DIMENSIONS, QUERIES = 64, 2_000
-#: Of each text, of 1,000 numbers each.
+#: Number of different number words. Each text contains two.
 NUMBERS = 1_000
-#: The domain of PosIR-English that has all documents.
+#: Domain of PosIR-English with all documents.
 DOMAIN = "sports"
 
 
 def write_model(folder: Path, dimensions: int) -> None:
-    """Save a model of sentence-transformers that adds up a random vector for each word."""
+    """Save a sentence-transformers model that averages random word vectors."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
     from tokenizers import Tokenizer
@@ -39,7 +38,7 @@ def write_model(folder: Path, dimensions: int) -> None:
 
 
 def write_search(folder: Path, documents: int, dimensions: int = DIMENSIONS) -> None:
-    """Write a task's data and a model, cache the embeddings of all texts, and draw vectors for the
+    """Write data and a model, cache the embeddings of all texts, and save random vectors for the
     bare job.
     """
     import polars as pl
@@ -70,7 +69,7 @@ def write_search(folder: Path, documents: int, dimensions: int = DIMENSIONS) -> 
 
 
 def evaluate(folder: Path, output: Path) -> None:
-    """Evaluate the model on the data, and print the report."""
+    """Evaluate the model on the data and print the report."""
     os.environ |= {"POSIR_DATA": str(folder), "POSIR_EMBEDDINGS": str(folder / "embeddings")}
     import posir
 
@@ -78,14 +77,14 @@ def evaluate(folder: Path, output: Path) -> None:
     print(posir.report(output))
 
 
-def show_growth(most: int) -> None:
-    """Print the costs of searches from 10,000 documents on, each ten times as large, and of the
-    bare job.
+def show_growth(max_documents: int) -> None:
+    """Print the costs of posir and of the bare job for 10,000 documents and each power of ten up to
+    `max_documents`.
     """
     print(f"{'documents':>10s}{'s':>8s}{'bare s':>8s}{'ratio':>8s}{'MB':>7s}{'bare MB':>9s}")
     documents = 10_000
     bare_jobs = Path(__file__).with_name("bare_jobs.py")
-    while documents <= most:
+    while documents <= max_documents:
         with tempfile.TemporaryDirectory() as name:
             write_search(Path(name), documents)
             cost = measure([sys.executable, __file__, name, f"{name}/out"])

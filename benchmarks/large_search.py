@@ -1,7 +1,9 @@
-"""Peak memory of a search in 1.7 million documents of 1,024 dimensions in half precision, the size
-of PosIR-English with one corpus: blocks are encoded and searched one after the other.
+"""Measure the peak memory of a search in 1.7 million documents with half-precision vectors of 1,024
+dimensions, as many documents as in PosIR-English. Blocks are encoded and searched one by one.
 
-Use: python benchmarks/large_search.py [DOCUMENTS [QUERIES]]. The exit status is 1 above 4 GB.
+Usage: python benchmarks/large_search.py [DOCUMENTS [QUERIES]]
+
+The exit status is 1 above 4 GB.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ MAX_BYTES = 4_000_000_000
 
 
 class RandomEncoder:
-    """An encoder of random vectors in half precision, whatever the texts."""
+    """An encoder that returns random vectors in half precision for any texts."""
 
     def __init__(self) -> None:
         self._rng = np.random.default_rng(0)
@@ -39,30 +41,30 @@ class RandomEncoder:
 
 
 def build_numbered(rows: int) -> Dataset:
-    """Build texts that are their row."""
+    """Build a dataset in which ids and texts are row numbers."""
     numbers = [str(row) for row in range(rows)]
     return Dataset.from_dict({"id": numbers, "text": numbers})
 
 
 def main() -> int:
-    """Search, and print seconds and the peak."""
-    given = [int(argument) for argument in sys.argv[1:]]
-    documents, queries = (given + [DOCUMENTS, QUERIES][len(given) :])[:2]
+    """Search, and print CPU time and peak memory."""
+    sizes = [int(argument) for argument in sys.argv[1:]]
+    documents, queries = (sizes + [DOCUMENTS, QUERIES][len(sizes) :])[:2]
     corpus = build_numbered(documents)
-    asked = build_numbered(queries)
-    started = time.process_time()
+    queries_data = build_numbered(queries)
+    start = time.process_time()
     search_dense(
         RandomEncoder(),  # type: ignore[arg-type]
         corpus,
-        asked,
+        queries_data,
         DEFAULT_CONTEXT,
         top_k=TOP_K,
         timer=TimingStack(),
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    seconds = time.process_time() - started
-    stored = documents * DIMENSIONS * 2
-    sizes = f"peak {peak / 1e9:.2f} GB, embeddings {stored / 1e9:.2f} GB"
+    seconds = time.process_time() - start
+    embedding_bytes = documents * DIMENSIONS * 2
+    sizes = f"peak {peak / 1e9:.2f} GB, embeddings {embedding_bytes / 1e9:.2f} GB"
     print(f"{documents:,} documents, {queries:,} queries: {seconds:.0f} s; {sizes}")
     return int(peak > MAX_BYTES)
 

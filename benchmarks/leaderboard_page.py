@@ -1,10 +1,10 @@
-"""Response times of a large leaderboard: first use, sorting, filtering, other views; and bytes
-transferred before first use.
+"""Measure the response times of a large leaderboard for first use, sorting, filtering and other
+views, and the bytes transferred before first use.
 
-The site is built from synthetic records, served by a local server, and opened in headless
-Chromium. Bytes are those of compressed files, as a Space sends them.
+The site is built from synthetic records, served locally, and opened in headless Chromium. Bytes
+are those of compressed files, as a Space sends them.
 
-Use: python benchmarks/leaderboard_page.py [MODELS [TASKS]], by default 500 and 30
+Usage: python benchmarks/leaderboard_page.py [MODELS [TASKS]], by default 500 and 30
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from tests.support.board import fake_model, fake_record
 from tests.support.browser import CHROMIUM
 
 RUNS = 7
-#: Resolves when the result of an action has been painted: the task after the frame.
+#: Resolves in the task after the next frame, when the result of an action has been painted.
 PAINTED = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
-#: Records when the page is first usable.
+#: Script that records the time at which the page becomes usable.
 WATCH = f"""
 new MutationObserver(async () => {{
   if ("ready" in document.documentElement.dataset && !window.usable) {{
@@ -62,14 +62,14 @@ ACTIONS = {
 }
 
 
-def write(folder: Path, models: int, tasks: int) -> None:
+def write_leaderboard(folder: Path, models: int, tasks: int) -> None:
     """Write a site with synthetic records."""
     groups = list_builtin_groups()
     names = [task for group in groups for task in group.labels][:tasks]
     records = (
-        fake_record(model, task, 1000 * number + at)
+        fake_record(model, task, 1000 * number + index)
         for number, model in enumerate(map(fake_model, range(models)))
-        for at, task in enumerate(names)
+        for index, task in enumerate(names)
     )
     start = time.process_time()
     site = render_site(
@@ -79,12 +79,12 @@ def write(folder: Path, models: int, tasks: int) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(
         f"site: {len(site)} files, {sum(map(len, site.values())) / 1e6:.0f} MB, in "
-        f"{time.process_time() - start:.1f} s of processor time, at most {peak:.2f} GB of memory"
+        f"{time.process_time() - start:.1f} s of CPU time, peak memory {peak:.2f} GB"
     )
 
 
-def first_use(browser: Browser, address: str) -> tuple[float, float]:
-    """Return the milliseconds and kilobytes until the page is usable, in a new browser context."""
+def measure_first_use(browser: Browser, address: str) -> tuple[float, float]:
+    """Measure milliseconds and kilobytes until the page is usable, in a new browser context."""
     context = browser.new_context()
     page = context.new_page()
     sent: list[float] = []
@@ -99,8 +99,8 @@ def first_use(browser: Browser, address: str) -> tuple[float, float]:
 
 
 def time_to_paint(page: Page, action: str) -> float:
-    """Return the milliseconds from an action until its changes, including the address and loaded
-    data, are painted.
+    """Measure the milliseconds from an action until its changes are painted, including the URL and
+    loaded data.
     """
     return float(
         page.evaluate(
@@ -116,9 +116,9 @@ def time_to_paint(page: Page, action: str) -> float:
     )
 
 
-def main_thread(session: CDPSession) -> float:
-    """Return the milliseconds of CPU time that the page's main thread has worked, which other
-    programs do not lengthen.
+def read_main_thread_time(session: CDPSession) -> float:
+    """Read the CPU time of the page's main thread in milliseconds, which does not depend on other
+    programs.
     """
     metrics = session.send("Performance.getMetrics")["metrics"]
     return 1000 * next(
@@ -127,7 +127,7 @@ def main_thread(session: CDPSession) -> float:
 
 
 def time_to_appear(page: Page, action: str, selector: str) -> float:
-    """Return the milliseconds from an action until an element that it loads is present."""
+    """Measure the milliseconds from an action until an element appears."""
     start = time.perf_counter()
     page.evaluate(action)
     page.wait_for_selector(selector)
@@ -141,11 +141,11 @@ def print_times(name: str, values: list[float], unit: str = "ms") -> None:
     )
 
 
-def visit(browser: Browser, address: str) -> None:
+def measure_actions(browser: Browser, address: str) -> None:
     """Print the response times of all actions."""
-    visits = [first_use(browser, address) for _ in range(RUNS)]
-    print_times("first use", [usable for usable, _ in visits])
-    print_times("sent before first use", [kilobytes for _, kilobytes in visits], "kB")
+    first_uses = [measure_first_use(browser, address) for _ in range(RUNS)]
+    print_times("first use", [usable for usable, _ in first_uses])
+    print_times("sent before first use", [kilobytes for _, kilobytes in first_uses], "kB")
     page = browser.new_page()
     page.goto(address)
     page.wait_for_selector("html[data-ready]")
@@ -154,9 +154,9 @@ def visit(browser: Browser, address: str) -> None:
     times, work = ({name: [] for name in ACTIONS} for _ in range(2))
     for _ in range(RUNS):
         for name, action in ACTIONS.items():
-            before = main_thread(session)
+            before = read_main_thread_time(session)
             times[name].append(time_to_paint(page, action))
-            work[name].append(main_thread(session) - before)
+            work[name].append(read_main_thread_time(session) - before)
     for name, values in times.items():
         print_times(name, values)
         print_times("  CPU", work[name])
@@ -174,12 +174,12 @@ def main() -> None:
     """Build a leaderboard and measure it."""
     models, tasks = (int(given) for given in (sys.argv[1:] + ["500", "30"][len(sys.argv) - 1 :]))
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
-        write(Path(name), models, tasks)
+        write_leaderboard(Path(name), models, tasks)
         server = create_server(Path(name), 0)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:
-            visit(browser, f"http://127.0.0.1:{server.server_port}/")
+            measure_actions(browser, f"http://127.0.0.1:{server.server_port}/")
         finally:
             browser.close()
             server.shutdown()

@@ -1,4 +1,4 @@
-"""Run a command and measure its wall time and memory, including its child processes."""
+"""Run a command and measure its time and memory, including child processes."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class Cost:
 
     wall_s: float
     peak_mb: float
-    """Peak memory of all its processes together, shared memory counted once; at least the peak of
-    the largest process.
+    """Peak memory of all processes together, with shared memory counted once. It is at least the
+    peak of the largest process.
     """
     output: str
     processor_s: float
-    """Processor time of the process and of the children that it has waited for."""
+    """CPU time of the process and of the children that it waited for."""
 
 
 def measure(
     command: Sequence[str], environment: Mapping[str, str] | None = None, *, exit_status: int = 0
 ) -> Cost:
-    """Run a command and return its cost and standard output; standard error is discarded.
+    """Run a command and return its cost and standard output. Standard error is discarded.
 
-    Another exit status than the expected one ends the benchmark.
+    The benchmark stops if the exit status is not `exit_status`.
     """
     start = time.perf_counter()
     process = subprocess.Popen(
@@ -46,13 +46,13 @@ def measure(
     )
     assert process.stdout is not None
     samples, ended = [0.0], threading.Event()
-    watch = threading.Thread(target=_watch, args=(process.pid, samples, ended))
-    watch.start()
+    sampler = threading.Thread(target=_sample_memory, args=(process.pid, samples, ended))
+    sampler.start()
     output = process.stdout.read()
     ended.set()
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - start
-    watch.join()
+    sampler.join()
     if os.waitstatus_to_exitcode(status) != exit_status:
         sys.exit(f"failed: {' '.join(command)}")
     return Cost(
@@ -60,27 +60,27 @@ def measure(
     )
 
 
-def _watch(pid: int, samples: list[float], ended: threading.Event) -> None:
+def _sample_memory(pid: int, samples: list[float], ended: threading.Event) -> None:
     while not ended.wait(SAMPLE_SECONDS):
-        # Sampling slows a process down, and the system itself records the peak of a single process.
-        if len(processes := list(_tree(pid))) > 1:
-            samples.append(sum(map(_proportional_mb, processes)))
+        # Sampling slows processes down, and the system records the peak of a single process.
+        if len(processes := list(_list_processes(pid))) > 1:
+            samples.append(sum(map(_read_proportional_mb, processes)))
 
 
-def _tree(pid: int) -> Iterator[int]:
+def _list_processes(pid: int) -> Iterator[int]:
     yield pid
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
             child_ids = children.read_text().split()
-        except OSError:  # the process has just ended
+        except OSError:  # The process has ended.
             continue
         for child in child_ids:
-            yield from _tree(int(child))
+            yield from _list_processes(int(child))
 
 
-def _proportional_mb(pid: int) -> float:
-    """Return a process's proportional set size, which divides shared pages among the processes that
-    map them.
+def _read_proportional_mb(pid: int) -> float:
+    """Read the proportional set size of a process, in which shared pages are split between
+    processes.
     """
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
@@ -90,7 +90,7 @@ def _proportional_mb(pid: int) -> float:
 
 
 def print_rows(rows: Sequence[tuple[str, Cost]]) -> None:
-    """Print costs side by side, as ratios to the last row."""
+    """Print costs and their ratios to the last row."""
     baseline = rows[-1][1]
     print(
         f"{'':44s} {'wall s':>8s} {'peak MB':>9s} {'wall':>7s} {'peak':>7s}   (ratios to the last "

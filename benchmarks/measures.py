@@ -1,8 +1,10 @@
-"""Measures of position bias on embedders whose bias is known: the Markdown table of
+"""Apply measures of position bias to embedders with a known bias, and print the Markdown table of
 docs/measured.md.
 
-Embedders are weighted means of fixed word vectors; texts are PosIR-Mini's. No model is needed.
-Use: python benchmarks/measures.py [DOCUMENTS]
+Embedders are weighted means of fixed word vectors, so no model is needed. The texts are those of
+PosIR-Mini.
+
+Usage: python benchmarks/measures.py [DOCUMENTS]
 """
 
 import sys
@@ -42,12 +44,17 @@ EMBEDDERS: dict[str, Callable[..., Vectors]] = {
 }
 
 
-#: Probes of the data alone, and of gradients, which word vectors do not have.
-LEFT_OUT = ("evidence_location", "query_types", "sentence_regression_scatter", "gradient_saliency")
+#: Probes that only depend on the data, or need gradients, which word vectors do not have.
+SKIPPED_PROBES = (
+    "evidence_location",
+    "query_types",
+    "sentence_regression_scatter",
+    "gradient_saliency",
+)
 
 
-def to_retriever(embedder: Callable[..., Vectors]) -> Retriever:
-    """Return a search of PosIR-Mini by cosine."""
+def build_retriever(embedder: Callable[..., Vectors]) -> Retriever:
+    """Build a cosine search in PosIR-Mini."""
     corpus = read_mini().corpus
     names = list(corpus["id"])
     documents = embedder(list(corpus["text"]))
@@ -61,11 +68,11 @@ def to_retriever(embedder: Callable[..., Vectors]) -> Retriever:
 
 
 def measure_retrieval() -> dict[str, list[str]]:
-    """Return the row of each measure of retrieval."""
+    """Compute the row of each measure of retrieval."""
     with tempfile.TemporaryDirectory() as folder:
-        scored = [
+        runs = [
             posir.score(
-                to_retriever(embedder),
+                build_retriever(embedder),
                 data="PosIR-Mini",
                 name="control",
                 output=f"{folder}/{number}",
@@ -74,7 +81,7 @@ def measure_retrieval() -> dict[str, list[str]]:
         ]
         rows = [
             next(row for summary in summarize(run.results) for row in build_rows(summary))
-            for run in scored
+            for run in runs
         ]
     return {
         "nDCG@10": [format_estimate(row.ndcg_at_10, format_percent) for row in rows],
@@ -86,7 +93,7 @@ def measure_retrieval() -> dict[str, list[str]]:
 
 
 def measure_probe(probe: Probe, data: ProbeData) -> list[str]:
-    """Return the first summary of a probe for each embedder."""
+    """Compute the first summary of a probe for each embedder."""
     summary = probe.first_summary
     estimates = [
         run_probe(probe, embedder, data).estimate(summary) for embedder in EMBEDDERS.values()
@@ -99,20 +106,19 @@ def measure_probe(probe: Probe, data: ProbeData) -> list[str]:
 
 if __name__ == "__main__":
     documents = int(sys.argv[1]) if len(sys.argv) > 1 else 60
-    # As the code of Bias Learning splits sentences, so that the table can be compared with the
-    # papers.
+    # The papers split sentences at periods.
     data = replace(ProbeData.from_position_data(read_mini()), split_at_periods=True).sample(
         documents
     )
     print(
-        f"{len(data.documents)} documents, {len(data.questions)} questions; all 720 questions for "
-        "retrieval\n"
+        f"{len(data.documents)} documents, {len(data.questions)} questions; retrieval uses all 720 "
+        "questions\n"
     )
     print("| measure |", " | ".join(EMBEDDERS), "|")
     print("|---" * (len(EMBEDDERS) + 1) + "|")
     rows = measure_retrieval()
     for probe in build_builtin_probes():
-        if not probe.name.startswith(LEFT_OUT):
+        if not probe.name.startswith(SKIPPED_PROBES):
             rows[f"`{probe.name}`, `{next(iter(probe.summaries))}`"] = measure_probe(probe, data)
             print(probe.name, file=sys.stderr, flush=True)
     for name, row in rows.items():

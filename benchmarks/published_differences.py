@@ -1,14 +1,15 @@
-"""Significance of published differences in nDCG@10 and PSI between models, where only means and
-counts are known.
+"""Test published differences in nDCG@10 and PSI between models, for which only means and counts are
+published.
 
-Use: python benchmarks/published_differences.py
+Usage: python benchmarks/published_differences.py
 
-For every task, all pairs of models are tested, unpaired, with Holm's correction over the pairs.
-Assumed: a question's nDCG@10 varies like 0.8 of a Bernoulli trial's (0.74 to 0.83 in simulated
-ranks); design effects of 1 (independent questions), 2 (JaQuAD) and 8 (COVID-QA); models are not
-correlated over questions, which is cautious for nDCG@10. An average over PosIR's languages has as
-many questions as one language, since they are translations. PSI: PosIR's bins have equal numbers of
-questions, and the best and the worst of them lie around the mean at the printed PSI.
+For each task, all pairs of models are tested without pairing questions, with Holm's correction over
+the pairs. Assumptions: the variance of a question's nDCG@10 is 0.8 of a Bernoulli trial's (0.74 to
+0.83 in simulated ranks); design effects are 1 (independent questions), 2 (JaQuAD) and 8 (COVID-QA);
+models are not correlated over questions, which is conservative for nDCG@10. An average over PosIR's
+languages has as many questions as one language, since questions are translations. For PSI, PosIR's
+bins have equal numbers of questions; the best and the worst bin are centered on the mean and give
+the published PSI.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ LANGUAGE, BINS = 42_000, 20
 DESIGN_EFFECTS = (1, 2, 8)
 
 
-def ndcg_variance(row: PublishedRow) -> float:
-    """Return the variance of nDCG@10 with independent questions."""
+def compute_ndcg_variance(row: PublishedRow) -> float:
+    """Compute the variance of nDCG@10 with independent questions."""
     queries = LANGUAGE if row.task.startswith("PosIR") else sum(BUCKET_QUERIES[row.task])
     return DISPERSION * row.ndcg_at_10 * (1 - row.ndcg_at_10) / queries
 
 
-def psi_variance(row: PublishedRow) -> float:
-    """Return the variance of 1 - a / b (delta method) of the worst bin a and the best bin b around
-    the mean.
+def compute_psi_variance(row: PublishedRow) -> float:
+    """Compute the variance of 1 - a / b (delta method) for the worst bin a and the best bin b,
+    which are centered on the mean.
     """
     buckets = BUCKET_QUERIES.get(row.task, (LANGUAGE // BINS,))
     ratio, queries = 1 - row.psi_as_published, float(np.mean(buckets))
@@ -57,9 +58,7 @@ def find_ties(
     variance: Callable[[PublishedRow], float],
     effect: int,
 ) -> list[str]:
-    """Return the pairs of models of which it cannot be said that they differ, for a design
-    effect.
-    """
+    """Find the pairs of models without a significant difference, given a design effect."""
     pairs = list(combinations(rows, 2))
     z = [abs(score(a) - score(b)) / (effect * (variance(a) + variance(b))) ** 0.5 for a, b in pairs]
     corrected = correct_by_holm([float(2 * ndtr(-value)) for value in z])
@@ -71,9 +70,7 @@ def find_ties(
 
 
 def main() -> None:
-    """Print the number of pairs of which it cannot be said that they differ, and which for the
-    averages.
-    """
+    """Print the number of pairs without a significant difference, and name them for averages."""
     print(
         "| task | pairs | "
         f"{' | '.join(f'{name}, deff {effect}' for name in ('nDCG@10', 'PSI') for effect in DESIGN_EFFECTS)} "  # noqa: E501
@@ -83,11 +80,11 @@ def main() -> None:
     for task in list_published_tasks():
         rows = [row for row in list_published_rows(task) if row.length == "all"]
         ties = [
-            find_ties(rows, lambda row: row.ndcg_at_10, ndcg_variance, effect)
+            find_ties(rows, lambda row: row.ndcg_at_10, compute_ndcg_variance, effect)
             for effect in DESIGN_EFFECTS
         ]
         ties += [
-            find_ties(rows, lambda row: row.psi_as_published, psi_variance, effect)
+            find_ties(rows, lambda row: row.psi_as_published, compute_psi_variance, effect)
             for effect in DESIGN_EFFECTS
         ]
         print(

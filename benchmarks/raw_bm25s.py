@@ -1,7 +1,7 @@
-"""Time bm25s alone on a domain in the PosIR layout: tokenize as mteb's baseline does, index,
+"""Time only bm25s on a domain in the PosIR layout: tokenize as in mteb's baseline, index, and
 retrieve the top 100.
 
-Use: python benchmarks/raw_bm25s.py DOMAIN_FOLDER ISO_LANGUAGE
+Usage: python benchmarks/raw_bm25s.py DOMAIN_FOLDER ISO_LANGUAGE
 """
 
 import sys

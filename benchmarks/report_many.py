@@ -1,11 +1,10 @@
-"""Time of `posir report` on a folder of many results, against decoding the same files as JSON
-alone.
+"""Measure the time of `posir report` on many results relative to only decoding the JSON files.
 
-Use: OMP_NUM_THREADS=1 python benchmarks/report_many.py [RESULTS] [QUESTIONS] [FOLDER]
+Usage: OMP_NUM_THREADS=1 python benchmarks/report_many.py [RESULTS] [QUESTIONS] [FOLDER]
 
-Each result is of a model of its own on one task: 300 questions, two a document, in four length
-buckets; the models read 512 tokens. Ranks are drawn at random. With FOLDER, the files are kept, and
-used again.
+Each result is from a different model on one task: by default 300 questions, two per document, in
+four length buckets, with a window of 512 tokens. Ranks are random. With FOLDER, files are kept and
+reused.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from posir_tasks.plugin_api import score_result
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import ReadEvidence
 from posir_tasks.values.profile import map_ranks_to_columns
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from posir_tasks.values.result_schema import SCHEMA, round_floats
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ResultValues
@@ -35,22 +34,25 @@ RESULTS, QUESTIONS, WINDOW, TASK = 5_000, 300, 512, "PosIR-English"
 
 
 def write_results(folder: Path, results: int, questions: int) -> None:
-    """Write results as mteb does. The scores of the first stand in all: a report computes them from
-    the ranks.
+    """Write results as mteb does. All files contain the scores of the first result, since reports
+    compute scores from ranks.
     """
     rng, evidence = np.random.default_rng(0), draw_evidence(np.random.default_rng(0), 0, questions)
-    placed = ReadEvidence.estimate(ReadPart.first(WINDOW, KnownBy.GIVEN), evidence, ["eng-Latn"])
+    read_evidence = ReadEvidence.estimate(
+        ReadPart.first(WINDOW, WindowSource.GIVEN), evidence, ["eng-Latn"]
+    )
     ranks = DocumentRanks.from_ranks(
-        RelativePositions(), evidence, np.ones(questions, np.int64), placed, "web"
+        RelativePositions(), evidence, np.ones(questions, np.int64), read_evidence, "web"
     )
     (part,) = ranks.sets
     scores = None
     for number in range(results):
-        # Models differ in how much they find, and in what they lose from start to end.
+        # Models differ in quality and in the loss from start to end.
         quality, loss = rng.uniform(0.2, 0.7), rng.uniform(0, 0.3)
         drawn = rng.geometric(quality - loss * quality * part.thirds / 2)
         values = ResultValues(
-            replace(ranks, sets=(replace(part, ranks=map_ranks_to_columns(drawn)),)), placed.read
+            replace(ranks, sets=(replace(part, ranks=map_ranks_to_columns(drawn)),)),
+            read_evidence.read,
         )
         scores = scores or round_floats(score_result(values).to_json(values.profile.positions))
         run = {
@@ -79,7 +81,7 @@ def write_results(folder: Path, results: int, questions: int) -> None:
 
 
 def measure(*command: str) -> tuple[float, float]:
-    """Return wall and processor time of a command, in seconds."""
+    """Measure wall time and CPU time of a command in seconds."""
     start, before = time.perf_counter(), getrusage(RUSAGE_CHILDREN)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     after = getrusage(RUSAGE_CHILDREN)
@@ -90,7 +92,7 @@ def measure(*command: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Print wall and processor time of each format, and its ratio to decoding the files."""
+    """Print wall time and CPU time of each format, and the ratio to decoding the files."""
     results, questions = (int(text) for text in (*sys.argv[1:3], RESULTS, QUESTIONS)[:2])
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(sys.argv[3] if len(sys.argv) > 3 else temporary)
@@ -101,13 +103,13 @@ def main() -> None:
             "pathlib.Path(sys.argv[1]).rglob('*.json')]"
         )
         base = measure(sys.executable, "-c", decode, str(folder))
-        print(f"decoding {results:,} files: {base[0]:.1f} s wall, {base[1]:.1f} s on the processor")
+        print(f"decoding {results:,} files: {base[0]:.1f} s wall time, {base[1]:.1f} s CPU time")
         posir = str(Path(sys.executable).parent / "posir")
         for format_ in ("text", "csv", "json"):
             wall, processor = measure(posir, "report", str(folder), "--format", format_)
             print(
-                f"report, {format_}: {wall:.1f} s wall, {processor:.1f} s on the processor, "
-                f"{processor / base[1]:.1f} times"
+                f"report, {format_}: {wall:.1f} s wall time, {processor:.1f} s CPU time, "
+                f"ratio {processor / base[1]:.1f}"
             )
 
 

@@ -1,11 +1,12 @@
-"""Run the benchmarks of speed and memory: the table of all commands next to their bare jobs and the
-last release's ratios, and with DATA all others: against plain mteb, bm25s alone, matrix products
-alone and no embedding cache.
+"""Run the benchmarks of speed and memory.
 
-Use, on an idle machine: python benchmarks/run_all.py [--quick] [--write] [DATA], where DATA holds
-PosIR-Benchmark-v1 with eng-Latn and with jpn-Jpan/<one domain>. `--quick` runs the commands that
-take little, `--write` saves the ratios in `ratios.json` before a release. The exit status is 1 if a
-ratio is more than 1.25 times the last release's; its row is red.
+Usage, on an idle machine: python benchmarks/run_all.py [--quick] [--write] [DATA]
+
+Commands are compared with bare jobs and with the ratios of the last release. If a ratio is more
+than 1.25 times as large, its row is red and the exit status is 1. `--quick` runs only fast
+commands. `--write` saves the ratios in `ratios.json`, before a release. With DATA, which contains
+PosIR-Benchmark-v1 with eng-Latn and jpn-Jpan/<one domain>, all other benchmarks also run. They
+compare posir with plain mteb, only bm25s, only matrix products, and no embedding cache.
 """
 
 import os
@@ -33,14 +34,14 @@ def run(name: str, *arguments: str, environment: dict[str, str]) -> int:
 
 
 def main() -> int:
-    """Run them all, and return 1 if one failed."""
+    """Run all benchmarks. Return 1 if any fails."""
     options = [argument for argument in sys.argv[1:] if argument.startswith("--")]
     folders = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
     statuses = [run("commands.py", *options, environment={})]
     for data in folders:
         for name, *arguments in WITH_DATA:
-            filled = [argument.format(data=data) for argument in arguments]
-            statuses.append(run(name, *filled, environment={"POSIR_DATA": data}))
+            formatted_arguments = [argument.format(data=data) for argument in arguments]
+            statuses.append(run(name, *formatted_arguments, environment={"POSIR_DATA": data}))
     return int(any(statuses))
 
 

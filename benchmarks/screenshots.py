@@ -1,7 +1,8 @@
-"""The pictures of the docs, made anew: the leaderboard in Chromium, and the figure of the README.
+"""Recreate the images of the docs: screenshots of the leaderboard, and position charts.
 
-Use: python benchmarks/screenshots.py RESULTS, a folder with results of BM25 and MiniLM on
-PosIR-Mini
+Usage: python benchmarks/screenshots.py RESULTS
+
+RESULTS is a folder with results of BM25 and MiniLM on PosIR-Mini.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ import posir
 from posir_leaderboard.board.build import build_site
 from posir_leaderboard.board.folder import create_server
 from posir_published.rows import find_curve
-from posir_tasks.display.strip import KINDS, NARROW, PositionChart, draw_position_charts
+from posir_tasks.display.position_charts import (
+    MARK_STYLES,
+    NARROW,
+    PositionChart,
+    draw_position_charts,
+)
 from posir_tasks.values.estimates import Estimate
 from tests.support.browser import CHROMIUM
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 PUBLISHED_STATE = "benchmark=PosIR"
-#: State of the page, width, most height and theme of each picture: the published results, then
-#: one's own.
+#: Page state, width, maximum height and theme by image name: published results, then own results.
 PICTURES = {
     "leaderboard": (PUBLISHED_STATE, 980, 450, "light"),
     "leaderboard-dark": (PUBLISHED_STATE, 980, 450, "dark"),
@@ -36,19 +41,17 @@ PICTURES = {
     "leaderboard-own": ("", 1280, 760, "light"),
     "leaderboard-models": ("tab=models&length=all", 1280, 1050, "light"),
 }
-#: A picture of the published results is no page: it has nothing to be clicked.
-STILL = """header, #controls, .bar, #answers, #measured, .select, .expand { display: none !important; }
+#: CSS that hides controls in images of published results.
+STATIC_STYLE = """header, #controls, .bar, #answers, #measured, .select, .expand { display: none !important; }
 .model-cell { grid-template-columns: 0 minmax(0, 1fr) !important; } .model-cell .model-name { grid-column: 2; }"""  # noqa: E501
-#: Pixels of the figure of README, and of those beside each other on the site's first page.
-MIDDLE, THIRD = 500, 340
-#: A published curve of a model that reads all of these documents: name, task and length.
+#: Widths in pixels: the figure of the README, and a column on the first page of the site.
+README_WIDTH, COLUMN_WIDTH = 500, 340
+#: Model, task and length of a published curve. The model reads these documents completely.
 PUBLISHED = "Qwen3-Embedding-4B", "PosIR-English", "Q4"
 
 
-def photograph(browser: Browser, address: str) -> None:
-    """Write the pictures of the leaderboard: the published results in both themes, and of a phone;
-    each ends below a row.
-    """
+def take_screenshots(browser: Browser, address: str) -> None:
+    """Write images of the leaderboard, which end below a row."""
     for name, (state, width, height, scheme) in PICTURES.items():
         page = browser.new_page(
             viewport={"width": width, "height": height},
@@ -61,7 +64,7 @@ def photograph(browser: Browser, address: str) -> None:
         page.wait_for_selector("[aria-busy='true']", state="detached")
         page.locator(".results svg.strip:visible, .chart svg").first.wait_for()
         if state == PUBLISHED_STATE:
-            page.add_style_tag(content=STILL)
+            page.add_style_tag(content=STATIC_STYLE)
         rows = [
             row.bounding_box()
             for row in page.locator(".results > tbody > tr").all()
@@ -76,17 +79,19 @@ def photograph(browser: Browser, address: str) -> None:
         print(IMAGES / f"{name}.png")
 
 
-def label_verdict(strip: PositionChart) -> str:
-    """Return the verdict of a strip in a few words; what is truncated is in the picture itself."""
-    return strip.words[-1].rpartition("; ")[2].partition(":")[0].removeprefix("Has ")
+def label_verdict(chart: PositionChart) -> str:
+    """Return the verdict of a chart in a few words. Truncation is visible in the chart."""
+    return chart.words[-1].rpartition("; ")[2].partition(":")[0].removeprefix("Has ")
 
 
 def draw_figures(results: Path) -> None:
-    """Write the pictures of README and site: the models on PosIR-Mini below each other, and alone,
-    and a published one.
+    """Write the position charts of README and site: all models in one image, and each model and a
+    published model in an image.
     """
-    strips = posir.read_results(results).position_charts()
-    named = [replace(strip, name=f"{strip.name}: {label_verdict(strip)}") for strip in strips]
+    charts = posir.read_results(results).position_charts()
+    named_charts = [
+        replace(chart, name=f"{chart.name}: {label_verdict(chart)}") for chart in charts
+    ]
     model, task, length = PUBLISHED
     curve = find_curve(task, model, length)
     assert curve
@@ -95,23 +100,26 @@ def draw_figures(results: Path) -> None:
         "without an interval",
     )
     published = PositionChart(model, words, tuple(Estimate(mean) for mean in curve.ndcg_at_10))
-    pictures = {"posir-mini": (named, MIDDLE), "posir-mini-narrow": (named, NARROW)}
-    # Without a name: it begins the sentence above the picture.
-    alone = {strip.name: replace(strip, name="") for strip in (*strips, published)}
-    pictures |= {f"first-{name}": ([strip], THIRD) for name, strip in alone.items()}
-    for name, (shown, width) in pictures.items():
-        svg = draw_position_charts(shown, width=width, explained=False)
+    pictures = {
+        "posir-mini": (named_charts, README_WIDTH),
+        "posir-mini-narrow": (named_charts, NARROW),
+    }
+    # The text above the image contains the name.
+    single_charts = {chart.name: replace(chart, name="") for chart in (*charts, published)}
+    pictures |= {f"first-{name}": ([chart], COLUMN_WIDTH) for name, chart in single_charts.items()}
+    for name, (picture_charts, width) in pictures.items():
+        svg = draw_position_charts(picture_charts, width=width, explained=False)
         if name.startswith("first-"):
             svg = svg.replace(">start of documents<", ">start<")
-        # On pages whose dark color is another one than that of reports.
+        # The dark background of the site differs from that of reports.
         (IMAGES / f"{name}.svg").write_text(
-            svg.replace(f".paper{{{KINDS['paper'][1]}}}", ".paper{fill:none}")
+            svg.replace(f".paper{{{MARK_STYLES['paper'][1]}}}", ".paper{fill:none}")
         )
         print(IMAGES / f"{name}.svg")
 
 
 def main() -> None:
-    """Build the leaderboard of the results and write all pictures."""
+    """Build a leaderboard from the results, and write all images."""
     results = Path(sys.argv[1])
     draw_figures(results)
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
@@ -120,7 +128,7 @@ def main() -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:
-            photograph(browser, f"http://127.0.0.1:{server.server_port}/")
+            take_screenshots(browser, f"http://127.0.0.1:{server.server_port}/")
         finally:
             browser.close()
             server.shutdown()

@@ -1,9 +1,9 @@
-"""Error rates of comparing two equal systems by plain judgments, on simulated ranks.
+"""Simulate the error rates of comparisons of two equal systems with judgments.
 
-The logarithm of a rank is a sum of the difficulty of cluster, query and system. The systems are
-drawn alike, so every change between them is chance.
+The logarithm of a rank is the sum of the difficulties of cluster, query and system. Both systems
+have the same distribution, so all changes are due to chance.
 
-Use: OMP_NUM_THREADS=1 python benchmarks/simulate_judgments.py [DRAWS].
+Usage: OMP_NUM_THREADS=1 python benchmarks/simulate_judgments.py [DRAWS]
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from posir_tasks.values.means import estimate_mean
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-#: Sizes of the clusters by the name of a setting.
+#: Sizes of clusters by name of the setting.
 SETTINGS = {
     "50 topics": np.ones(50, np.int64),
     "300 topics": np.ones(300, np.int64),
@@ -34,7 +34,7 @@ DECIDED = (ChangeState.BETTER, ChangeState.WORSE)
 
 
 def draw_difficulty(sizes: Integers, rng: np.random.Generator) -> Floats:
-    """Draw the difficulty of each query, shared within its cluster."""
+    """Draw the difficulty of each query. Part of it is shared within clusters."""
     shared: Floats = np.repeat(rng.normal(size=len(sizes)), sizes)
     return shared + rng.normal(size=int(sizes.sum()))
 
@@ -52,7 +52,7 @@ def draw_ranks(difficulty: Floats, relevant: int, rng: np.random.Generator) -> I
 
 
 def score_queries(ranks: Integers) -> dict[str, Floats]:
-    """Compute the metrics of each query by their definitions."""
+    """Compute the metrics of each query from their definitions."""
     relevant = ranks.shape[1]
     ideal = (1 / np.log2(np.arange(relevant) + 2)).sum()
     gains = np.where(ranks <= 10, 1 / np.log2(ranks + 1), 0).sum(axis=1) / ideal
@@ -67,7 +67,7 @@ def score_queries(ranks: Integers) -> dict[str, Floats]:
 
 
 def find_true_means(relevant: int) -> dict[str, float]:
-    """Compute the means of a large population."""
+    """Compute the mean of each metric in a large population."""
     rng = np.random.default_rng(5)
     sizes = np.ones(2_000_000, np.int64)
     scores = score_queries(draw_ranks(draw_difficulty(sizes, rng), relevant, rng))
@@ -77,30 +77,31 @@ def find_true_means(relevant: int) -> dict[str, float]:
 def simulate(sizes: Integers, relevant: int, draws: int) -> tuple[float, Floats, Floats]:
     """Simulate comparisons.
 
-    Returns the share of draws with any metric called better or worse, and by metric the share of
-    p-values below 0.05 and that of intervals of a mean that contain it.
+    Returns:
+        The share of draws in which any metric is better or worse, and by metric the share of
+        p-values below 0.05 and the share of intervals that contain the true mean.
     """
     rng = np.random.default_rng(6)
     clusters = np.repeat(np.arange(len(sizes)), sizes)
     names = {str(row): str(cluster) for row, cluster in enumerate(clusters)}
     means = find_true_means(relevant)
-    called = 0
-    low = np.zeros(len(METRICS))
-    covered = np.zeros(len(METRICS))
+    decided = 0
+    significant = np.zeros(len(METRICS))
+    coverage = np.zeros(len(METRICS))
     for _ in range(draws):
         difficulty = draw_difficulty(sizes, rng)
         a = score_queries(draw_ranks(difficulty, relevant, rng))
         b = score_queries(draw_ranks(difficulty, relevant, rng))
         changes = compare_judged(sum_scores(a, names), sum_scores(b, names))
-        called += any(changes[metric].state in DECIDED for metric in JUDGED_METRICS)
-        low += [read_p_value(changes[metric]) < 0.05 for metric in JUDGED_METRICS]
+        decided += any(changes[metric].state in DECIDED for metric in JUDGED_METRICS)
+        significant += [read_p_value(changes[metric]) < 0.05 for metric in JUDGED_METRICS]
         for column, name in enumerate(METRICS):
             estimate = estimate_mean(a[name], clusters)
             assert estimate is not None
             assert estimate.interval is not None
             start, end = estimate.interval
-            covered[column] += start <= means[name] <= end
-    return called / draws, low / draws, covered / draws
+            coverage[column] += start <= means[name] <= end
+    return decided / draws, significant / draws, coverage / draws
 
 
 def sum_scores(scores: dict[str, Floats], clusters: dict[str, str]) -> JudgedScores:
@@ -110,22 +111,22 @@ def sum_scores(scores: dict[str, Floats], clusters: dict[str, str]) -> JudgedSco
 
 
 def read_p_value(change: ChangeRow) -> float:
-    """Return the p-value of a change, which every metric has here."""
+    """Return the p-value of a change."""
     assert isinstance(change.estimate, Difference)
     assert change.estimate.p_value is not None
     return change.estimate.p_value
 
 
 def main() -> None:
-    """Print a row for each setting and number of relevant documents."""
+    """Print a row per setting and number of relevant documents."""
     draws = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    print(f"{'clusters':24}relevant  p < 0.05      any of five  interval of a mean holds")
+    print(f"{'clusters':24}relevant  p < 0.05      any of five  coverage of a mean")
     for name, sizes in SETTINGS.items():
         for relevant in RELEVANT:
-            called, low, covered = simulate(sizes, relevant, draws)
+            decided, significant, coverage = simulate(sizes, relevant, draws)
             print(
-                f"{name:24}{relevant:8}  {low.min():.3f}, {low.max():.3f}  {called:11.3f}  "
-                f"{covered.min():.3f}, {covered.max():.3f}"
+                f"{name:24}{relevant:8}  {significant.min():.3f}, {significant.max():.3f}  "
+                f"{decided:11.3f}  {coverage.min():.3f}, {coverage.max():.3f}"
             )
 
 

@@ -1,12 +1,13 @@
-"""Error rates of the controlled test on simulated ranks with a known position effect.
+"""Simulate the error rates of the controlled test, with ranks that have a known position effect.
 
-The logarithm of a rank is a sum of the difficulty of document, paragraph and question, which all
-versions of a question share, of the position effect, whose size differs by document, of what a
-rotated text costs, and of noise by version and row. The strength of the effect is solved for the
-true difference between the first and the last third in nDCG@10.
+The logarithm of a rank is the sum of the difficulty of document, paragraph and question, which all
+versions of a question share; the position effect, which varies by document; the cost of rotation;
+and noise by version and row. The strength of the effect is chosen to give the true difference in
+nDCG@10 between the first and the last third.
 
-Use: OMP_NUM_THREADS=1 python benchmarks/simulate_rotations.py [DRAWS]. Each row: states of one
-model, and coverage.
+Usage: OMP_NUM_THREADS=1 python benchmarks/simulate_rotations.py [DRAWS]
+
+Each row contains the rates of the states of a model, and the coverage of the interval.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from posir_significance.decision import decide_verdict
 from posir_significance.findings import ChangeState, Metric, State
 from posir_significance.observations import Observations
 from posir_tasks.values.profile import NDCG_AT_10, map_ranks_to_columns
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 
 Floats = NDArray[np.float64]
-READS_ALL = ReadPart.all(KnownBy.CLASS)
+READS_ALL = ReadPart.all(WindowSource.CLASS)
 VERSIONS, PARAGRAPHS, MARGIN = 3, 4, 0.05
 
 
@@ -43,13 +44,13 @@ class Setting:
     effect: float = 0.0
     """True difference between the first and the last third."""
     cost: float = 1.0
-    """Multiple of what a rotated text costs."""
+    """Factor of the cost of rotation."""
     easier: float = 0.0
-    """Added to the base of all log ranks: above 0 nearly all is found, below nearly nothing."""
+    """Subtracted from all log ranks. At 3 nearly all evidence is found, at -2.5 nearly none."""
 
     @property
     def name(self) -> str:
-        """The setting in a few words."""
+        """A short description of the setting."""
         parts = [f"{self.documents}x{self.questions}", f"effect {100 * self.effect:+.0f}"]
         parts += ["rotation costs much"] if self.cost > 1 else []
         parts += (
@@ -63,11 +64,11 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Draw:
-    """The parts of log ranks that do not depend on the position effect."""
+class Simulation:
+    """Columns of simulated rows, shape (rows,) each."""
 
     fixed: Floats
-    """Shape (rows,)."""
+    """Log ranks without the position effect."""
     slopes: Floats
     positions: Floats
     versions: NDArray[np.int64]
@@ -75,14 +76,16 @@ class Draw:
     documents: NDArray[np.int64]
 
     def gains(self, beta: float, positions: Floats | None = None) -> Floats:
-        """Return nDCG@10 of each row for a strength of the effect."""
-        z = self.positions if positions is None else positions
-        ranks = np.maximum(1, np.floor(np.exp(self.fixed + beta * self.slopes * 1.3 * z**0.7)))
+        """Compute nDCG@10 of each row with this strength of the effect."""
+        position = self.positions if positions is None else positions
+        ranks = np.maximum(
+            1, np.floor(np.exp(self.fixed + beta * self.slopes * 1.3 * position**0.7))
+        )
         return NDCG_AT_10[map_ranks_to_columns(np.minimum(ranks, 101).astype(np.int64))]
 
 
-def draw(setting: Setting, rng: np.random.Generator) -> Draw:
-    """Draw documents, questions and versions."""
+def simulate(setting: Setting, rng: np.random.Generator) -> Simulation:
+    """Simulate documents, questions and versions."""
     documents, size = setting.documents, setting.questions
     question = np.repeat(np.arange(documents * size), VERSIONS)
     version = np.tile(np.arange(VERSIONS), documents * size)
@@ -96,46 +99,52 @@ def draw(setting: Setting, rng: np.random.Generator) -> Draw:
     base += (
         0.7 * rng.normal(size=documents * size)[question] - 0.2 * np.log(lengths / 500)[document]
     )
-    kept = 0.8 * rng.standard_t(5, documents * size)[question]
-    moved = (version > 0) * setting.cost * rng.gamma(2, 0.5, documents)[document] / 4
+    question_offset = 0.8 * rng.standard_t(5, documents * size)[question]
+    rotation_cost = (version > 0) * setting.cost * rng.gamma(2, 0.5, documents)[document] / 4
     noise = 0.25 * rng.normal(size=documents * VERSIONS)[document * VERSIONS + version]
     noise += 0.45 * rng.normal(size=len(question))
     start = rng.random(documents * size)[question]
     positions = (start - version / VERSIONS) % 1
-    fixed = 0.9 - base - setting.easier + kept + moved + noise
-    return Draw(
+    fixed = 0.9 - base - setting.easier + question_offset + rotation_cost + noise
+    return Simulation(
         fixed, rng.gamma(3, 1 / 3, documents)[document], positions, version, question, document
     )
 
 
 @cache
 def solve_strength(effect: float, easier: float) -> float:
-    """Return the strength that gives a true effect, in a large population of unmoved texts."""
-    large = draw(Setting(20_000, 4, easier=easier, cost=0.0), np.random.default_rng(7))
+    """Find the strength that gives a true effect in a large population, without rotation costs."""
+    large = simulate(Setting(20_000, 4, easier=easier, cost=0.0), np.random.default_rng(7))
     within = np.random.default_rng(8).random(len(large.positions)) / 3
 
-    def difference(beta: float) -> float:
+    def compute_difference(beta: float) -> float:
         return float(large.gains(beta, within).mean() - large.gains(beta, within + 2 / 3).mean())
 
     return (
         0.0
         if not effect
-        else float(brentq(lambda beta: difference(beta) - effect, -4, 8, xtol=1e-3))
+        else float(brentq(lambda beta: compute_difference(beta) - effect, -4, 8, xtol=1e-3))
     )
 
 
-def build_test(drawn: Draw, gains: Floats) -> ControlledTest:
-    """Return the test of drawn gains."""
-    thirds = np.minimum((drawn.positions * 3).astype(np.int64), 2)
+def build_test(simulation: Simulation, gains: Floats) -> ControlledTest:
+    """Build the test of simulated gains."""
+    thirds = np.minimum((simulation.positions * 3).astype(np.int64), 2)
     unread = np.zeros(len(gains), bool)
     weights = np.ones(len(gains))
     return ControlledTest(
-        gains, thirds, drawn.versions, unread, drawn.questions, drawn.documents, weights
+        gains,
+        thirds,
+        simulation.versions,
+        unread,
+        simulation.questions,
+        simulation.documents,
+        weights,
     )
 
 
 def build_group(test: ControlledTest) -> GroupAnalysis:
-    """Return the analysis of a model that reads all."""
+    """Build the analysis of a model that reads whole texts."""
     unmoved = test.versions == 0
     rows = np.arange(int(unmoved.sum()))
     zeros = np.zeros(len(rows), np.int64)
@@ -149,34 +158,36 @@ def build_group(test: ControlledTest) -> GroupAnalysis:
 
 
 def measure(setting: Setting, draws: int) -> dict[str, float]:
-    """Return the share of draws with each state, and of intervals that contain the true effect."""
+    """Compute the share of draws with each state, and the coverage of the interval."""
     beta = solve_strength(setting.effect, setting.easier)
     states = Counter[State]()
-    held = 0
+    covered = 0
     for seed in range(draws):
-        drawn = draw(setting, np.random.default_rng([seed, setting.documents]))
-        test = build_test(drawn, drawn.gains(beta))
+        simulation = simulate(setting, np.random.default_rng([seed, setting.documents]))
+        test = build_test(simulation, simulation.gains(beta))
         states[decide_verdict(build_group(test), MARGIN).state or State.NOT_TESTED] += 1
         interval = test.effect.interval if test.effect else None
-        held += interval is not None and interval[0] <= setting.effect <= interval[1]
+        covered += interval is not None and interval[0] <= setting.effect <= interval[1]
     return {
         state.value: states[state] / draws for state in State if state is not State.NOT_TESTED
-    } | {"holds": held / draws}
+    } | {"coverage": covered / draws}
 
 
 def measure_equal_systems(documents: int, questions: int, draws: int) -> float:
-    """Return the share of draws in which two equal models with independent errors differ in an
-    effect.
+    """Compute the share of draws in which the effects of two equal models with independent errors
+    differ.
     """
     differing = 0
     for seed in range(draws):
         rng = np.random.default_rng([seed, documents, 3])
-        drawn = draw(Setting(documents, questions), rng)
-        second = Draw(
-            drawn.fixed + 0.45 * rng.normal(size=len(drawn.fixed)), *list(vars(drawn).values())[1:]
+        simulation = simulate(Setting(documents, questions), rng)
+        second = Simulation(
+            simulation.fixed + 0.45 * rng.normal(size=len(simulation.fixed)),
+            *list(vars(simulation).values())[1:],
         )
-        first = Draw(
-            drawn.fixed + 0.45 * rng.normal(size=len(drawn.fixed)), *list(vars(drawn).values())[1:]
+        first = Simulation(
+            simulation.fixed + 0.45 * rng.normal(size=len(simulation.fixed)),
+            *list(vars(simulation).values())[1:],
         )
         a, b = (build_group(build_test(part, part.gains(0.0))) for part in (first, second))
         change = compare_groups(a, b, paired=True)[Metric.POSITION_EFFECT_IN_WINDOW]
@@ -200,7 +211,7 @@ SETTINGS = [
 def main() -> None:
     """Print the rates of each setting."""
     draws = int(sys.argv[1]) if len(sys.argv) > 1 else 400
-    headings = (State.FAVORS_START, State.FAVORS_END, State.NO_BIAS, State.INCONCLUSIVE, "holds")
+    headings = (State.FAVORS_START, State.FAVORS_END, State.NO_BIAS, State.INCONCLUSIVE, "coverage")
     print(f"{'setting':48}", *(f"{name:>13}" for name in headings))
     for setting in SETTINGS:
         rates = measure(setting, draws)

@@ -1,18 +1,18 @@
-"""Measure the error rates of the verdict on position bias with a second model of ranks, written
-without sight of the first.
+"""Simulate the error rates of the verdict on position bias with a second model of ranks, written
+independently of `simulate_rotations.py`.
 
-Each question has its own competitors: the points of a Poisson process on the scale of scores, of
-which about exp(-s) lie above a score s, so that the rank of a document is 1 + the competitors above
-it. All versions of a document meet the same competitors. Scores are rounded, so that some are
-equal. A score is the level, minus the difficulty of the article, of the document (t with 5 degrees
-of freedom) and of the question (skewed), minus a cost of moved texts that differs by document,
-minus a position effect whose strength differs by document and that is steep at the start, plus an
-error of the version and one of the row (t with 3). One document in ten has two versions only. The
-true effect is the mean difference of expected gains of the same questions between random places in
-the first third and in the last, over all versions; its strength is solved for, without the
-regression.
+Each question has its own competitors, the points of a Poisson process with an expected number of
+exp(-s) points above a score s. The rank of a document is 1 plus the number of competitors above its
+score. All versions of a document have the same competitors. Scores are rounded, so ties occur.
 
-    python benchmarks/simulate_rotations_again.py [DRAWS] [NAME ...]
+A score is the level, minus the difficulties of article, document (t with 5 degrees of freedom) and
+question (skewed), minus the cost of rotation, which varies by document, minus a position effect,
+which varies by document and is steep at the start, plus errors of version and row (t with 3 degrees
+of freedom). One in ten documents has only two versions. The true effect is the mean difference in
+expected gain between random positions in the first and the last third, for the same questions and
+over all versions. Its strength is found without the regression.
+
+Usage: python benchmarks/simulate_rotations_again.py [DRAWS] [NAME ...]
 """
 
 from __future__ import annotations
@@ -32,101 +32,113 @@ from posir_significance.findings import ChangeState, Metric, State
 from posir_significance.observations import Floats, Integers
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.values.profile import NDCG_AT_10, map_ranks_to_columns
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from posir_tasks.values.rotation_ranks import RotationRanks, RotationSet, Window
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ResultValues
 
 COMPETITORS = 101
-#: Expected gain where this many competitors are expected above, for interpolation.
+#: Expected numbers of competitors above a score and the expected gains, for interpolation.
 ABOVE = np.concatenate([[0.0], np.geomspace(1e-3, 300, 400)])
 EXPECTED = sum(gain * poisson.pmf(rank, ABOVE) for rank, gain in enumerate(NDCG_AT_10[:10]))
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """The documents, questions and effects that are simulated.
-
-    `sizes` are the questions of each document; `jitter` is the standard deviation of the share at
-    which a version begins; `moved` the mean cost of a moved text; `opening` the cost of an opening
-    that lies at the end; `places` the beta distribution of evidence; `article` documents of an
-    article; `opposed` gives documents effects of random sign; `sampled` are the first documents
-    that are rotated, with all of the second length, whose effect is 0.3 of that of the first; 0 for
-    all.
-    """
+    """Simulated documents, questions and effects."""
 
     name: str
     sizes: tuple[int, ...]
+    """Number of questions per document."""
     level: float = 0.3
+    """Mean score."""
     jitter: float = 0.04
-    moved: float = 0.15
+    """Standard deviation of the relative position at which versions begin."""
+    rotation_cost: float = 0.15
+    """Mean cost of rotation."""
     opening: float = 0.0
-    places: tuple[float, float] = (1.0, 1.0)
-    article: int = 1
+    """Cost of an opening at the end of a version, proportional to its position."""
+    positions: tuple[float, float] = (1.0, 1.0)
+    """Beta distribution of evidence positions."""
+    article_size: int = 1
+    """Number of documents per article."""
     opposed: bool = False
+    """Whether effects of documents have random signs."""
     sampled: int = 0
+    """Number of documents to rotate in the first length bucket, or 0 for a single bucket. All
+    documents of the second bucket are rotated, with 0.3 of the effect.
+    """
 
 
 @dataclass(frozen=True)
 class World:
-    """Documents, questions and competitors that all systems share."""
+    """Documents, questions and competitors, which are the same for all systems."""
 
     document: Integers
+    """Document of each question, shape (n,)."""
     difficulty: Floats
-    places: Floats  # of the evidence in each version, shape (n, 3)
-    present: NDArray[np.bool_]  # versions of each document, shape (D, 3)
+    """Difficulty of each question, shape (n,)."""
+    positions: Floats
+    """Relative position of the evidence in each version, shape (n, 3)."""
+    has_version: NDArray[np.bool_]
+    """Whether documents have each version, shape (D, 3)."""
     competitors: Floats
+    """Scores of the competitors of each question, shape (n, `COMPETITORS`)."""
 
     @classmethod
-    def draw(cls, setting: Scenario, rng: np.random.Generator) -> World:
+    def draw(cls, scenario: Scenario, rng: np.random.Generator) -> World:
         """Draw documents and questions."""
-        document = np.repeat(np.arange(len(setting.sizes)), setting.sizes)
-        count, questions = len(setting.sizes), len(document)
-        articles = rng.normal(0, 0.4, count)[np.arange(count) // setting.article]
-        hard = (
+        document = np.repeat(np.arange(len(scenario.sizes)), scenario.sizes)
+        count, questions = len(scenario.sizes), len(document)
+        articles = rng.normal(0, 0.4, count)[np.arange(count) // scenario.article_size]
+        question_difficulty = (
             (articles + 0.45 * rng.standard_t(5, count))[document]
             + 0.6 * rng.exponential(1, questions)
             - 0.6
         )
-        begin = np.arange(3) / 3 + setting.jitter * rng.standard_normal((count, 3)).clip(-3, 3) * [
+        version_starts = np.arange(3) / 3 + scenario.jitter * rng.standard_normal((count, 3)).clip(
+            -3, 3
+        ) * [
             0,
             1,
             1,
         ]
-        places = (rng.beta(*setting.places, questions)[:, None] - begin[document]) % 1
-        present = np.ones((count, 3), bool)
-        present[rng.random(count) < 0.1, 2] = False
+        positions = (
+            rng.beta(*scenario.positions, questions)[:, None] - version_starts[document]
+        ) % 1
+        has_version = np.ones((count, 3), bool)
+        has_version[rng.random(count) < 0.1, 2] = False
         competitors = -np.log(np.cumsum(rng.exponential(1, (questions, COMPETITORS)), axis=1))
-        return cls(document, hard, places, present, competitors)
+        return cls(document, question_difficulty, positions, has_version, competitors)
 
     def score(
         self,
-        setting: Scenario,
+        scenario: Scenario,
         strength: float,
         rng: np.random.Generator,
-        places: Floats | None = None,
+        positions: Floats | None = None,
     ) -> Floats:
-        """Draw the scores of a system, shape (n, 3); `places` stand for those of the evidence."""
-        count = len(self.present)
-        slopes = rng.gamma(2, 0.5, count) * (rng.choice([-1, 1], count) if setting.opposed else 1)
-        if setting.sampled:
+        """Draw the scores of a system, shape (n, 3), by default at the positions of evidence."""
+        count = len(self.has_version)
+        slopes = rng.gamma(2, 0.5, count) * (rng.choice([-1, 1], count) if scenario.opposed else 1)
+        if scenario.sampled:
             slopes[count // 2 :] *= 0.3
         costs = (
-            rng.gamma(1, setting.moved, count)[:, None] * [0, 1, 1]
+            rng.gamma(1, scenario.rotation_cost, count)[:, None] * [0, 1, 1]
             + 0.2 * rng.normal(size=(count, 3))
         )[self.document]
-        costs += setting.opening * np.array([0, 2, 1]) / 3
-        errors = 0.45 * rng.standard_t(3, self.places.shape)
-        shape = 1 - np.exp(-2 * (self.places if places is None else places))
+        costs += scenario.opening * np.array([0, 2, 1]) / 3
+        errors = 0.45 * rng.standard_t(3, self.positions.shape)
+        shape = 1 - np.exp(-2 * (self.positions if positions is None else positions))
         effects = strength * slopes[self.document, None] * (shape - 0.5)
-        return np.asarray(setting.level - self.difficulty[:, None] - costs - effects + errors)
+        return np.asarray(scenario.level - self.difficulty[:, None] - costs - effects + errors)
 
 
-def find_effect(setting: Scenario, strength: float) -> float:
-    """Return the true effect, from expected gains."""
-    many = Scenario(**{**vars(setting), "sizes": (1,) * 20_000})
+def find_effect(scenario: Scenario, strength: float) -> float:
+    """Compute the true effect from expected gains."""
+    many = Scenario(**{**vars(scenario), "sizes": (1,) * 20_000})
     world = World.draw(many, np.random.default_rng(1))
-    inside = np.random.default_rng(2).random(world.places.shape) / 3
+    inside = np.random.default_rng(2).random(world.positions.shape) / 3
     scores = [
         world.score(many, strength, np.random.default_rng(3), inside + third / 3)
         for third in (0, 2)
@@ -136,20 +148,22 @@ def find_effect(setting: Scenario, strength: float) -> float:
 
 
 def build_values(
-    world: World, scores: Floats, setting: Scenario, rng: np.random.Generator
+    world: World, scores: Floats, scenario: Scenario, rng: np.random.Generator
 ) -> ResultValues:
-    """Return the project's own value of a result."""
-    own, others = np.round(10 * scores), np.round(10 * world.competitors)
-    tied = (others[:, None] == own[..., None]) & (rng.random(len(own)) < 0.5)[:, None, None]
-    above = ((others[:, None] > own[..., None]) | tied).sum(axis=2)
+    """Convert simulated scores to the values of a result."""
+    system_scores, competitor_scores = np.round(10 * scores), np.round(10 * world.competitors)
+    tied = (competitor_scores[:, None] == system_scores[..., None]) & (
+        rng.random(len(system_scores)) < 0.5
+    )[:, None, None]
+    above = ((competitor_scores[:, None] > system_scores[..., None]) | tied).sum(axis=2)
     columns = map_ranks_to_columns(np.where(above < COMPETITORS - 1, above + 1, 0))
-    sizes = np.array(setting.sizes, np.int64)
+    sizes = np.array(scenario.sizes, np.int64)
     rows = np.arange(len(sizes))
-    second = (rows >= len(rows) // 2) & (setting.sampled > 0)
-    keys = tuple((length, (place,)) for length in range(2) for place in range(20))
-    cells = second[world.document] * 20 + (20 * world.places[:, 0]).astype(np.int64)
+    second = (rows >= len(rows) // 2) & (scenario.sampled > 0)
+    keys = tuple((length, (position,)) for length in range(2) for position in range(20))
+    cells = second[world.document] * 20 + (20 * world.positions[:, 0]).astype(np.int64)
     titles = np.zeros((len(sizes), 3), np.int64)
-    titles[:, 1] = 1 + rows // setting.article
+    titles[:, 1] = 1 + rows // scenario.article_size
     part = DocumentSet(
         "default",
         "d",
@@ -157,15 +171,15 @@ def build_values(
         sizes,
         cells,
         columns[:, 0],
-        np.floor(12 * world.places[:, 0]).astype(np.int64),
-        np.floor(3 * world.places[:, 0]).astype(np.int64),
+        np.floor(12 * world.positions[:, 0]).astype(np.int64),
+        np.floor(3 * world.positions[:, 0]).astype(np.int64),
         titles,
         None,
     )
-    sample = np.where(second | (rows < (setting.sampled or len(rows))), rows + 1, 0)
-    used = sample[world.document] > 0
-    has_row = world.present[world.document] & used[:, None]
-    versions = world.present[sample > 0] @ np.array([1, 2, 4])
+    sample = np.where(second | (rows < (scenario.sampled or len(rows))), rows + 1, 0)
+    is_sampled = sample[world.document] > 0
+    has_row = world.has_version[world.document] & is_sampled[:, None]
+    versions = world.has_version[sample > 0] @ np.array([1, 2, 4])
     rotation = RotationSet(
         "default",
         "d",
@@ -174,39 +188,41 @@ def build_values(
         1,
         sample=sample,
         versions=9 * versions,
-        tested=np.full(used.sum(), 3),
-        twelfths=np.floor(12 * world.places).astype(np.int64)[has_row],
+        tested=np.full(is_sampled.sum(), 3),
+        twelfths=np.floor(12 * world.positions).astype(np.int64)[has_row],
         ranks=columns[has_row],
         window=Window.WHOLE,
         digest="v",
         window_digest="v",
     )
     ranks = DocumentRanks(RelativePositions().axes, keys, (part,))
-    return ResultValues(ranks, ReadPart.all(KnownBy.CLASS), rotations=RotationRanks((rotation,)))
+    return ResultValues(
+        ranks, ReadPart.all(WindowSource.CLASS), rotations=RotationRanks((rotation,))
+    )
 
 
-def draw_groups(setting: Scenario, strength: float, seed: int) -> list[GroupAnalysis]:
-    """Draw the analyses of two systems on the same data."""
+def draw_groups(scenario: Scenario, strength: float, seed: int) -> list[GroupAnalysis]:
+    """Simulate the analyses of two systems on the same data."""
     rng = np.random.default_rng(seed)
-    world = World.draw(setting, rng)
+    world = World.draw(scenario, rng)
     values = [
-        build_values(world, world.score(setting, strength, rng), setting, rng) for _ in range(2)
+        build_values(world, world.score(scenario, strength, rng), scenario, rng) for _ in range(2)
     ]
     return [analyze.__wrapped__(value).overall for value in values]
 
 
-def measure(setting: Scenario, draws: int) -> str:
-    """Return the rates of a setting, a line for each true effect."""
+def measure(scenario: Scenario, draws: int) -> str:
+    """Format the rates of a scenario, a line per true effect."""
     lines = []
-    for effect in (0.0,) if setting.opposed else (0.0, 0.05, 0.1):
-        low, high = (2.5, 2.5) if setting.opposed else (0.0, 12.0 if effect else 0.0)
+    for effect in (0.0,) if scenario.opposed else (0.0, 0.05, 0.1):
+        low, high = (2.5, 2.5) if scenario.opposed else (0.0, 12.0 if effect else 0.0)
         for _ in range(20):
             strength = (low + high) / 2
             low, high = (
-                (strength, high) if find_effect(setting, strength) < effect else (low, strength)
+                (strength, high) if find_effect(scenario, strength) < effect else (low, strength)
             )
-        truth = find_effect(setting, strength)
-        pairs = [draw_groups(setting, strength, seed) for seed in range(draws)]
+        truth = find_effect(scenario, strength)
+        pairs = [draw_groups(scenario, strength, seed) for seed in range(draws)]
         verdicts = [decide_verdict(pair[0], 0.05) for pair in pairs]
         intervals = [
             verdict.estimate.interval
@@ -225,7 +241,7 @@ def measure(setting: Scenario, draws: int) -> str:
         (mean, error), spread = np.mean(effects, axis=0), np.std(effects, axis=0)[0]
         differ = np.mean([change in (ChangeState.BETTER, ChangeState.WORSE) for change in changes])
         lines.append(
-            f"{setting.name:34}{100 * truth:6.1f}{100 * mean:6.1f} "
+            f"{scenario.name:34}{100 * truth:6.1f}{100 * mean:6.1f} "
             f"+-{100 * spread / sqrt(draws):4.2f}"
             f"{100 * error:6.2f}{np.mean([test.gains.mean() for test in tests]):6.2f}"
             f"{np.mean([low <= truth <= high for low, high in intervals]):7.3f}{shares[State.FAVORS_START]:8.3f}"  # noqa: E501
@@ -234,15 +250,15 @@ def measure(setting: Scenario, draws: int) -> str:
     return "\n".join(lines)
 
 
-SETTINGS = (
+SCENARIOS = (
     Scenario("72 x 4", (4,) * 72),
     Scenario("300 x 1", (1,) * 300),
-    Scenario("100 x 3, borders uneven", (3,) * 100, jitter=0.12),
-    Scenario("100 x 3, evidence at the start", (3,) * 100, places=(0.7, 2.0)),
-    Scenario("100 x 3, a moved text costs much", (3,) * 100, moved=0.8),
+    Scenario("100 x 3, uneven versions", (3,) * 100, jitter=0.12),
+    Scenario("100 x 3, evidence at the start", (3,) * 100, positions=(0.7, 2.0)),
+    Scenario("100 x 3, rotation costs much", (3,) * 100, rotation_cost=0.8),
     Scenario("100 x 3, openings matter", (3,) * 100, opening=0.9),
-    Scenario("100 x 3, openings, evidence early", (3,) * 100, opening=0.9, places=(0.7, 2.0)),
-    Scenario("100 x 3, articles of 4", (3,) * 100, article=4),
+    Scenario("100 x 3, openings, evidence early", (3,) * 100, opening=0.9, positions=(0.7, 2.0)),
+    Scenario("100 x 3, articles of 4", (3,) * 100, article_size=4),
     Scenario("100 x 3, documents differ, mean 0", (3,) * 100, opposed=True),
     Scenario(
         "60 documents of 90 to 1", tuple(max(1, round(90 * 0.93**number)) for number in range(60))
@@ -261,6 +277,6 @@ if __name__ == "__main__":
         f"{'documents x questions':34} truth  mean           SE level  cover   start    end   "
         "none   open  differ"
     )
-    for chosen in SETTINGS:
-        if any(text in chosen.name for text in sys.argv[2:] or ("",)):
-            print(measure(chosen, int(sys.argv[1]) if sys.argv[1:] else 400), flush=True)
+    for scenario in SCENARIOS:
+        if any(text in scenario.name for text in sys.argv[2:] or ("",)):
+            print(measure(scenario, int(sys.argv[1]) if sys.argv[1:] else 400), flush=True)

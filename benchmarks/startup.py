@@ -1,6 +1,6 @@
-"""Processor time of short commands, as ratios to `python -c pass` and to `mteb --help`.
+"""Measure the CPU time of short commands relative to `python -c pass` and `mteb --help`.
 
-Use: python benchmarks/startup.py
+Usage: python benchmarks/startup.py
 """
 
 import statistics
@@ -29,8 +29,8 @@ COMMANDS = (
 )
 
 
-def processor_seconds(command: str, results: str) -> float:
-    """Return the median processor time of a command, after a warm-up run."""
+def measure_processor_seconds(command: str, results: str) -> float:
+    """Measure the median CPU time of a command after a warm-up run."""
     program, *arguments = (word.replace("RESULTS", results) for word in command.split())
     return statistics.median(
         [measure([str(BIN / program), *arguments]).processor_s for _ in range(RUNS + 1)][1:]
@@ -50,9 +50,9 @@ if __name__ == "__main__":
             results,
         ]
         subprocess.run(run, check=True, capture_output=True)
-        seconds = {command: processor_seconds(command, results) for command in COMMANDS}
+        seconds = {command: measure_processor_seconds(command, results) for command in COMMANDS}
     print(
-        f"{'':24s} {'processor s':>12s} {'/ python -c pass':>17s} {'/ mteb --help':>14s}   "
+        f"{'':24s} {'CPU s':>12s} {'/ python -c pass':>17s} {'/ mteb --help':>14s}   "
         f"(median of {RUNS})"
     )
     for command, value in seconds.items():

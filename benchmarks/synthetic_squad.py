@@ -1,7 +1,7 @@
-"""A synthetic dataset of the size of SQuAD-PosQ, sampled from the word frequencies of real texts.
+"""Write a synthetic dataset of the size of SQuAD-PosQ, with the word frequencies of real texts.
 
-Documents have 117 words on average, as in SQuAD; a question has 10 words, half of them from the
-context of its answer.
+Documents have 117 words on average, as in SQuAD. Questions have 10 words, half of them from around
+the answer.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-#: Distinct contexts and answerable questions of SQuAD 2.0, train and validation (Zeng et al. 2025,
-#: arXiv 2505.13950).
+#: Numbers of distinct contexts and answerable questions in SQuAD 2.0, train and validation (Zeng et
+#: al. 2025, arXiv 2505.13950).
 DOCUMENTS, QUERIES = 20_233, 92_749
 WORDS_PER_DOCUMENT, WORDS_PER_QUERY = 117, 10
 
@@ -21,12 +21,12 @@ WORDS_PER_DOCUMENT, WORDS_PER_QUERY = 117, 10
 def write_synthetic_squad(
     texts: list[str], folder: Path, documents: int = DOCUMENTS, queries: int = QUERIES
 ) -> None:
-    """Write the dataset twice: in the layout of the repository `squad_v2`, and as a plain corpus
-    and queries for bm25s.
+    """Write the dataset in the layout of the repository `squad_v2`, and as plain corpus and queries
+    for bm25s.
 
     Args:
-        texts: Real texts, whose word frequencies are used.
-        folder: Receives `squad_v2/` and `plain/`.
+        texts: Real texts, for word frequencies.
+        folder: Folder in which to create `squad_v2/` and `plain/`.
         documents: Number of contexts.
         queries: Number of questions.
     """
@@ -35,12 +35,12 @@ def write_synthetic_squad(
     words = np.array(list(counts))
     shares = np.array(list(counts.values()), float) / counts.total()
     lengths = np.maximum(rng.poisson(WORDS_PER_DOCUMENT, documents), 30)
-    sampled = [rng.choice(words, length, p=shares).tolist() for length in lengths]
-    contexts = [" ".join(row) for row in sampled]
+    word_lists = [rng.choice(words, length, p=shares).tolist() for length in lengths]
+    contexts = [" ".join(row) for row in word_lists]
     relevant = np.concatenate(
         [np.arange(documents), rng.integers(0, documents, max(0, queries - documents))]
     )[:queries]
-    rows = [_sample_question(rng, sampled[document], words, shares) for document in relevant]
+    rows = [_sample_question(rng, word_lists[document], words, shares) for document in relevant]
     (folder / "squad_v2" / "squad_v2").mkdir(parents=True)
     table = pl.DataFrame(
         {
@@ -51,11 +51,13 @@ def write_synthetic_squad(
             "answers": [{"text": [answer], "answer_start": [start]} for _, answer, start in rows],
         }
     )
-    for split, part in (
+    for split, split_table in (
         ("train", table[: queries * 9 // 10]),
         ("validation", table[queries * 9 // 10 :]),
     ):
-        part.write_parquet(folder / "squad_v2" / "squad_v2" / f"{split}-00000-of-00001.parquet")
+        split_table.write_parquet(
+            folder / "squad_v2" / "squad_v2" / f"{split}-00000-of-00001.parquet"
+        )
     (folder / "plain").mkdir()
     pl.DataFrame({"text": list(dict.fromkeys(table["context"]))}).write_parquet(
         folder / "plain" / "corpus.parquet"
@@ -66,10 +68,14 @@ def write_synthetic_squad(
 def _sample_question(
     rng: np.random.Generator, document: list[str], words: np.ndarray, shares: np.ndarray
 ) -> tuple[str, str, int]:
-    """Return a question about a word of a document, the word, and the index of its first
-    character.
+    """Sample a question about a word in a document. Return it, the word and the index of the word's
+    first character.
     """
-    place = int(rng.integers(0, len(document)))
-    near = document[max(0, place - WORDS_PER_QUERY // 4) : place + WORDS_PER_QUERY // 4 + 1]
-    other = rng.choice(words, WORDS_PER_QUERY // 2, p=shares).tolist()
-    return " ".join([*near, *other]), document[place], len(" ".join(document[:place])) + (place > 0)
+    index = int(rng.integers(0, len(document)))
+    context = document[max(0, index - WORDS_PER_QUERY // 4) : index + WORDS_PER_QUERY // 4 + 1]
+    other_words = rng.choice(words, WORDS_PER_QUERY // 2, p=shares).tolist()
+    return (
+        " ".join([*context, *other_words]),
+        document[index],
+        len(" ".join(document[:index])) + (index > 0),
+    )

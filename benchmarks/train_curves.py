@@ -1,7 +1,7 @@
-"""Draw nDCG@10 by position of models that `posir train` has trained, beside their base model: the
-figure of docs/train.md.
+"""Plot nDCG@10 by position for models trained with `posir train` and their base model, as in
+docs/train.md.
 
-Use: python benchmarks/train_curves.py PICTURE.png NAME=FOLDER ...
+Usage: python benchmarks/train_curves.py PICTURE.png NAME=FOLDER ...
 """
 
 import json
@@ -18,27 +18,27 @@ from posir_train.settings import Position
 BASE = "untrained"
 TITLE, SUBJECT = "nDCG@10 by position of the evidence", "all-MiniLM-L6-v2 on windows of COVID-QA"
 EXPLANATION = (
-    "Held-out documents, evidence in each third of a window. Vertical bars: 95% intervals for new "
-    "documents."
+    "Held-out documents with evidence in each third of a window. Vertical bars: 95% intervals for "
+    "new documents."
 )
 
 
 def read_rows(name: str, report: dict[str, Any], side: str) -> Iterator[dict[str, Any]]:
-    """Yield nDCG@10 at each position, `before` or `after` training."""
+    """Yield rows with nDCG@10 at each position `before` or `after` training."""
     changes = {
         change["score"]: change for change in report["changes"] if not change["forgetting_check"]
     }
     for position in Position:
         change = changes[f"nDCG@10, {position.title}"]
         values = (change[side], *change[f"{side}_interval"])
-        shown = {
+        percentages = {
             key: 100 * value for key, value in zip(("value", "low", "high"), values, strict=True)
         }
-        yield {"model": name, "position": position.title, **shown}
+        yield {"model": name, "position": position.title, **percentages}
 
 
 def draw(rows: list[dict[str, Any]], source: str) -> alt.VConcatChart:
-    """Return the chart."""
+    """Draw the chart."""
     models = list(dict.fromkeys(row["model"] for row in rows))
     color = alt.Color(
         "model:N",
@@ -67,10 +67,10 @@ def draw(rows: list[dict[str, Any]], source: str) -> alt.VConcatChart:
 
 if __name__ == "__main__":
     picture, *runs = sys.argv[1:]
-    named = [run.split("=", 1) for run in runs]
+    runs_by_name = [run.split("=", 1) for run in runs]
     reports = {
         name: json.loads((Path(folder) / "training" / "report.json").read_text())
-        for name, folder in named
+        for name, folder in runs_by_name
     }
     rows = [*read_rows(BASE, next(iter(reports.values())), "before")]
     for name, report in reports.items():

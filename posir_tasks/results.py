@@ -14,10 +14,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from posir_tasks.base.errors import PosirError, ProfileError, check_schema, summarize_error
-from posir_tasks.base.files import find_files, folder_lock, write_text
-from posir_tasks.base.progress import progress
+from posir_tasks.base.files import find_files, lock_folder, write_text
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.records import Fields, Record
-from posir_tasks.base.untrusted import GateError, read_json
+from posir_tasks.base.untrusted import InputError, read_json
 from posir_tasks.base.wording import sanitize
 from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.models.protocols import PAPERS
@@ -189,7 +189,7 @@ def read_all_results(folder: Path, types: Any = SubsetResult | JudgedResult) -> 
     """
     results: list[StoredResult] = []
     problems: list[PosirError] = []
-    for file in progress(find_result_files(folder), "Reading results"):
+    for file in track_items(find_result_files(folder), "Reading results"):
         try:
             results += [result for result in _read_stored(file) if isinstance(result, types)]
         except (ForeignFileError, ProfileError) as error:
@@ -255,8 +255,8 @@ def load_result(file: Path) -> Record:
     try:
         data: Record = read_json(file, nan_prefix=NAN_PREFIX)
         ResultFile.model_validate(data)
-    except (GateError, ValidationError) as error:
-        problem = error.problem if isinstance(error, GateError) else summarize_error(error)
+    except (InputError, ValidationError) as error:
+        problem = error.problem if isinstance(error, InputError) else summarize_error(error)
         raise ForeignFileError(
             f"{file}: not a task result of mteb ({problem}). Remove or rerun it."
         ) from error
@@ -407,7 +407,7 @@ def read_model(file: Path) -> tuple[str, str]:
     try:
         meta = read_json(file.parent / META_FILE)
         names = meta["name"], meta["revision"]
-    except (GateError, KeyError, TypeError):
+    except (InputError, KeyError, TypeError):
         names = file.parent.parent.name.replace("__", "/", 1), file.parent.name
     model, revision = (sanitize(str(name), None) for name in names)
     return model, revision
@@ -415,7 +415,7 @@ def read_model(file: Path) -> tuple[str, str]:
 
 def read_training_data(file: Path) -> list[str] | None:
     """Read the names of a model's training datasets from `model_meta.json`; None if unknown."""
-    with suppress(GateError, KeyError, TypeError):
+    with suppress(InputError, KeyError, TypeError):
         names = read_json(file.parent / META_FILE)["training_datasets"]
         return names if names is None else [*map(str, names)]
     return None
@@ -432,7 +432,7 @@ def rescore_file(file: Path) -> int:
     Raises:
         PosirError: The file cannot be read.
     """
-    with folder_lock(file.parent):
+    with lock_folder(file.parent):
         data = load_result(file)
         subsets = list(_iterate_scores(data))
         for subset, scores in subsets:

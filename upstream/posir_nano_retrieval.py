@@ -69,7 +69,7 @@ class PosIRNanoRetrieval(AbsTaskRetrieval):
         hf_split: str,
         hf_subset: str,
     ) -> dict[str, float]:
-        """Return nDCG@10 by third of the document, and the first third minus the last.
+        """Compute nDCG@10 by third of the document, and the first third minus the last.
 
         Args:
             scores: Scores by query and metric.
@@ -86,7 +86,7 @@ class PosIRNanoRetrieval(AbsTaskRetrieval):
         gains: dict[str, list[float]] = {third: [] for third in _THIRDS}
         for query_id, position in zip(queries["id"], queries["position"], strict=True):
             third = _THIRDS[min(int(position * 3), 2)]
-            gains[third].append(_gain(qrels[query_id], results.get(query_id, {})))
+            gains[third].append(_compute_ndcg(qrels[query_id], results.get(query_id, {})))
         thirds = {
             f"ndcg_at_10_{third}_third": float(np.mean(values))
             for third, values in gains.items()
@@ -99,8 +99,8 @@ class PosIRNanoRetrieval(AbsTaskRetrieval):
         return thirds
 
 
-def _gain(relevant: dict[str, int], scores: dict[str, float]) -> float:
-    """Return nDCG@10 of a query with one relevant document."""
+def _compute_ndcg(relevant: dict[str, int], scores: dict[str, float]) -> float:
+    """Compute nDCG@10 of a query with one relevant document."""
     ranking = sorted(scores, key=lambda document: (scores[document], document), reverse=True)
     ranks = [
         rank

@@ -62,11 +62,11 @@ def leaderboard_build(
     source = str(results)
     with open_results(source) as source_results:
         from posir_leaderboard.board.build import build_site
-        from posir_tasks.base.files import cache_folder
+        from posir_tasks.base.files import get_cache_folder
 
         repository = source_results.repository
         statistics = map(Path, to_list(stats))
-        cache = cache_folder() / "board"
+        cache = get_cache_folder() / "board"
         outcome = build_site(
             source_results.folder, Path(output), cache, repository, url, statistics
         )
@@ -357,7 +357,7 @@ def _validate(entries: Sequence[Entry]) -> Iterator[EntryProblem]:
     with track("Loading mteb", delay=BRIEF_SECONDS):
         from posir_leaderboard.identity import identify_models, list_lookup_problems
         from posir_leaderboard.validation import validate_entry
-        from posir_tasks.base.files import cache_folder
+        from posir_tasks.base.files import get_cache_folder
         from posir_tasks.models.references import find_origin
 
     # By task, so that each dataset is read once.
@@ -365,7 +365,7 @@ def _validate(entries: Sequence[Entry]) -> Iterator[EntryProblem]:
         yield from validate_entry(entry)
     public = [entry for entry in entries if not find_origin(entry.model)]
     models = [(entry.model, entry.revision) for entry in public]
-    identities = identify_models(models, cache_folder() / "board" / "models")
+    identities = identify_models(models, get_cache_folder() / "board" / "models")
     for line in list_lookup_problems(identities):
         _report(f"model not looked up: {line}")
     for entry in public:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from posir_tasks.base.errors import PosirError, ProfileError
 from posir_tasks.base.records import Record
-from posir_tasks.base.untrusted import GateError, read_json
+from posir_tasks.base.untrusted import InputError, read_json
 from posir_tasks.base.wording import sanitize
 from posir_tasks.models.protocols import find_protocol
 from posir_tasks.models.references import ORIGINS, find_origin
@@ -279,7 +279,7 @@ def _read_json(shape: type[JsonShape], file: Path) -> Any:
     try:
         data = read_json(file, max_bytes=MAX_BYTES, nan_prefix=NAN_PREFIX)
         shape.model_validate(data if isinstance(data, dict) else {})
-    except GateError as error:
+    except InputError as error:
         raise EntryError(file, error.problem) from error
     except ValidationError as error:
         field, problem = explain_invalid(error)

@@ -23,7 +23,7 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import write_text
 from posir_tasks.base.private_names import MODEL_REGISTRY
-from posir_tasks.base.untrusted import GateError, read_json
+from posir_tasks.base.untrusted import InputError, read_json
 from posir_tasks.base.wording import sanitize
 from posir_tasks.models.hub import TIMEOUT, find_hub_problem, is_hub_model
 from posir_tasks.models.registry import collect_plugin_resolvers
@@ -75,7 +75,7 @@ def identify_models(models: Iterable[tuple[str, str]], cache: Path) -> Identitie
         file = cache / f"{digest(name, revision).hex()}.json"
         if identity is None and file.is_file():
             # Ignore a damaged cache file.
-            with suppress(GateError, TypeError, ValueError):
+            with suppress(InputError, TypeError, ValueError):
                 identity = Identity(meta=dict(read_json(file)))
         if identity is None:
             problem = find_problem()

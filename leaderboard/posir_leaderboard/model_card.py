@@ -9,7 +9,7 @@ from posir_report.content import BRIEF
 from posir_report.results import build_results
 from posir_report.tables import build_score_table, name_task
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import atomic_write
+from posir_tasks.base.files import write_atomically
 from posir_tasks.display.tables import DisplaySection
 from posir_tasks.results import SubsetResult
 
@@ -51,5 +51,5 @@ def write_section(card: Path, section: str) -> None:
             f"{card} must have {BEGIN.decode()} and {END.decode()} once each, in this order, or "
             "not at all. Remove both lines."
         )
-    with atomic_write(card) as temporary:
+    with write_atomically(card) as temporary:
         temporary.write_bytes(replaced if sections else b"%b\n\n%b\n" % (content, block))

@@ -30,7 +30,7 @@ from posir_leaderboard.entries import (
 )
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.private_names import MODEL_REGISTRY
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.wording import sanitize
 from posir_tasks.data.checks import CheckedTable, count_tolerated, read_columns
 from posir_tasks.data.data import digest_data, digest_queries
@@ -77,7 +77,7 @@ from posir_tasks.values.result_schema import (
     SCORE_NAMES_KEY,
     TOLERATED_KEY,
 )
-from posir_tasks.values.rotation_ranks import RotationSet, Untested
+from posir_tasks.values.rotation_ranks import RotationSet, UntestedReason
 from posir_tasks.values.schemes import PositionScheme
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def validate_entry(entry: Entry) -> list[EntryProblem]:
         return [entry.make_problem("is not a task of posir; `posir tasks` lists them", "task_name")]
     problems = [*find_origin_problems(entry), *_find_file_problems(entry, task)]
     subsets = list(zip(entry.subsets, chain(*entry.data["scores"].values()), strict=True))
-    for result, scores in progress(subsets, f"Checking {entry.model}, {entry.task}"):
+    for result, scores in track_items(subsets, f"Checking {entry.model}, {entry.task}"):
         if result.subset in task.metadata.hf_subsets:
             subset_problems = islice(
                 _find_subset_problems(entry, task, result, scores), MAX_PROBLEMS
@@ -190,7 +190,7 @@ def _find_rank_problems(
     estimate = ReadEvidence.estimate(result.values.read, evidence, languages)
     no_ranks = np.zeros(len(evidence), np.int64)
     expected = DocumentRanks.from_ranks(task.scheme, evidence, no_ranks, estimate, result.subset)
-    if not result.ranks.same_queries(expected):
+    if not result.ranks.has_same_queries(expected):
         yield (
             RANKS_KEY,
             f"do not match the dataset's queries and documents: {result.profile.queries:,} "
@@ -237,7 +237,7 @@ def _find_rotation_problems(
                 f"{ROTATIONS_KEY}.subsets",
                 f"is {rotations.subsets}; {task.metadata.name} has {subsets}",
             )
-        elif rotations.untested is Untested.ORDER_BLIND:
+        elif rotations.untested is UntestedReason.ORDER_BLIND:
             # Only mteb's registry decides whether scores depend on word order.
             loader = getattr(MODEL_REGISTRY.resolve().get(model), "loader", None)
             if loader is not bm25_loader and getattr(loader, "order_blind", False) is not True:
@@ -257,7 +257,7 @@ def _find_sample_problems(
     documents = facts.documents
     groups = order_queries(scheme, evidence)
     lengths = scheme.length_buckets(evidence)
-    quota = rotations.quota(rotations.sample_size)
+    quota = rotations.compute_quota(rotations.sample_size)
     field = f"{ROTATIONS_KEY}.sample"
     if documents is None:
         # Without texts, only the sample size of each length and the numbering can be checked.

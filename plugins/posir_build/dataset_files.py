@@ -21,7 +21,7 @@ from posir_build.balance import BalanceCell, CellScheme
 from posir_build.records import Check, Question, StageResult, shuffle
 from posir_build.settings import NO_LICENSE
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.base.files import atomic_write, write_text
+from posir_tasks.base.files import write_atomically, write_text
 from posir_tasks.base.untrusted import parse_json, read_csv_rows, read_json
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.data import PositionData
@@ -205,7 +205,7 @@ def write_sheet_rows(file: Path, columns: Sequence[str], rows: Iterable[Sequence
     for row in rows:
         cells = [cell.replace("\r\n", "\n") for cell in row]
         padded_rows.append(cells + [""] * (len(columns) - len(cells)))
-    with atomic_write(file) as part:
+    with write_atomically(file) as part:
         # Spreadsheets need the byte-order mark to recognize UTF-8.
         part.write_text(format_csv(columns, padded_rows), encoding="utf-8-sig", newline="")
 

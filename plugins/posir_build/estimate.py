@@ -239,7 +239,7 @@ def describe_plan(
     return Result(
         title="Plan of a build",
         rows=estimates,
-        tables=[build_numeric_table(headings, rows).without_empty_columns()],
+        tables=[build_numeric_table(headings, rows).drop_empty_columns()],
         sentences=[sentence],
         notes=[*notes, assumptions],
     )

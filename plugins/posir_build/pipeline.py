@@ -31,7 +31,7 @@ from posir_build.settings import STAGE_NAMES, BuildSettings, PromptSet, Reranker
 from posir_build.stage_report import StageRow, build_stage_rows, build_translation_rows
 from posir_tasks.base.digests import digest_json
 from posir_tasks.base.errors import PosirError, summarize_error
-from posir_tasks.base.files import atomic_write, check_writable
+from posir_tasks.base.files import check_writable, write_atomically
 from posir_tasks.base.progress import track
 from posir_tasks.base.settings_file import Section
 from posir_tasks.data.posir import Target
@@ -88,7 +88,7 @@ def load_or_run_stage(
     content = STAGE_FILE_ADAPTER.dump_json(
         StageFile(fingerprint, tuple(result.by_id), saved), indent=1
     )
-    with atomic_write(file) as part:
+    with write_atomically(file) as part:
         part.write_bytes(content)
     return result
 

@@ -17,7 +17,7 @@ from posir_significance.decision import Margins
 from posir_significance.findings import ChangeRow
 from posir_tasks.base.errors import PosirError, UsageError
 from posir_tasks.base.public import Names, Option, public, to_list
-from posir_tasks.display.presentation import Deferred, Result
+from posir_tasks.display.presentation import LazySequence, Result
 from posir_tasks.display.tables import DisplaySection, Medium
 from posir_tasks.results import JudgedResult, StoredResult, SubsetResult, read_all_results
 from posir_tasks.values.scores import ALL
@@ -113,7 +113,7 @@ def _build_comparison(comparison: ModelComparison, *, full: bool, hint: str = ""
             "comparisons": [to_record(row) for row in comparison.rows],
             "notes": comparison.notes,
         },
-        extra_sections=Deferred(
+        extra_sections=LazySequence(
             lambda: [*sections.build_sections(comparison, rows, full=full), latex]
         ),
         notes=(JUDGED_BRIEF,) if is_judged else BRIEF,
@@ -128,7 +128,7 @@ def _build_comparison(comparison: ModelComparison, *, full: bool, hint: str = ""
     charts=True,
     card=True,
     flags=("markdown", "csv", "latex"),
-    undecided_by=("fail_if", "strict", "junit"),
+    check_options=("fail_if", "strict", "junit"),
 )
 def compare(
     given: Annotated[Sources, Option(metavar="A B")] = None,

@@ -21,12 +21,12 @@ from posir_significance.findings import (
 from posir_significance.intervals import estimate_judged
 from posir_significance.messages.comparisons import describe_change
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.records import Record
 from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import LEVEL
-from posir_tasks.values.place_ranks import PLACES
+from posir_tasks.values.place_ranks import SEVERAL_PLACES
 from posir_tasks.values.profile import pool
 from posir_tasks.values.scores import ALL
 
@@ -98,7 +98,7 @@ def compare_pairs(
     common = []
     notes: list[str] = []
     gaps = Gaps()
-    for pair in progress(pairs, "Comparing"):
+    for pair in track_items(pairs, "Comparing"):
         key = (pair.b.label, pair.task)
         try:
             if pair.a.get_judged_results(pair.task) or pair.b.get_judged_results(pair.task):
@@ -160,7 +160,7 @@ def _compare_judged_pair(
         subset
         for subset in sorted(first.keys() & second.keys())
         if first[subset].values.digests == second[subset].values.digests
-        and not first[subset].data.differing_parts(second[subset].data)
+        and not first[subset].data.find_differences(second[subset].data)
     ]
     if skipped_subsets := sorted((first.keys() | second.keys()).difference(common_subsets)):
         note = (
@@ -239,9 +239,9 @@ def compare_pair(
     a_places = analyze_spans(common.a)
     b_places = analyze_spans(common.b)
     if a_places and b_places and common.a.places and common.b.places:
-        are_paired = common.a.places.same_queries(common.b.places)
+        are_paired = common.a.places.has_same_queries(common.b.places)
         method = "paired by query" if are_paired else "unpaired"
-        task = f"{pair.task}{PLACES}"
+        task = f"{pair.task}{SEVERAL_PLACES}"
         places_subject = replace(subject, task=task, length_title=ALL, method=method)
         changes = _compare_group(
             places_subject, a_places, b_places, are_paired, margins, total_levels

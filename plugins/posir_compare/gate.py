@@ -38,10 +38,10 @@ from posir_significance.findings import (
 from posir_significance.messages.comparisons import describe_change, describe_limit, format_change
 from posir_significance.messages.verdicts import format_level
 from posir_tasks.base.errors import PosirError, summarize_error
-from posir_tasks.base.files import atomic_write
+from posir_tasks.base.files import write_atomically
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import escape_controls
-from posir_tasks.command.exit_status import UNDECIDED
+from posir_tasks.command.exit_status import INCONCLUSIVE_STATUS
 from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_points
 from posir_tasks.display.presentation import Result
@@ -79,7 +79,11 @@ TONES = {
     GateVerdict.UNDECIDED: Tone.OPEN,
     GateVerdict.FAILS: Tone.BAD,
 }
-EXIT_STATUSES = {GateVerdict.PASSES: 0, GateVerdict.FAILS: 1, GateVerdict.UNDECIDED: UNDECIDED}
+EXIT_STATUSES = {
+    GateVerdict.PASSES: 0,
+    GateVerdict.FAILS: 1,
+    GateVerdict.UNDECIDED: INCONCLUSIVE_STATUS,
+}
 JUNIT_ELEMENTS = {
     GateVerdict.PASSES: "system-out",
     GateVerdict.FAILS: "failure",
@@ -156,8 +160,10 @@ def list_judged_scores(
 def _build_mean_row(metric: Metric, subject: ChangeSubject, mean: MeanEstimate | None) -> ChangeRow:
     if mean is None:
         return _build_row(metric, subject, None)
-    interval_at = mean.interval_at if mean.interval else None
-    return _build_row(metric, subject, Difference(mean.value, mean.interval, None, interval_at))
+    compute_interval = mean.compute_interval if mean.interval else None
+    return _build_row(
+        metric, subject, Difference(mean.value, mean.interval, None, compute_interval)
+    )
 
 
 def _build_row(metric: Metric, subject: ChangeSubject, score: Difference | None) -> ChangeRow:
@@ -196,7 +202,9 @@ class Limit:
     def test(self, row: ChangeRow, level: float, *, strict: bool) -> TestedLimit:
         """Test the limit on a row, with an interval of the given level."""
         estimate = row.estimate
-        interval = estimate.interval_at(level) if estimate and estimate.interval_at else None
+        interval = (
+            estimate.compute_interval(level) if estimate and estimate.compute_interval else None
+        )
         verdict, reason = self.judge(row, interval, strict=strict)
         score = Estimate(estimate.value, interval) if estimate else None
         subject = row.subject
@@ -379,7 +387,7 @@ def _count_tests(rows: Sequence[ChangeRow], limits: Iterable[Limit]) -> int:
     }
     tests = set()
     for limit, row in product(limits, rows):
-        if row.metric is limit.metric and row.estimate and row.estimate.interval_at:
+        if row.metric is limit.metric and row.estimate and row.estimate.compute_interval:
             subject = row.subject
             # A bucket with all queries is the same test as `all`.
             is_all = subject.queries == totals.get((subject.model, subject.task))
@@ -418,8 +426,8 @@ def _tabulate_gate(limits: Sequence[TestedLimit], title: str, level: float, comm
         keys=2,
     )
     if len({limit.model for limit in limits}) < 2:
-        table = table.without_columns(["Model"])
-    return table.without_empty_columns()
+        table = table.drop_columns(["Model"])
+    return table.drop_empty_columns()
 
 
 def write_junit(gate: Gate, file: Path) -> None:
@@ -446,5 +454,5 @@ def write_junit(gate: Gate, file: Path) -> None:
             value = f"change {format_estimate(limit.change, format_points)}"
         sentences = [f"{value}: {limit.reason}", limit.answer]
         explanation.text = escape_controls(". ".join(filter(None, sentences)))
-    with atomic_write(file) as temporary:
+    with write_atomically(file) as temporary:
         ElementTree.ElementTree(suite).write(temporary, encoding="utf-8", xml_declaration=True)

@@ -69,7 +69,7 @@ class CommonResults:
     @property
     def are_paired(self) -> bool:
         """True if both have the same queries in the same order."""
-        return self.a.ranks.same_queries(self.b.ranks)
+        return self.a.ranks.has_same_queries(self.b.ranks)
 
 
 def find_common_results(pair: Pair) -> CommonResults:
@@ -85,10 +85,10 @@ def find_common_results(pair: Pair) -> CommonResults:
     for subset in sorted(a.keys() ^ b.keys()):
         skipped["that only one of them has"].append(subset)
     for subset in sorted(a.keys() & b.keys()):
-        if parts := a[subset].data.differing_parts(b[subset].data):
+        if parts := a[subset].data.find_differences(b[subset].data):
             files = f"{_name_file(a[subset])} and {_name_file(b[subset])}"
             skipped[f"whose data differ ({' and '.join(parts)}) in {files}"].append(subset)
-        elif a[subset].profile.same_queries(b[subset].profile):
+        elif a[subset].profile.has_same_queries(b[subset].profile):
             common_subsets.append(subset)
         else:
             skipped["whose queries or position bins differ"].append(subset)
@@ -101,7 +101,7 @@ def find_common_results(pair: Pair) -> CommonResults:
     first = pool(a[subset].values for subset in common_subsets)
     second = pool(b[subset].values for subset in common_subsets)
     notes = [f"{pair}: {reason}." for reason in reasons]
-    if not first.ranks.same_queries(second.ranks):
+    if not first.ranks.has_same_queries(second.ranks):
         notes.append(
             f"{pair}: compared without pairing. The two results are on different queries or "
             "documents."

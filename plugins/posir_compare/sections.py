@@ -30,8 +30,8 @@ from posir_tasks.base.wording import pluralize, shorten_names
 from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.latex import stack_estimates
 from posir_tasks.display.numbers import format_count, format_estimate, format_points
+from posir_tasks.display.position_charts import PositionChart
 from posir_tasks.display.presentation import to_paragraphs
-from posir_tasks.display.strip import PositionChart
 from posir_tasks.display.tables import Column, DisplaySection, Medium, Role, Table, build_columns
 from posir_tasks.values.means import ALPHA
 from posir_tasks.values.scores import ALL, ResultValues
@@ -115,7 +115,7 @@ def build_sections(
     steps = []
     if 0 < len(comparison.common) <= MAX_SENTENCES:
         charts = list(_draw_position_charts(comparison, names))
-        yield DisplaySection(strips=tuple(charts))
+        yield DisplaySection(position_charts=tuple(charts))
         for chart in charts:
             if chart.code:
                 advice = [value for _, value in chart.facts()]

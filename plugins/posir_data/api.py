@@ -7,7 +7,7 @@ from pathlib import Path
 from reprlib import repr as short_repr
 
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.public import public, to_list
 from posir_tasks.base.wording import pluralize, sanitize, suggest_name
 from posir_tasks.data.checks import MAX_EXAMPLES, DataProblem
@@ -403,7 +403,7 @@ def validate(data: str | Path, *, strict: bool = False) -> Result:
     warnings = [*find_warnings(subsets)]
     seen = set()
     rows = []
-    for subset in progress(subsets, "Checking"):
+    for subset in track_items(subsets, "Checking"):
         subset_problems, subset_warnings = inspect_domain(LocalRepository(root), subset)
         warnings += subset_warnings
         # Report a problem of several subsets only once, with the first subset.

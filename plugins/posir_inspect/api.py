@@ -14,7 +14,7 @@ from posir_inspect.snippets import SnippetKind
 from posir_inspect.window import WindowReading, complete_reading, measure_fit, measure_window
 from posir_score.retriever_objects import load_retriever
 from posir_tasks.base.errors import PosirError, UsageError
-from posir_tasks.base.files import cache_folder
+from posir_tasks.base.files import get_cache_folder
 from posir_tasks.base.progress import track
 from posir_tasks.base.public import (
     DataReference,
@@ -201,7 +201,7 @@ def inspect(
             timeout=timeout,
             order="score",
             document_field=document_field,
-            folder=Path(output or cache_folder() / "retrievers"),
+            folder=Path(output or get_cache_folder() / "retrievers"),
             max_time=max_time,
         )
         dataset = open_data(index_texts, column=column)
@@ -309,7 +309,7 @@ def _open_question_writer(
     )
 
 
-@public(undecided_by=("require", "require_fit"))
+@public(check_options=("require", "require_fit"))
 def window(
     model: str | Path,
     texts: Annotated[DataReference | None, Option(one_value=True)] = None,

@@ -41,7 +41,7 @@ from posir_significance.analysis import analyze
 from posir_significance.decision import decide_result
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.progress import format_seconds, note_progress, track
+from posir_tasks.base.progress import format_seconds, log_progress, track
 from posir_tasks.language_models.other_words import QuestionWriter
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.models.embeddings.context import EncodingContext
@@ -141,7 +141,7 @@ def inspect_model(
             "larger --budget, or encode everything with --all-texts."
         )
     work = run.estimate_work()
-    note_progress(
+    log_progress(
         f"Up to about {format_seconds(work.seconds)} left: {work.tokens:,} tokens to encode "
         f"(--budget). All {work.all_tokens:,} tokens would take {format_seconds(work.all_seconds)} "
         "(--all-texts)."

@@ -49,8 +49,8 @@ from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.formats.passages import Passage, SkippedItem, describe_skipped
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
+from posir_tasks.display.position_charts import NDCG, PositionChart
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.strip import NDCG, PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium, Table, build_columns
 from posir_tasks.language_models.other_words import QuestionWriter
 from posir_tasks.models.references import to_file_name
@@ -470,8 +470,10 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     ]
     charts = _build_charts(inspection)
     if charts:
-        yield DisplaySection(sentences=(charts[0].finding,), strips=charts, only=Medium.TEXT)
-        yield DisplaySection(strips=charts, only=Medium.PAGE)
+        yield DisplaySection(
+            sentences=(charts[0].finding,), position_charts=charts, only=Medium.TEXT
+        )
+        yield DisplaySection(position_charts=charts, only=Medium.PAGE)
     tables = (_build_table(inspection),) if recall else ()
     if not recall:
         recall = ["Not measured: no question is about a sentence of a retrieved document."]
@@ -509,7 +511,7 @@ def _build_charts(inspection: IndexInspection) -> tuple[PositionChart, ...]:
         finding=finding,
         facts=lambda: facts,
         scale=RECALL_SCALE,
-        places=THIRDS,
+        part_names=THIRDS,
     )
     return (chart,)
 
@@ -610,6 +612,6 @@ def inspect_index(
     )
     return replace(
         inspection,
-        values={"rows": rows, **inspection.own_fields(), "read": texts.window.to_json()},
+        values={"rows": rows, **inspection.list_own_fields(), "read": texts.window.to_json()},
         extra_sections=tuple(_build_sections(inspection)),
     )

@@ -324,7 +324,7 @@ def _measure_bm25(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers
     names = data.corpus["id"][:]
     (subset,) = task.metadata.hf_subsets_to_langscripts
     queries = data.queries.select(rows)
-    positives = data.evidence.positives()
+    positives = data.evidence.map_positives()
     request = SearchRequest(
         corpus=Dataset.from_dict({"id": names, "text": texts}),
         queries=queries,

@@ -50,8 +50,8 @@ from posir_tasks.display.numbers import (
     format_points,
     format_score,
 )
+from posir_tasks.display.position_charts import NDCG, PositionChart
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.strip import NDCG, PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium, Role, Table, build_columns
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.values.read_part import Part
@@ -288,7 +288,7 @@ def _build_rows(inspection: Inspection) -> Iterator[dict[str, object]]:
 
 def _convert_to_json(inspection: Inspection) -> dict[str, object]:
     """Convert all fields to JSON values. `window` has the same keys as `posir window`."""
-    values = inspection.own_fields()
+    values = inspection.list_own_fields()
     del values["snippets"]
     other_words = dict(vars(inspection.other_words)) if inspection.other_words else {}
     chunks = other_words.pop("chunks", None)
@@ -318,7 +318,7 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
     charts = tuple(_build_chart(inspection, wording_scores) for wording_scores in scores or ())
     page_charts = tuple(replace(chart, name=inspection.name) for chart in charts[-1:])
     yield DisplaySection(title, texts, only=Medium.TEXT)
-    yield DisplaySection(sentences=texts, strips=page_charts, only=Medium.PAGE)
+    yield DisplaySection(sentences=texts, position_charts=page_charts, only=Medium.PAGE)
     sentences = [inspection.window.sentence]
     cut_texts = inspection.unread.texts_cut
     if cut_texts:
@@ -331,7 +331,9 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
     if not scores:
         yield DisplaySection(SEARCH_HEADING, (NO_QUESTIONS,))
         return
-    yield DisplaySection(SEARCH_HEADING, (charts[-1].finding,), strips=charts, only=Medium.TEXT)
+    yield DisplaySection(
+        SEARCH_HEADING, (charts[-1].finding,), position_charts=charts, only=Medium.TEXT
+    )
     facts = (": ".join(fact) for fact in _list_facts(inspection, scores[-1]))
     paragraph = "\n".join(fact.replace("\n", ", ") for fact in facts)
     yield DisplaySection(sentences=(paragraph,), only=Medium.TEXT)
@@ -373,8 +375,8 @@ def _build_chart(inspection: Inspection, scores: PositionScores) -> PositionChar
         scale=SCALE,
         code="" if codes else _build_next_commands(inspection),
         codes=codes,
-        border=border,
-        counted=f"{unread_sentences:,.0f} of {pluralize(findings.questions, 'sentence')}",
+        window_end=border,
+        truncated_label=f"{unread_sentences:,.0f} of {pluralize(findings.questions, 'sentence')}",
     )
 
 

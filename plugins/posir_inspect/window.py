@@ -20,8 +20,8 @@ from posir_significance.messages.texts import (
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.progress import track
 from posir_tasks.base.wording import drop_organization, pluralize, sanitize
+from posir_tasks.display.position_charts import NDCG, PositionChart
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.strip import NDCG, PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.models.measured_model import MeasuredModel
@@ -233,7 +233,9 @@ def complete_reading(window: WindowReading) -> WindowReading:
         extra_sections=(
             DisplaySection(window.model, tuple(sentences), only=Medium.TEXT),
             DisplaySection(
-                sentences=() if charts else tuple(sentences), strips=charts, only=Medium.PAGE
+                sentences=() if charts else tuple(sentences),
+                position_charts=charts,
+                only=Medium.PAGE,
             ),
         ),
         footer=footer,
@@ -263,8 +265,8 @@ def _build_charts(
         facts=lambda: facts,
         scale=READ_SCALE,
         code="\n".join(commands),
-        border=f"{read_part.tokens:,} tokens" if has_border else "",
-        counted="the rest",
+        window_end=f"{read_part.tokens:,} tokens" if has_border else "",
+        truncated_label="the rest",
     )
     return (chart,)
 

@@ -35,7 +35,7 @@ from pydantic import Field
 
 from posir_mitigate.method import Mitigation
 from posir_tasks.base.batches import split_batches
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.models.embeddings.cached_encoder import WrappedEncoder, add_cache
 from posir_tasks.models.embeddings.context import TASK_ARGUMENTS, EncodingContext
 from posir_tasks.models.embeddings.encoding import ModelEncoder, Vectors, encode_distinct
@@ -45,7 +45,7 @@ from posir_tasks.search.chunked import Chunker, DocumentVectors, MaximumSearch
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import find_tokenizer
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -288,7 +288,7 @@ class LateChunks(ChunkingMethod):
                 f"{vectorizer.window - 1}.",
             )
         search = MaximumSearch(encoder, vectorizer)
-        search.read_part = None if overlap is None else ReadPart.all(KnownBy.CHUNKS)
+        search.read_part = None if overlap is None else ReadPart.all(WindowSource.CHUNKS)
         return search
 
 
@@ -330,7 +330,7 @@ class LateVectorizer:
         longest_first = sorted(range(len(texts)), key=lambda row: -len(tokenized_texts[row][0]))
         batch_size = int(context.encode_kwargs.get("batch_size", 32))
         vectors: dict[int, Vectors] = {}
-        for rows in progress(split_batches(longest_first, batch_size), "Encoding documents"):
+        for rows in track_items(split_batches(longest_first, batch_size), "Encoding documents"):
             chunk_vectors = self._pool([tokenized_texts[row] for row in rows], batch_size)
             vectors |= zip(rows, chunk_vectors, strict=True)
         vectors_by_text = [vectors[row] for row in range(len(texts))]

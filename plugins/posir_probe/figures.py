@@ -16,7 +16,7 @@ from posir_tasks.display.charts import (
     FAINT,
     PERCENT,
     LayeredChart,
-    Positions,
+    PositionAxis,
     add_frame,
     build_chart,
     build_interval_rule,
@@ -178,7 +178,7 @@ def _draw_curves(rows: Sequence[Record], probe: Probe, *, has_intervals: bool) -
         values = base.encode(x=alt.X("value:Q", title=title, axis=axis))
         layers.append(alt.Chart().mark_rule(color=FAINT).encode(x=alt.datum(0)))
     else:
-        axes = Positions(probe.position_title, positions, bool(probe.relative_positions))
+        axes = PositionAxis(probe.position_title, positions, bool(probe.relative_positions))
         base = base.encode(x=axes.axis)
         values = base.encode(y=alt.Y("value:Q", title=title, axis=axis))
     values = values.encode(tooltip=["model:N", "position:N", "shown:N"])
@@ -203,7 +203,7 @@ def _draw_curves(rows: Sequence[Record], probe: Probe, *, has_intervals: bool) -
     points = model_values.mark_point(filled=True, opacity=1, size=60)
     layers.append(line if probe.is_ordered else points)
     if any("beyond_label" in row for row in rows):
-        layers += build_window_line(alt.Chart(), Positions(None, None, equal_bins=True))
+        layers += build_window_line(alt.Chart(), PositionAxis(None, None, equal_bins=True))
     chart = alt.layer(
         *layers,
         data=alt.InlineData(values=rows),

@@ -35,7 +35,7 @@ from posir_probe.probe import Probe, ProbePlan, Summary
 from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.datasets.statistics import QUESTION
 from posir_tasks.models.embeddings.encoding import Embeddings, Vectors
 from posir_tasks.models.prompts import preprocess
@@ -196,7 +196,7 @@ class GradientSaliency(Probe):
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
             curves = np.full((len(questions), CURVE_POINTS), np.nan)
-            for row, question in enumerate(progress(questions, "Gradients")):
+            for row, question in enumerate(track_items(questions, "Gradients")):
                 (query,) = embeddings.select([question.text], PromptType.query)
                 norms = compute_saliency(model, query, data.documents[question.document])
                 if len(norms):

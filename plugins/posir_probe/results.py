@@ -31,7 +31,7 @@ from posir_tasks.base.files import find_files
 from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.profile import reading_json
+from posir_tasks.values.profile import validate_json
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -262,7 +262,7 @@ class ProbeSums:
             ProfileError: The JSON is damaged.
             NewerSchemaError: The JSON was written by a newer version of posir.
         """
-        with reading_json(data, SCHEMA, "probe result"):
+        with validate_json(data, SCHEMA, "probe result"):
             positions = tuple(data["positions"])
             shape = (len(positions), TERM_COUNTS[data["statistic"]])
             size = np.empty((REPLICATES, *shape), np.float32).nbytes
@@ -375,7 +375,7 @@ class ProbeResult:
     @classmethod
     def from_json(cls, data: Fields) -> ProbeResult:
         """Build from JSON. Raises the same errors as `ProbeSums.from_json`."""
-        with reading_json(data, SCHEMA, "probe result"):
+        with validate_json(data, SCHEMA, "probe result"):
             subsets = {}
             for name, values in data["subsets"].items():
                 sums = ProbeSums.from_json(values["sums"])

@@ -42,7 +42,7 @@ from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import write_text
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.records import Record
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import pluralize
@@ -59,7 +59,7 @@ from posir_tasks.display.numbers import (
 from posir_tasks.display.tables import Role, Table, build_columns
 from posir_tasks.models.embeddings.encoding import Encoder, normalize_vectors
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.profile import NDCG_AT_10, average_gains, reading_json
+from posir_tasks.values.profile import NDCG_AT_10, average_gains, validate_json
 
 SUFFIX = "-Tiny"
 RANDOM_SAMPLES, SEED = 2_000, 20250519
@@ -276,7 +276,7 @@ def measure_domains(encoder: Encoder, source: ProbeSource, file: Path) -> dict[s
             "folder with several domains."
         )
     sums = load_sums(file) if file.exists() else {}
-    for subset, read in progress(list(source.subsets.items()), "Domains"):
+    for subset, read in track_items(list(source.subsets.items()), "Domains"):
         data = read()
         if subset not in sums or sums[subset].data_revision != data.revision:
             texts = list(data.documents.values())
@@ -293,7 +293,7 @@ def load_sums(file: Path) -> dict[str, DomainSum]:
     """Read domain sums. Raise PosirError if the file is damaged or has a newer schema."""
     try:
         data = read_json(file)
-        with reading_json(data, SCHEMA, "domain sums"):
+        with validate_json(data, SCHEMA, "domain sums"):
             return {
                 name: DomainSum(**fields | {"vector": np.array(fields["vector"], float)})
                 for name, fields in data["domains"].items()

@@ -42,7 +42,7 @@ from posir_significance.messages.verdicts import describe_few
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.formats.passages import SkippedItem, describe_skipped
 from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate
-from posir_tasks.display.presentation import Deferred, Result
+from posir_tasks.display.presentation import LazySequence, Result
 from posir_tasks.display.tables import DisplaySection, Medium, Role, Table, build_columns
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.tasks.catalog import find_task
@@ -246,7 +246,7 @@ def _build_table(
 ) -> Table:
     columns = build_columns(headings, right_aligned, drawn=[DIFFERENCE_HEADING], roles=ROLES)
     table = Table(columns, tuple(rows), keys=0, split_by=split_by, notes=notes)
-    return replace(table.without_empty_columns(), keys=1)
+    return replace(table.drop_empty_columns(), keys=1)
 
 
 def build_measurements(
@@ -269,7 +269,7 @@ def build_measurements(
     documents = max(result.sums.documents for result in results)
     title = f"Probes of {label} on {pluralize(documents, 'document')} of {main_result.data}"
     rows = build_probe_rows(results, probes)
-    draw = partial(draw_result, stored=Deferred(lambda: read_probe_results(folder)))
+    draw = partial(draw_result, stored=LazySequence(lambda: read_probe_results(folder)))
     main_probe = probes[main_result.probe]
     introduction = (f"{describe_result(main_result, main_probe)}.", describe_texts(main_result))
     commands = write_commands(reference, folder)

@@ -348,4 +348,4 @@ def _build_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Tabl
     roles = {"Model": Role.NAME, "Task": Role.NAME, "State": Role.STATE}
     columns = build_columns(headings, set(headings) - set(TEXT_COLUMNS), roles=roles)
     title = f"{{{headings[0]}}} · {{Source}}"
-    return Table(columns, tuple(map(tuple, rows)), split_by=title, keys=2).without_empty_columns()
+    return Table(columns, tuple(map(tuple, rows)), split_by=title, keys=2).drop_empty_columns()

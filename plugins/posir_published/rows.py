@@ -24,7 +24,7 @@ from posir_significance.correction import correct_by_holm
 from posir_tasks.text.languages import LANGUAGES
 from posir_tasks.values.schemes import (
     RelativePositions,
-    contrast_thirds,
+    compute_thirds_contrast,
 )
 from posir_tasks.values.scores import ALL, Direction, ScoreInfo, Unit
 
@@ -226,7 +226,7 @@ class PositionCurve:
     @property
     def start_to_end_unweighted(self) -> float:
         """Mean of the first third of the bins minus mean of the last third, in [-1, 1]."""
-        contrast = contrast_thirds(np.ones(len(self.ndcg_at_10)))
+        contrast = compute_thirds_contrast(np.ones(len(self.ndcg_at_10)))
         assert contrast is not None
         return float(contrast @ self.ndcg_at_10)
 

@@ -18,7 +18,7 @@ from typing import Literal
 from rich.console import Console
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import atomic_write, check_writable
+from posir_tasks.base.files import check_writable, write_atomically
 from posir_tasks.base.public import public
 from posir_tasks.base.settings_file import Section, load_settings
 from posir_tasks.base.wording import pluralize
@@ -184,7 +184,7 @@ class PaperRecipe(Result):
         console: Console,
         *,
         explain: bool = False,  # noqa: ARG002
-        printed: int = 0,  # noqa: ARG002
+        sections_printed: int = 0,  # noqa: ARG002
     ) -> None:
         """Print the shell lines."""
         console.out(format_shell_script(self.paper, self.recipe), highlight=False)
@@ -302,7 +302,7 @@ def copy_settings(paper: str, folder: Path) -> list[Path]:
                 "another folder."
             )
     for copy, source in copies.items():
-        with atomic_write(copy) as part:
+        with write_atomically(copy) as part:
             shutil.copyfile(source, part)
     return list(copies)
 

@@ -61,7 +61,7 @@ def read_results(
     charts=True,
     card=True,
     flags=("markdown", "csv", "latex"),
-    undecided_by=("fail_if", "strict", "junit"),
+    check_options=("fail_if", "strict", "junit"),
 )
 def report(
     results: str | Path = "results",

@@ -52,7 +52,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     layers = [
         *charts.build_window_line(base, positions),
         charts.build_null_band(base, positions),
-        *charts.curve(base, positions, alt.ColorValue(color), "rule", point=point),
+        *charts.build_curve_layers(base, positions, alt.ColorValue(color), "rule", point=point),
     ]
     size = (370, 190) if len(panels) > 1 else (720, 300)
     chart = charts.build_panels(layers, panels, *size)

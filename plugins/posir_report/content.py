@@ -43,10 +43,10 @@ from posir_significance.position_charts import build_overlay_section
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.labels import Label
-from posir_tasks.display.presentation import Deferred, to_paragraphs
-from posir_tasks.display.strip import PositionChart
+from posir_tasks.display.position_charts import PositionChart
+from posir_tasks.display.presentation import LazySequence, to_paragraphs
 from posir_tasks.display.tables import DisplaySection, Medium, Table
-from posir_tasks.values.scores import BINS_KEY, GROUPS_KEY, ScoreInfo, scores_to_json
+from posir_tasks.values.scores import BINS_KEY, GROUPS_KEY, ScoreInfo, serialize_scores
 
 BRIEF = (
     "nDCG@10: how well evidence is found, 0 to 100; in brackets 95% intervals.\n"
@@ -123,7 +123,7 @@ def build_answer_sections(
                 name = names[run] if len(row_by_run) > 1 else ""
                 by_length = _tabulate_lengths(summary, extra_columns, has_sketch=True)
                 yield DisplaySection(name, tables=by_length, only=Medium.TEXT)
-            deferred = Deferred(
+            deferred = LazySequence(
                 partial(_tabulate_lengths, summary, extra_columns, has_sketch=False)
             )
             yield DisplaySection(names[run], tables=deferred, anchor=links[run], only=Medium.PAGE)
@@ -229,10 +229,10 @@ def collect_pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> Re
         groups[row.length.lower()] = {
             **(findings.to_json() if findings else {}),
             "answer": dict(iterate_answer(findings, row.task)) if findings else None,
-            "scores": scores_to_json(row.scores, (*declarations, NOTABLE_BIAS)),
+            "scores": serialize_scores(row.scores, (*declarations, NOTABLE_BIAS)),
         }
     bins = [
-        {"position": name, "scores": scores_to_json(scores, declarations)}
+        {"position": name, "scores": serialize_scores(scores, declarations)}
         for name, scores in zip(summary.profile.positions, summary.scores.bins, strict=True)
     ]
     places = tables.describe_spans(summary)

@@ -57,16 +57,16 @@ from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_significance.findings import ChangeRow
 from posir_significance.messages.reports import describe_training_overlap
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.repository import combine_revisions
 from posir_tasks.data.sources import list_sources, measure_overlap
-from posir_tasks.display.presentation import Deferred, Result, to_paragraphs
-from posir_tasks.display.strip import Picture, draw_position_charts, explain_sketches
+from posir_tasks.display.position_charts import Picture, draw_position_charts, explain_sketches
+from posir_tasks.display.presentation import LazySequence, Result, to_paragraphs
 from posir_tasks.display.tables import DisplaySection, Medium, Table
 from posir_tasks.models.protocols import list_differences
 from posir_tasks.results import StoredResult, SubsetResult, read_training_data
-from posir_tasks.values.place_ranks import PLACES
+from posir_tasks.values.place_ranks import SEVERAL_PLACES
 from posir_tasks.values.scores import ALL, ScoreInfo
 
 
@@ -90,10 +90,10 @@ class Results(Result, Sequence[SubsetResult]):
         fields = {
             "title": self._describe_size(),
             "data": self._describe_data(),
-            "rows": Deferred(lambda: self.length_rows),
-            "extra_sections": Deferred(self._build_sections),
-            "notes": Deferred(self._write_notes),
-            "details": Deferred(self._write_details),
+            "rows": LazySequence(lambda: self.length_rows),
+            "extra_sections": LazySequence(self._build_sections),
+            "notes": LazySequence(self._write_notes),
+            "details": LazySequence(self._write_details),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -125,13 +125,13 @@ class Results(Result, Sequence[SubsetResult]):
     @cached_property
     def length_rows(self) -> list[ReportRow]:
         """A row for each model, task and length, `all` first."""
-        summaries = progress(self.summaries, "Analyzing results")
+        summaries = track_items(self.summaries, "Analyzing results")
         return mark_notable_bias(row for summary in summaries for row in build_rows(summary))
 
     @cached_property
     def total_rows(self) -> list[ReportRow]:
         """A row for each model and task over all lengths."""
-        summaries = progress(self.summaries, "Analyzing results")
+        summaries = track_items(self.summaries, "Analyzing results")
         return mark_notable_bias(build_length_row(summary, 0) for summary in summaries)
 
     @cached_property
@@ -152,7 +152,7 @@ class Results(Result, Sequence[SubsetResult]):
 
     def records(self) -> list[dict[str, object]]:
         """List every row with all scores, or with the chosen ones."""
-        rows = progress([*self.length_rows, *self.span_rows], "Scoring results")
+        rows = track_items([*self.length_rows, *self.span_rows], "Scoring results")
         records = [
             select_columns(row, self.columns) if self.keys else row.to_record() for row in rows
         ]
@@ -164,7 +164,7 @@ class Results(Result, Sequence[SubsetResult]):
         pooled = [
             collect_pooled_scores(summary, [next(rows) for _ in summary.scores.groups])
             | {"training_overlap": self._find_overlap(summary)}
-            for summary in progress(self.summaries, "Scoring results")
+            for summary in track_items(self.summaries, "Scoring results")
         ]
         return pooled + [summary.to_record() for summary in self.judged_summaries]
 
@@ -189,9 +189,10 @@ class Results(Result, Sequence[SubsetResult]):
             )
             yield from to_paragraphs(tables.write_span_notes(self.summaries))
             yield DisplaySection(
-                strips=Deferred(lambda: build_position_charts(self.overall)), only=Medium.PAGE
+                position_charts=LazySequence(lambda: build_position_charts(self.overall)),
+                only=Medium.PAGE,
             )
-            yield DisplaySection(tables=Deferred(self._build_latex_tables), only=Medium.LATEX)
+            yield DisplaySection(tables=LazySequence(self._build_latex_tables), only=Medium.LATEX)
         if self.full and self.summaries:
             rows = [replace(row, length=row.length_title or row.length) for row in self.length_rows]
             rows += average_languages(self.length_rows)
@@ -272,7 +273,7 @@ class Results(Result, Sequence[SubsetResult]):
             if overall.queries or not summary.span_findings:
                 rows += list_scores(overall, model, summary.task)
             if places := analyze_spans(summary.values):
-                rows += list_scores(places, model, f"{summary.task}{PLACES}")
+                rows += list_scores(places, model, f"{summary.task}{SEVERAL_PLACES}")
             if summary.missing:
                 missing = ", ".join(summary.missing)
                 gaps[model, summary.task] = f"it has no results of {missing}"

@@ -34,16 +34,16 @@ from posir_tasks.base.records import Record
 from posir_tasks.base.wording import drop_organizations
 from posir_tasks.data.repository import LOCAL, combine_revisions
 from posir_tasks.display.numbers import MISSING, draw_sparkline
-from posir_tasks.display.strip import PositionChart, sketch_chart
+from posir_tasks.display.position_charts import PositionChart, sketch_chart
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.plugin_api import score_result
 from posir_tasks.results import StoredResult, SubsetResult
 from posir_tasks.text.languages import LANGUAGES
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.place_ranks import PLACES
+from posir_tasks.values.place_ranks import SEVERAL_PLACES
 from posir_tasks.values.profile import PositionProfile, pool
-from posir_tasks.values.result_schema import SubsetData, share_data
+from posir_tasks.values.result_schema import SubsetData, has_same_data
 from posir_tasks.values.scores import (
     ALL,
     GroupScores,
@@ -364,7 +364,7 @@ def _have_same_data(first: RunSummary, second: RunSummary) -> bool:
     """
     is_partial = bool(first.missing or second.missing)
     has_same_subsets = is_partial or first.data.keys() == second.data.keys()
-    return has_same_subsets and share_data(first.data, second.data)
+    return has_same_subsets and has_same_data(first.data, second.data)
 
 
 def build_row(summary: TaskSummary, **fields: Any) -> ReportRow:
@@ -427,7 +427,7 @@ def build_span_row(summary: TaskSummary) -> ReportRow | None:
     }
     return build_row(
         summary,
-        task=f"{summary.task}{PLACES}",
+        task=f"{summary.task}{SEVERAL_PLACES}",
         scores=scores,
         findings=findings,
         load_group=lambda: places,

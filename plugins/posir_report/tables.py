@@ -31,7 +31,7 @@ from posir_tasks.display.numbers import MISSING, format_percent, format_score
 from posir_tasks.display.tables import Column, Role, Table, build_columns
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import LEVEL
-from posir_tasks.values.place_ranks import average_places, count_queries, share_thirds
+from posir_tasks.values.place_ranks import average_places, compute_third_shares, count_queries
 from posir_tasks.values.profile import RECALL_COLUMNS, build_recall_gains
 from posir_tasks.values.read_part import ReadKind
 from posir_tasks.values.scores import ALL, ScoreInfo, Unit
@@ -180,7 +180,7 @@ def describe_spans(summary: TaskSummary) -> Record | None:
         return None
     columns = places.columns
     weights = columns.shares
-    shares = share_thirds(places).tolist()
+    shares = compute_third_shares(places).tolist()
     means: list[float | None] = []
     for third in range(3 if shares else 0):
         rows = columns.thirds == third

@@ -26,7 +26,7 @@ from posir_run.jobs import (
 from posir_run.worker import LocalEngine, RayEngine, Settings, show_warnings
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import check_writable, explain_unwritable
-from posir_tasks.base.progress import note_progress, progress, track
+from posir_tasks.base.progress import log_progress, track, track_items
 from posir_tasks.base.public import Names, Option, OptionalPositive, Positive, public, to_list
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize, sanitize
@@ -346,10 +346,10 @@ def nano(task: str, *, plan: bool = False) -> Result:
     estimate = _plan_selection(full_task)
     if plan:
         return estimate
-    note_progress(estimate.sentences[0])
+    log_progress(estimate.sentences[0])
     name = nano_task.metadata.name
     rows: list[Record] = []
-    for domain in progress(full_task.hf_subsets, "Selecting"):
+    for domain in track_items(full_task.hf_subsets, "Selecting"):
         data = full_task.read_subset(domain)
         sample = nano_task.select_sample(domain, data)
         rows.append(
@@ -386,7 +386,7 @@ def _plan_selection(task: PosirTask) -> Result:
     from posir_tasks.models.embeddings.context import build_texts
 
     subsets = [(task, subset) for subset in task.hf_subsets]
-    sizes = measure_subsets(progress(subsets, "Counting texts"))
+    sizes = measure_subsets(track_items(subsets, "Counting texts"))
     counts = sum_counts(size.documents for size in sizes)
     # Search all texts at once, since every word has an IDF of 0 in a corpus of one text.
     texts = [text for bucket in collect_samples([task], counts)[0] for text in bucket]
@@ -501,6 +501,6 @@ def report_outcomes(outcomes: Iterable[tuple[EvaluationJob, JobOutcome]], total:
                 failures.append(f"{job}: {outcome.failure}")
                 logger.warning(f"{count}/{total} failed: {job}")
             else:
-                note_progress(f"{count}/{total} done: {job}")
+                log_progress(f"{count}/{total} done: {job}")
             advance()
     return failures

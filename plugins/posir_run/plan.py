@@ -28,7 +28,7 @@ from posir_run.sizes import (
     sum_counts,
 )
 from posir_tasks.base.errors import PosirError, summarize_error
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.records import Record
 from posir_tasks.data.mini import read_documents
 from posir_tasks.display.numbers import MISSING, format_count
@@ -208,13 +208,13 @@ class RunPlan:
 def plan_run(workload: Workload, batch_size: int) -> Result:
     """Estimate the cost of a run for each model."""
     subsets = [(task, subset) for task in workload.tasks for subset in task.hf_subsets]
-    sizes = measure_subsets(progress(subsets, "Counting texts"))
+    sizes = measure_subsets(track_items(subsets, "Counting texts"))
     total = sum_counts(size.documents for size in sizes)
     documents, queries, sampled = collect_samples(workload.tasks, total)
     task = workload.tasks[0]
     encode_kwargs = {"batch_size": batch_size, "show_progress_bar": False}
     context = EncodingContext(task.metadata, SPLIT, task.hf_subsets[0], encode_kwargs)
-    models = progress(list(workload.models.items()), "Measuring models")
+    models = track_items(list(workload.models.items()), "Measuring models")
     plans = [
         build_plan(_measure_model(model, meta, documents, queries, context), sizes, sampled=sampled)
         for model, meta in models

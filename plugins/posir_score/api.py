@@ -31,7 +31,7 @@ from posir_tasks.data.formats.passages import Scope
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.numbers import format_percent
-from posir_tasks.display.presentation import Deferred, Result
+from posir_tasks.display.presentation import LazySequence, Result
 from posir_tasks.display.tables import DisplaySection, Medium, Role, Table, build_columns
 from posir_tasks.models.measured_model import load_embedder
 from posir_tasks.models.protocols import PaperName
@@ -101,9 +101,9 @@ def build_scored_runs(runs: Sequence[RunScores]) -> ScoredRuns:
 
     return replace(
         scored,
-        extra_sections=Deferred(lambda: _build_sections(scored, report)),
-        notes=Deferred(lambda: (LEGEND, *report().notes)),
-        details=Deferred(lambda: report().details),
+        extra_sections=LazySequence(lambda: _build_sections(scored, report)),
+        notes=LazySequence(lambda: (LEGEND, *report().notes)),
+        details=LazySequence(lambda: report().details),
     )
 
 

@@ -32,9 +32,9 @@ from posir_score.retriever_objects import describe_call
 from posir_score.run_files import HitsByQuery, Run
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, check_schema, summarize_error
-from posir_tasks.base.files import atomic_write, check_writable, explain_disk_full
+from posir_tasks.base.files import check_writable, explain_disk_full, write_atomically
 from posir_tasks.base.progress import Advance, track
-from posir_tasks.base.untrusted import GateError, parse_json
+from posir_tasks.base.untrusted import InputError, parse_json
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.models.references import to_file_name
 
@@ -134,7 +134,7 @@ class Journal:
                 )
             self._text_keys: set[str] = set()
             # Rewrite the file, since its last line may be incomplete.
-            with atomic_write(file) as part, part.open("w", encoding="utf-8") as stream:
+            with write_atomically(file) as part, part.open("w", encoding="utf-8") as stream:
                 stream.write(f"{json.dumps({'schema_version': SCHEMA})}\n")
                 for answer in self.answers.values():
                     stream.writelines(self._to_lines(answer))
@@ -153,7 +153,7 @@ class Journal:
         try:
             schema = parse_json(header, self.file)["schema_version"]
             check_schema(schema, SCHEMA, f"{self.file}: this journal")
-        except (GateError, KeyError, TypeError, IndexError) as error:
+        except (InputError, KeyError, TypeError, IndexError) as error:
             raise PosirError(
                 f"{self.file}: is not a journal of answers, or is damaged. Move it elsewhere and "
                 "run the command again."
@@ -170,7 +170,7 @@ class Journal:
                 yield answer.model_copy(
                     update={"hits": [hit._replace(text=texts[hit.text]) for hit in answer.hits]}
                 )
-            except (GateError, ValidationError, KeyError):
+            except (InputError, ValidationError, KeyError):
                 damaged_lines += 1
         if damaged_lines:
             subject = pluralize(damaged_lines, "line is", "lines are")

@@ -26,8 +26,8 @@ from posir_score.retrieved_chunks import EvidenceScores, ReadChunks, RetrievedCh
 from posir_score.run_files import Run
 from posir_score.scored_data import ScoredData, ScoredSubset
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import check_writable, explain_disk_full, folder_lock, write_text
-from posir_tasks.base.private_names import NEWEST_TESTED, installed_mteb
+from posir_tasks.base.files import check_writable, explain_disk_full, lock_folder, write_text
+from posir_tasks.base.private_names import NEWEST_TESTED, get_mteb_version
 from posir_tasks.base.progress import track
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import sanitize
@@ -57,7 +57,7 @@ from posir_tasks.values.result_schema import (
 )
 from posir_tasks.values.rotation_ranks import (
     RotationRanks,
-    Untested,
+    UntestedReason,
     build_untested,
     read_sample_size,
 )
@@ -150,7 +150,7 @@ class PreparedRun:
         documents: Rows,
     ) -> ReadEvidence:
         """Locate each query's evidence relative to the text that the system reads."""
-        complete_evidence = evidence.complete(select_texts(documents))
+        complete_evidence = evidence.add_lengths(select_texts(documents))
         if self.read_chunks is not None:
             return self.read_chunks.locate(complete_evidence, subset, languages)
         read_evidence = None
@@ -350,7 +350,7 @@ def _score_positions(
         results[name] = dict(islice(rankings.get(name, {}).items(), data.scorer.top_k))
     languages = subset.languages
     find_read = partial(run.find_read, subset.name, languages)
-    ranked = rank_results(results, split["evidence"].positives())
+    ranked = rank_results(results, split["evidence"].map_positives())
     rotate = partial(_rank_rotated, run, languages[-1], split, results, ranked, len(data.subsets))
     subset_search = SearchedSubset(
         subset.name, split, results, ranked, find_read, count_tokens, rotate=rotate
@@ -373,7 +373,7 @@ def _rank_rotated(
     if not sample_size:
         return None
     if run.embedder is None:
-        return build_untested(ranks, Untested.NO_TEXTS, sample_size, subsets)
+        return build_untested(ranks, UntestedReason.NO_TEXTS, sample_size, subsets)
     # These modules import mteb and PyTorch.
     from mteb.timing import TimingStack
 
@@ -381,7 +381,7 @@ def _rank_rotated(
     from posir_tasks.models.request import SearchRequest
     from posir_tasks.search.rotations import RotationTest
 
-    positives = split["evidence"].positives()
+    positives = split["evidence"].map_positives()
     context = DEFAULT_CONTEXT
     request = SearchRequest(
         split["corpus"], split["single"], positives, None, DEPTH, context, TimingStack()
@@ -398,7 +398,7 @@ def _save_result(
 ) -> None:
     """Save the result and the model metadata in mteb's format."""
     start_time = time.time()
-    version = installed_mteb(NEWEST_TESTED)
+    version = get_mteb_version(NEWEST_TESTED)
     entries = {}
     with track(f"Scoring {run.name} (queries)", run.aligned.total.queries) as advance:
         for subset in data.subsets:
@@ -423,7 +423,7 @@ def _save_result(
         "evaluation_phases": None,
     }
     meta = {**MODEL_META, "name": run.name, "revision": run.revision}
-    with folder_lock(file.parent), explain_disk_full(file):
+    with lock_folder(file.parent), explain_disk_full(file):
         if file.exists():
             _back_up_other_data(file, data.name, entries)
         write_text(file.parent / META_FILE, json.dumps(meta, indent=4))
@@ -437,7 +437,7 @@ def _back_up_other_data(file: Path, task: str, entries: Mapping[str, Entry]) -> 
         name = str(entry.get("hf_subset"))
         old = DataVersion.from_run(entry.get(RUN_KEY, {}))
         new = DataVersion.from_run(entries[name][RUN_KEY]) if name in entries else None
-        if new is None or new.differing_parts(old):
+        if new is None or new.find_differences(old):
             changed_subsets.append(name)
     if changed_subsets:
         back_up_result(file, task, changed_subsets)

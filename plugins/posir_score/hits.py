@@ -13,7 +13,7 @@ from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
-from posir_tasks.base.untrusted import GateError, require_distinct
+from posir_tasks.base.untrusted import InputError, require_distinct
 from posir_tasks.base.wording import sanitize
 
 #: Maximum number of hits in an unordered answer, such as a mapping.
@@ -270,7 +270,7 @@ def read_rows(value: Any) -> Any:
     """Convert a frame to rows. Return other values unchanged.
 
     Raises:
-        GateError: Two columns have the same name.
+        InputError: Two columns have the same name.
     """
     if not is_frame(value):
         return value
@@ -355,7 +355,7 @@ def read_hits(
     try:
         answer = read_rows(answer)
         items = list_hits(answer)
-    except GateError as error:
+    except InputError as error:
         raise AnswerError(error.problem) from error
     except ValueError:
         raise AnswerError("the lists of ids, scores and texts have different lengths") from None

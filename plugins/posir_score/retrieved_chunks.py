@@ -325,7 +325,7 @@ class ReadChunks:
         """
         if self.read.kind is ReadKind.UNKNOWN or self.may_have_selection_bias:
             return ReadEvidence(self.read, np.zeros(0, np.int64))
-        twelfths = evidence.twelfths()
+        twelfths = evidence.compute_twelfths()
         located_ids = evidence.document_ids if len(evidence.ends) else []
         for row, name in enumerate(located_ids):
             document = f"{subset}/{name}"

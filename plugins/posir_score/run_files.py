@@ -43,7 +43,7 @@ from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.files import check_readable, find_files, split_suffix
 from posir_tasks.base.limits import LimitError
 from posir_tasks.base.untrusted import (
-    GateError,
+    InputError,
     decode,
     parse_json,
     parse_table,
@@ -356,7 +356,7 @@ def read_run_file(file: Path, order: OrderChoice = None) -> Run:
             builder.add_row(location, record)
     except LimitError:
         raise
-    except GateError as error:
+    except InputError as error:
         location = str(error).removesuffix(f": {error.problem}")
         raise DataError(
             f"{location}: cannot be read: {error.problem}. Give {SUPPORTED_FORMATS}."
@@ -593,7 +593,7 @@ def _read_parquet(file: Path) -> Rows:
         for number, row in enumerate((row for batch in batches for row in batch.to_pylist()), 1):
             yield f"row {number}", row
     except ArrowException as error:
-        raise GateError(
+        raise InputError(
             file, f"is not a valid Parquet file ({sanitize(summarize_error(error), 200)})"
         ) from error
 

@@ -9,7 +9,7 @@ from posir_significance.findings import DataUnit, GroupFindings, Quantity, Reaso
 from posir_tasks.data.declared import BUILTIN
 from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.tasks.catalog import name_larger_task
-from posir_tasks.values.read_part import KnownBy
+from posir_tasks.values.read_part import WindowSource
 
 
 class NextStep(StrEnum):
@@ -58,7 +58,7 @@ def advise(findings: GroupFindings) -> tuple[Advice, ...]:
     """List the next steps, most important first, or only `NONE` if there is nothing to do."""
     verdict = findings.verdict
     is_biased = verdict.state in (State.FAVORS_START, State.FAVORS_END)
-    has_chunks = findings.read.known_by is KnownBy.CHUNKS
+    has_chunks = findings.read.known_by is WindowSource.CHUNKS
     steps = []
     if (is_biased and not has_chunks) or _has_truncation_loss(findings):
         steps.append(Advice(NextStep.CHUNK))

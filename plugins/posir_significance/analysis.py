@@ -169,12 +169,12 @@ def _analyze_group(
     analysis = GroupAnalysis(
         observations,
         whole=ControlledTest.from_ranks(values.ranks, rotations, window=False, length=length),
-        versions=rotations.digests(window=False),
+        versions=rotations.list_digests(window=False),
     )
     if rotations.window is Window.UNKNOWN:
         return analysis
     within = ControlledTest.from_ranks(values.ranks, rotations, window=True, length=length)
-    return replace(analysis, within=within, window_versions=rotations.digests(window=True))
+    return replace(analysis, within=within, window_versions=rotations.list_digests(window=True))
 
 
 def estimate_start_minus_end(observations: Observations) -> Estimate | None:

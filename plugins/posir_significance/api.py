@@ -186,7 +186,7 @@ def _build_table(design: Design, rows: Sequence[SampleSize]) -> Table:
             "same versions.",
         ),
     )
-    return table.without_empty_columns()
+    return table.drop_empty_columns()
 
 
 @public()

@@ -39,7 +39,7 @@ from posir_tasks.values.estimates import Difference
 from posir_tasks.values.judgments import JudgedScores
 
 #: The position effect of scores that do not depend on word order.
-NO_EFFECT = Difference(0.0, (0.0, 0.0), interval_at=lambda _: (0.0, 0.0))
+NO_EFFECT = Difference(0.0, (0.0, 0.0), compute_interval=lambda _: (0.0, 0.0))
 
 
 def decide_change(
@@ -64,9 +64,9 @@ def decide_change(
     """
     row = ChangeRow(metric, ChangeState.INCONCLUSIVE, margin, difference, level=level)
     min_documents = RequiredData(MIN_DOCUMENTS, DataUnit.DOCUMENTS)
-    if difference is None or difference.interval_at is None:
+    if difference is None or difference.compute_interval is None:
         return replace(row, reason=Reason.FEW_DOCUMENTS, needed=min_documents)
-    low, high = difference.interval_at(level)
+    low, high = difference.compute_interval(level)
     row = replace(row, estimate=replace(difference, interval=(low, high)))
     if unit is DataUnit.DOCUMENTS and sample_size < MIN_DOCUMENTS:
         return replace(row, reason=Reason.FEW_DOCUMENTS, needed=min_documents)

@@ -70,7 +70,7 @@ class ControlledTest:
             window: If true, test R.
             length: Index of a length bucket; None for all lengths.
         """
-        rows = rotations.rows(ranks, window=window)
+        rows = rotations.select_rows(ranks, window=window)
         columns = ranks.columns
         lengths = ranks.cell_lengths[columns.cells]
         if length is not None:
@@ -187,10 +187,10 @@ class ControlledTest:
         for first, second in combinations(range(THIRDS), 2):
             contrast = self._contrast(THIRD_COEFFICIENTS[first] - THIRD_COEFFICIENTS[second])
             higher = float(max(levels[first], levels[second]))
-            if contrast is None or contrast.interval_at is None or higher <= 0:
+            if contrast is None or contrast.compute_interval is None or higher <= 0:
                 return None
             # The family of three differences has level 95%.
-            start, end = contrast.interval_at(1 - (1 - LEVEL) / THIRDS)
+            start, end = contrast.compute_interval(1 - (1 - LEVEL) / THIRDS)
             low = max(low, max(start, -end) / higher)
             high = max(high, max(abs(start), abs(end)) / higher)
         return Estimate(value, (min(low, value), min(high, 1.0)))

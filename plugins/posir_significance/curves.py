@@ -46,7 +46,7 @@ def draw_overlay(results: Mapping[str, ResultValues]) -> charts.LayeredChart:
     ]
     color, shape, dash = charts.encode_labels("series", names, charts.build_model_legend(names))
     tooltip = [alt.Tooltip("series:N", title="Result"), *charts.build_cell_tooltips()]
-    layers = charts.curve(
+    layers = charts.build_curve_layers(
         charts.build_chart(rows),
         charts.build_positions(values[0].profile.axes),
         color,

@@ -146,9 +146,9 @@ def decide(
 
 def estimate_at(contrast: Difference | None, level: float) -> Estimate | None:
     """Return a contrast with its interval at a level, or None if it is undefined."""
-    if contrast is None or contrast.interval_at is None:
+    if contrast is None or contrast.compute_interval is None:
         return None
-    return Estimate(contrast.value, contrast.interval_at(level))
+    return Estimate(contrast.value, contrast.compute_interval(level))
 
 
 def decide_verdict(group: GroupAnalysis, margin: float, level: float = LEVEL) -> Finding:

@@ -31,12 +31,12 @@ def estimate_difference(
     if not len(differences):
         return None
     weights = np.full(len(differences), 1 / len(differences)) if shares is None else shares
-    lines = linearize(differences, clusters, weights)
-    degrees = float(lines.degrees[0])
+    linearization = linearize(differences, clusters, weights)
+    degrees = float(linearization.degrees[0])
     if not degrees:
         return None
     return build_student_difference(
-        float(lines.means[0]), float(lines.variances[0]) ** 0.5, degrees
+        float(linearization.means[0]), float(linearization.variances[0]) ** 0.5, degrees
     )
 
 
@@ -63,9 +63,11 @@ def build_student_difference(
     Value and interval are clipped to [-limit, limit], since least squares with few documents may
     exceed it.
     """
-    interval_at = partial(_student_interval, value, error, degrees, limit)
+    compute_interval = partial(_student_interval, value, error, degrees, limit)
     p_value = float(2 * stdtr(degrees, -abs(value) / error))
-    return Difference(min(max(value, -limit), limit), interval_at(LEVEL), p_value, interval_at)
+    return Difference(
+        min(max(value, -limit), limit), compute_interval(LEVEL), p_value, compute_interval
+    )
 
 
 def _student_interval(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from posir_tasks.base.arrays import Booleans, empty_integers
+from posir_tasks.base.arrays import Booleans, make_empty_column
 from posir_tasks.base.arrays import Floats as Floats
 from posir_tasks.base.arrays import Integers as Integers
 from posir_tasks.values.document_ranks import PLACE_WEIGHT, DocumentRanks
@@ -37,11 +37,11 @@ class Observations:
     """Position bin of each membership, shape (m,)."""
     bins: int
     """Number of position bins."""
-    thirds: Integers = field(default_factory=empty_integers)
+    thirds: Integers = field(default_factory=make_empty_column)
     """Third of the document with the evidence, 0 to 2, shape (n,); shape (0,) if only bins are
     known.
     """
-    twelfths: Integers = field(default_factory=empty_integers)
+    twelfths: Integers = field(default_factory=make_empty_column)
     """Twelfth of the window, 0 to 11, or an `Unread` code, shape (n,); shape (0,) if unknown."""
     weights: Floats = field(default_factory=lambda: np.zeros(0))
     """Weight of each row, 1/k if its query has k evidence spans, shape (n,); shape (0,) if each row

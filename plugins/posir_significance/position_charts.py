@@ -14,7 +14,7 @@ from posir_significance.messages.verdicts import (
     list_facts,
     title_curve,
 )
-from posir_tasks.display.strip import PositionChart
+from posir_tasks.display.position_charts import PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium
 from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.means import estimate_mean

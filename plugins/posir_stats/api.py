@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posir_stats import tables
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.public import public
 from posir_tasks.data.copies import find_copies
 from posir_tasks.data.formats.passages import Scope
@@ -95,7 +95,7 @@ def compute_statistics(
     dataset = open_data(name, repair=repair, scope=scope).select_questions("posir stats")
     revisions = set()
     subsets = []
-    for subset in progress(dataset.subsets, "Reading"):
+    for subset in track_items(dataset.subsets, "Reading"):
         data = subset.read()
         revisions.add(data.revision)
         if copies := find_copies(data.documents, data.evidence.document_ids):

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer, TokenSpans
@@ -220,7 +220,7 @@ def compose_needles(
     lengths = settings.domain_numbers
     corpora: list[list[Example]] = [[] for _ in lengths]
     skip_counts = Counter[str]()
-    for source in progress(sources, "Composing"):
+    for source in track_items(sources, "Composing"):
         example = source.example
         document = example.document
         span, _ = _split_sentences(example, sentences[document])
@@ -328,7 +328,7 @@ def compose_examples(
     """
     corpora: list[list[Example]] = [[] for _ in range(1 if shares else len(Position))]
     skip_counts = Counter[str]()
-    for source in progress(sources, "Composing"):
+    for source in track_items(sources, "Composing"):
         rng = random.Random(f"{seed}\0{source.example.document.id}\0{source.example.id}")
         positions = rng.choices(list(Position), shares) if shares else list(Position)
         try:

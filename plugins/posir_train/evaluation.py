@@ -24,7 +24,7 @@ from posir_significance.position_charts import build_position_chart
 from posir_tasks.base.errors import PosirError
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
-from posir_tasks.display.strip import draw_position_charts, render_png
+from posir_tasks.display.position_charts import draw_position_charts, render_png
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import pool
 from posir_tasks.values.rotation_ranks import read_sample_size

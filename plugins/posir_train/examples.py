@@ -14,7 +14,7 @@ import polars as pl
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import is_unfinished
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.data.data import PositionData, list_texts
 from posir_tasks.data.declared import REPO_ID
 from posir_tasks.data.posir import FILES, PLACES_FILE, Target, write_domain
@@ -144,7 +144,7 @@ def read_examples(dataset: Dataset) -> Examples:
         PosirError: The data has no evidence spans, or its questions and its corpus are in different
             languages.
     """
-    subsets = [_read_subset(subset) for subset in progress(dataset.subsets, "Reading")]
+    subsets = [_read_subset(subset) for subset in track_items(dataset.subsets, "Reading")]
     examples = merge_articles([example for subset in subsets for example in subset.examples])
     if not examples:
         raise PosirError(

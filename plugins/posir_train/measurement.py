@@ -144,7 +144,7 @@ def build_request(
     return SearchRequest(
         corpus=data.corpus,
         queries=data.queries,
-        positives=data.evidence.positives(),
+        positives=data.evidence.map_positives(),
         top_ranked=None,
         top_k=max(K_VALUES),
         context=EncodingContext(metadata, SPLIT, subset.domain, options),

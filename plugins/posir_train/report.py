@@ -37,7 +37,7 @@ from posir_significance.observations import Observations, subtract_observations
 from posir_significance.position_charts import build_position_chart
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import pluralize
 from posir_tasks.datasets.dataset import Dataset
@@ -47,8 +47,8 @@ from posir_tasks.display.numbers import (
     format_psi,
     format_psi_difference,
 )
+from posir_tasks.display.position_charts import Picture, draw_position_charts
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.strip import Picture, draw_position_charts
 from posir_tasks.display.tables import (
     DisplaySection,
     Table,
@@ -377,7 +377,7 @@ def build_report(
     forgetting_notes = []
     if forgetting_checks:
         models = load_base_model(settings), trained_model.model
-        for data in progress(forgetting_checks, "Forgetting checks"):
+        for data in track_items(forgetting_checks, "Forgetting checks"):
             rows, notes = check_forgetting(data, models, labels, trained_model.data.articles)
             changes += rows
             forgetting_notes += notes
@@ -429,7 +429,7 @@ def assemble_report(
         values={"settings": settings, "notes": notes, "changes": rows},
         sentences=describe_changes(changes),
         extra_sections=[
-            DisplaySection(tables=(table,), strips=tuple(charts)),
+            DisplaySection(tables=(table,), position_charts=tuple(charts)),
             DisplaySection(sentences=(DEPLOYMENT,)),
         ],
         notes=[SUMMARY_NOTE],

@@ -32,9 +32,9 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import (
     DISK_FULL,
     PART_SUFFIX,
-    atomic_write,
     check_writable,
     is_unfinished,
+    write_atomically,
     write_text,
 )
 from posir_tasks.base.progress import track
@@ -146,7 +146,7 @@ def _set_best_checkpoint(checkpoints: Path, parent: Path) -> None:
         state = _read_state(file.parent)
         if state.best_model_checkpoint:
             state.best_model_checkpoint = str(parent / Path(state.best_model_checkpoint).name)
-            with atomic_write(file) as temporary:
+            with write_atomically(file) as temporary:
                 state.save_to_json(str(temporary))
 
 

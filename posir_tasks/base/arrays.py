@@ -10,6 +10,6 @@ Floats: TypeAlias = NDArray[np.float64]
 Booleans: TypeAlias = NDArray[np.bool_]
 
 
-def empty_integers() -> Integers:
-    """Return an empty column, shape (0,), for absent data."""
+def make_empty_column() -> Integers:
+    """Return a column for missing data, shape (0,)."""
     return np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""Splitting of sequences into batches."""
+"""Split sequences into batches."""
 
 from collections.abc import Sequence
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""Digests of values and files. Those of large files, which take minutes to read, are cached."""
+"""Digests of values and files. Digests of large files are cached, since reading takes minutes."""
 
 import hashlib
 import json
@@ -10,29 +10,29 @@ from itertools import chain
 from pathlib import Path
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import atomic_write, cache_folder, check_readable
+from posir_tasks.base.files import check_readable, get_cache_folder, write_atomically
 
-#: Default size of a digest of values in bytes.
+#: Default size in bytes of a digest of values.
 SIZE = 8
-#: Minimum size in bytes of files whose digest is cached on disk; smaller files take milliseconds.
+#: Minimum size in bytes of files whose digest is cached on disk.
 MIN_CACHED_SIZE = 4 * 2**20
-#: Minimum age in seconds of files whose digest is cached. Two changes within the clock resolution
-#: of the file system have the same time.
+#: Minimum age in seconds of files whose digest is cached. A second change within the clock
+#: resolution of the file system would not change the key.
 MIN_CACHED_AGE = 2.0
 DIGEST_BYTES = 64
 
-#: Digests by path, size, modification time, change time and inode.
+#: Cached digests by path, size, modification time, change time and inode.
 _digests: dict[tuple[object, ...], bytes] = {}
 
 
 def digest(*parts: object, size: int = SIZE) -> bytes:
-    """Compute a digest of texts and numbers with `size` bytes, reproducible across processes."""
+    """Compute a digest of texts and numbers, `size` bytes long and equal in all processes."""
     content = "\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(content, digest_size=size).digest()
 
 
 def digest_json(value: object) -> str:
-    """Compute a digest of JSON in 32 hexadecimal digits; other values are converted to text."""
+    """Compute a digest of JSON in 32 hexadecimal digits. Other values are converted to strings."""
     return digest(json.dumps(value, sort_keys=True, default=str), size=16).hex()
 
 
@@ -46,7 +46,7 @@ def digest_files(files: Mapping[str, Path]) -> str:
 
 
 def digest_file(file: Path) -> bytes:
-    """Compute the BLAKE2b digest of a file's content; cached."""
+    """Compute the BLAKE2b digest of a file's content, or return the cached digest."""
     check_readable(file)
     stat = file.stat()
     if time.time() - stat.st_ctime < MIN_CACHED_AGE:
@@ -60,14 +60,14 @@ def digest_file(file: Path) -> bytes:
 
 def _read_or_compute(file: Path, key: tuple[object, ...]) -> bytes:
     """Read the digest of a file from the disk cache, or compute and cache it."""
-    cache_file = cache_folder() / "digests" / digest(*key).hex()
+    cache_file = get_cache_folder() / "digests" / digest(*key).hex()
     with suppress(OSError):
         cached_digest = cache_file.read_bytes()
         if len(cached_digest) == DIGEST_BYTES:
             return cached_digest
     file_digest = _compute(file)
-    # The cache is optional.
-    with suppress(OSError, PosirError), atomic_write(cache_file) as temporary:
+    # Failing to write the cache is not an error.
+    with suppress(OSError, PosirError), write_atomically(cache_file) as temporary:
         temporary.write_bytes(file_digest)
     return file_digest
 

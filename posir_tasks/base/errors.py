@@ -1,40 +1,40 @@
-"""Errors that a user can fix. Messages state the problem, the allowed values and advice."""
+"""Errors that users can fix. Messages state the problem, the allowed values and the next step."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 
-from posir_tasks.base.logs import sanitize_own_records
+from posir_tasks.base.logs import sanitize_posir_records
 from posir_tasks.base.secrets import collect_secrets
 from posir_tasks.base.wording import escape_controls
 
 
 class PosirError(Exception):
-    """A mistake in input, data or environment. Commands print the message without a traceback and
-    exit with status 1.
+    """An error in the input, data or environment. Commands print the message without a traceback
+    and exit with status 1.
 
-    Secrets and control characters are removed from the message and from the chain of errors.
+    Secrets and control characters are removed from the message and from chained exceptions.
     """
 
     def __init__(self, *args: object) -> None:
-        """Build the error, usually from one message."""
+        """Build the error, usually from a single message."""
         collect_secrets()
         super().__init__(*map(_sanitize, args))
         # The cause is the exception that is being handled.
         sanitize_chain(sys.exception())
 
     reason: str = ""
-    """Message of a server that rejected a request."""
+    """Message of the server if it rejected a request."""
 
 
 class UsageError(PosirError):
-    """A wrong command line. Commands exit with status 2."""
+    """An invalid command line. Commands exit with status 2."""
 
     def __init__(self, message: str, command: str = "") -> None:
         super().__init__(message)
         self.command = command
-        """Command whose help explains the usage; empty for the current command."""
+        """Command whose help explains the usage, or "" for the current command."""
 
 
 class NoResponseError(PosirError):
@@ -45,8 +45,8 @@ class DataError(PosirError):
     """The data violates its format. The message names file, row and field."""
 
 
-class GateError(DataError):
-    """Untrusted input is unreadable or ambiguous. The message names source and location."""
+class InputError(DataError):
+    """Untrusted input is unreadable or ambiguous. The message names the source and the location."""
 
     def __init__(self, name: object, problem: str) -> None:
         """Build the message `name: problem`."""
@@ -54,7 +54,7 @@ class GateError(DataError):
         self.problem = problem
 
     is_not_finite: bool = False
-    """If true, the only problem is a number that is NaN or infinite."""
+    """Whether the only problem is a number that is NaN or infinite."""
 
 
 class ScoreError(PosirError):
@@ -62,10 +62,10 @@ class ScoreError(PosirError):
 
 
 class ProfileError(PosirError):
-    """An additive value, such as a profile, cannot be read or added."""
+    """An additive value, such as a position profile, cannot be read or added."""
 
     def __init__(self, message: str, field: str = "") -> None:
-        """Build the error; `field` is the key of the invalid value, or empty."""
+        """Build the error. `field` is the key of the invalid value, or ""."""
         super().__init__(message)
         self.field = field
 
@@ -74,18 +74,20 @@ class NewerSchemaError(PosirError):
     """Data was written by a newer version of posir."""
 
 
-def check_schema(schema: int, newest: int, what: str) -> None:
-    """Raise NewerSchemaError if a schema is newer than `newest`. `what` is the subject of the
-    message, such as `This profile`.
+def check_schema(schema: int, newest: int, subject: str) -> None:
+    """Raise NewerSchemaError if a schema is newer than `newest`.
+
+    The message begins with `subject`, such as `This profile`.
     """
     if schema > newest:
         raise NewerSchemaError(
-            f"{what} has schema {schema}; this version of posir reads up to {newest}. Update posir"
+            f"{subject} has schema {schema}; this version of posir reads up to {newest}. Update "
+            "posir"
         )
 
 
 def summarize_error(error: BaseException) -> str:
-    """Summarize an error: its type and the first line of its message. For pydantic errors, the
+    """Summarize an error in a line: type and first line of the message, or for pydantic errors the
     first field and its problem.
     """
     # The import is slow.
@@ -102,9 +104,9 @@ def _sanitize(value: object) -> object:
 
 
 def sanitize_chain(error: BaseException | None) -> None:
-    """Remove secrets and control characters from an error and its causes.
+    """Remove secrets and control characters from an error and its causes, which tracebacks print.
 
-    Tracebacks print the whole chain. Causes that cannot be changed are detached.
+    Causes that cannot be changed are removed from the chain.
     """
     visited: set[int] = set()
     while error is not None and id(error) not in visited:
@@ -119,7 +121,7 @@ def sanitize_chain(error: BaseException | None) -> None:
 
 @contextmanager
 def sanitize_errors() -> Iterator[None]:
-    """Remove secrets and control characters from errors that are raised in the context."""
+    """Remove secrets and control characters from errors raised in the context."""
     try:
         yield
     except Exception as error:
@@ -150,7 +152,7 @@ def _is_clean(error: BaseException) -> bool:
 def hide_tracebacks() -> None:
     """Make Python print an uncaught `PosirError` without a traceback."""
     original_hook = sys.excepthook
-    if getattr(original_hook, "of_posir", False):
+    if getattr(original_hook, "is_from_posir", False):
         return
 
     def hook(
@@ -161,9 +163,9 @@ def hide_tracebacks() -> None:
         else:
             original_hook(kind, error, traceback)
 
-    hook.of_posir = True  # type: ignore[attr-defined]
+    hook.is_from_posir = True  # type: ignore[attr-defined]
     sys.excepthook = hook
 
 
 # All modules that log import this module.
-sanitize_own_records()
+sanitize_posir_records()

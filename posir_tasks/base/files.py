@@ -1,5 +1,5 @@
-"""File access: search, transparent gzip (`a.json.gz` is read like `a.json`), atomic writes, and
-folder locks.
+"""Find files, read them with transparent gzip (`a.json.gz` is read like `a.json`), write them
+atomically, and lock folders.
 """
 
 from __future__ import annotations
@@ -43,41 +43,42 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Error codes of a full disk, an exhausted quota and a file at its size limit.
+#: Error codes for a full disk, an exceeded quota and a file at the maximum size.
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: Suffix of unfinished files and folders, unique to posir.
 PART_SUFFIX = ".posir-part"
 #: Name of an unfinished file or folder, with eight random characters from `tempfile`.
 PART_NAME = re.compile(rf"\..*[a-z0-9_]{{8}}{re.escape(PART_SUFFIX)}", re.DOTALL)
-#: Maximum length of the file name in an unfinished file's name; file systems allow 255 bytes.
-PART_STEM = 40
+#: Number of characters of a file name to repeat in the name of its unfinished version. File systems
+#: allow 255 bytes.
+MAX_PART_STEM = 40
 #: Maximum number of links to follow, as in Linux.
 MAX_LINKS = 40
-#: Linux folder that lists the open files of a process.
+#: Linux folder with the open files of a process.
 DESCRIPTORS = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd")
-#: Seconds to wait for the reader of a FIFO or an open file.
+#: Seconds to wait until another process reads from a FIFO or an open file.
 READER_TIMEOUT = 60.0
-#: Age in seconds from which an unfinished file is assumed to belong to a dead process.
+#: Age in seconds at which the process that writes an unfinished file is assumed to be dead.
 STALE_AFTER = 1_800
 #: Name of the lock file in a folder.
 LOCK_FILE = ".posir.lock"
 #: Seconds to wait for a lock, far longer than any write.
 LOCK_TIMEOUT = 120.0
-#: Environment variable with posir's cache folder; by default `posir` in the user's cache folder.
+#: Environment variable with posir's cache folder. Defaults to `posir` in the user's cache folder.
 CACHE_VARIABLE = "POSIR_CACHE"
 
 
-def cache_folder() -> Path:
+def get_cache_folder() -> Path:
     """Return posir's cache folder."""
     default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "posir")
     return Path(os.environ.get(CACHE_VARIABLE) or default).expanduser()
 
 
 def find_files(folder: Path, suffix: str | tuple[str, ...]) -> list[Path]:
-    """Find the files below a folder with one of the suffixes, sorted.
+    """Find all files below a folder with any of the suffixes, and sort them.
 
-    Links to folders are followed, and each folder is visited once, preferably by its own path.
-    Unreadable folders are skipped.
+    Links to folders are followed, but each folder is visited only once, if possible not through a
+    link. Unreadable folders are skipped.
 
     Raises:
         LimitError: There are more files and folders than `POSIR_MAX_FILES`.
@@ -87,7 +88,7 @@ def find_files(folder: Path, suffix: str | tuple[str, ...]) -> list[Path]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Yield all entries below a folder except folders. Links to folders are followed last."""
+    """Yield all entries below a folder except folders. Follow links to folders last."""
     limit = MAX_FILES.read()
     count = 0
     visited = {_identify(parent) for parent in folder.resolve().parents if parent.is_dir()}
@@ -102,7 +103,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         for entry in sorted(parent.iterdir()):
             count += 1
             if count > limit:
-                raise MAX_FILES.refuse(folder, f"has more than {limit:,} files and folders")
+                raise MAX_FILES.make_error(folder, f"has more than {limit:,} files and folders")
             if not entry.is_dir():
                 yield entry
             elif entry.is_symlink():
@@ -112,14 +113,14 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _identify(folder: Path) -> tuple[int, int]:
-    """Return a key that is the same for all paths of a folder."""
+    """Return a key that is equal for all paths of a folder."""
     status = folder.stat()
     return status.st_dev, status.st_ino
 
 
 def follow_links(path: Path) -> Path:
-    """Resolve all links in a path, which need not exist. Links to open files, such as
-    `/dev/stdout`, are kept.
+    """Resolve all links in a path, which may not exist yet. Links to open files, such as
+    `/dev/stdout`, are not resolved.
 
     Raises:
         PosirError: The links form a loop, or the path contains a zero byte.
@@ -132,7 +133,7 @@ def follow_links(path: Path) -> Path:
         if DESCRIPTORS.fullmatch(str(target.parent)) or not os.path.islink(target):  # noqa: PTH114
             return target
         target = target.parent / target.readlink()
-    raise PosirError(f"{path}: a link that leads back to itself. Remove it or choose another path.")
+    raise PosirError(f"{path}: is a link that leads back to itself. Remove it or choose another.")
 
 
 def make_folder(folder: Path) -> None:
@@ -141,15 +142,15 @@ def make_folder(folder: Path) -> None:
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a temporary path, and move its content to a file at the end.
+def write_atomically(path: Path) -> Iterator[Path]:
+    """Yield a temporary path and move its content to `path` at the end.
 
-    Links are kept and their targets replaced. A replaced file keeps its mode and, if possible, its
-    owner. Devices, FIFOs and open files such as `/dev/stdout` are written in place.
+    If `path` is a link, its target is replaced. A replaced file keeps its mode and, if possible,
+    its owner. Devices, FIFOs and open files such as `/dev/stdout` are written in place.
 
     Raises:
-        PosirError: The path is a folder, write-protected or not writable; the disk is full; nothing
-            reads the FIFO.
+        PosirError: The path is a folder, write-protected or not writable; the disk is full; or no
+            process reads from the FIFO.
     """
     target = follow_links(path)
     with explain_disk_full(path):
@@ -165,7 +166,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
             return
         with explain_unwritable(path.parent):
             target.parent.mkdir(parents=True, exist_ok=True)
-            prefix = f".{target.name[:PART_STEM]}."
+            prefix = f".{target.name[:MAX_PART_STEM]}."
             handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=PART_SUFFIX)
         os.close(handle)
         temporary = Path(name)
@@ -182,8 +183,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def _check_target(path: Path, target: Path) -> os.stat_result | None:
-    """Return the status of a file to write, or None for a new file; raise PosirError if posir must
-    not write there.
+    """Return the status of a file to replace, or None if it does not exist. Raise PosirError if it
+    must not be replaced.
     """
     try:
         status = target.stat()
@@ -197,7 +198,7 @@ def _check_target(path: Path, target: Path) -> os.stat_result | None:
         raise PosirError(
             f"{path}: is a disk (block device), which posir does not overwrite. Name a file."
         )
-    # Root may write to write-protected files.
+    # `access` is always true for root.
     if not os.access(target, os.W_OK) or not status.st_mode & 0o222:
         raise PosirError(
             f"{path}: is write-protected. Allow writing with `chmod u+w`, or choose another file."
@@ -210,7 +211,7 @@ def _is_open_file(target: Path) -> bool:
 
 
 def _copy_permissions(status: os.stat_result | None, file: Path) -> None:
-    """Give a file the mode and owner of the replaced file, or the mode of a new file."""
+    """Copy mode and owner of the replaced file, or set the default mode of a new file."""
     if status is None:
         mask = os.umask(0)
         os.umask(mask)
@@ -224,9 +225,7 @@ def _copy_permissions(status: os.stat_result | None, file: Path) -> None:
 
 
 def _replace(source: Path, target: Path) -> None:
-    """Replace a file with another one. Files that are mounted individually, as in containers, are
-    overwritten.
-    """
+    """Replace a file. A file that is a mount point, as in containers, is overwritten instead."""
     try:
         source.replace(target)
     except OSError as error:
@@ -236,10 +235,11 @@ def _replace(source: Path, target: Path) -> None:
 
 
 def _write_in_place(source: Path, target: Path) -> None:
-    """Write the content of a file to a device, a FIFO or an open file.
+    """Copy a file to a device, a FIFO or an open file.
 
     Raises:
-        OSError: It is not writable. TimeoutError: Nothing reads the content.
+        OSError: The target is not writable.
+        TimeoutError: No process reads from the target.
     """
     descriptor = _open_in_place(target)
     try:
@@ -259,10 +259,10 @@ def _build_timeout() -> TimeoutError:
 
 
 def _open_in_place(target: Path) -> int:
-    """Open a device, a FIFO or an open file for writing; the caller closes the descriptor."""
+    """Open a device, a FIFO or an open file for writing, and return the descriptor."""
     process = DESCRIPTORS.fullmatch(str(target.parent))
     if process and int(process[1]) == os.getpid() and target.name.isdecimal():
-        # Reopening the file would overwrite the earlier output of the process.
+        # Reopening the file would overwrite earlier output.
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         return os.dup(int(target.name))
@@ -281,13 +281,13 @@ def _open_in_place(target: Path) -> int:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file in UTF-8 atomically."""
-    with atomic_write(path) as temporary:
+    with write_atomically(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 @contextmanager
 def explain_unwritable(path: Path) -> Iterator[None]:
-    """Convert OSErrors, except a full disk, to a PosirError with advice."""
+    """Convert OSErrors to PosirErrors, except those of a full disk."""
     try:
         yield
     except OSError as error:
@@ -307,7 +307,7 @@ def check_writable(folder: Path) -> None:
 
 @contextmanager
 def explain_disk_full(path: Path) -> Iterator[None]:
-    """Convert the OSError of a full disk to a PosirError with advice."""
+    """Convert OSErrors of a full disk to PosirErrors."""
     try:
         yield
     except OSError as error:
@@ -330,14 +330,14 @@ def find_free_name(file: Path, suffix: str) -> Path:
 
 
 def is_unfinished(path: Path) -> bool:
-    """Return True if a file or folder has a name that posir gives to unfinished ones."""
+    """Return True if the name is that of an unfinished file or folder of posir."""
     return bool(PART_NAME.fullmatch(path.name)) and not path.is_symlink()
 
 
 def remove_stale_parts(folder: Path) -> None:
-    """Remove files and folders that killed processes left unfinished at least half an hour ago."""
+    """Remove unfinished files and folders that are older than `STALE_AFTER`."""
     for part in folder.glob(f".*{PART_SUFFIX}"):
-        # Another user may own the file, or another process may have removed it.
+        # Another user may own the file, and another process may remove it first.
         with suppress(OSError):
             if not is_unfinished(part) or part.stat().st_mtime >= time.time() - STALE_AFTER:
                 continue
@@ -348,8 +348,8 @@ def remove_stale_parts(folder: Path) -> None:
 
 
 @contextmanager
-def folder_lock(folder: Path) -> Iterator[None]:
-    """Lock a folder against other processes on any machine; warn if it cannot be locked."""
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Lock a folder for this process, also on network drives. Warn if it cannot be locked."""
     make_folder(folder)
     lock = FileLock(folder / LOCK_FILE, timeout=LOCK_TIMEOUT)
     try:
@@ -367,20 +367,19 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def atomic_update(file: Path) -> Iterator[Path]:
-    """Yield a folder with a copy of a file for code that edits in place; the copy replaces the file
-    at the end.
+def update_atomically(file: Path) -> Iterator[Path]:
+    """Yield a folder with a copy of a file, to be edited in place, and replace the file at the end.
 
-    Links, modes and errors are handled as in `atomic_write`. Devices and FIFOs are errors.
+    Links, modes and errors are handled as in `write_atomically`, but devices and FIFOs are errors.
     """
     target = follow_links(file)
     with explain_unwritable(file):
         status = _check_target(file, target)
     if status and not stat.S_ISREG(status.st_mode):
         raise PosirError(f"{file}: is a device or a FIFO. Name a file that can be changed.")
-    with folder_lock(target.parent), atomic_write(file) as temporary:
+    with lock_folder(target.parent), write_atomically(file) as temporary:
         remove_stale_parts(target.parent)
-        prefix = f".{target.name[:PART_STEM]}."
+        prefix = f".{target.name[:MAX_PART_STEM]}."
         with tempfile.TemporaryDirectory(
             dir=target.parent, prefix=prefix, suffix=PART_SUFFIX
         ) as folder:
@@ -392,26 +391,26 @@ def atomic_update(file: Path) -> Iterator[Path]:
 
 
 SUFFIX = ".gz"
-#: Suffixes of file formats. Other suffixes belong to the name, as in `input.InexpC2.gz` and
+#: Suffixes of file formats. Other suffixes are part of the name, as in `input.InexpC2.gz` and
 #: `qrels.test`.
 FORMATS = {
     *(".csv", ".htm", ".html", ".json", ".jsonl", ".lz4", ".markdown", ".md", ".ndjson", ".parq"),
     *(".parquet", ".pdf", ".qrel", ".qrels", ".rst", ".run", ".text", ".trec", ".tsv", ".txt"),
     ".xhtml",
 }
-#: Exceptions for damaged, truncated and uncompressed files.
+#: Exceptions of `gzip` for damaged, truncated and uncompressed files.
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
 def is_compressed(file: Path) -> bool:
-    """Return True if the name ends in `.gz`."""
+    """Return True if the file name ends in `.gz`."""
     return file.suffix.lower() == SUFFIX
 
 
 def split_suffix(file: Path) -> tuple[str, str]:
-    """Split the name of a data file into stem and lower-case suffix: `a.json.gz` into `a`, `.json`.
+    """Split a file name into stem and lower-case suffix: `a.json.gz` into `a` and `.json`.
 
-    An unknown suffix is returned and stays in the stem.
+    A suffix that is not in `FORMATS` also stays in the stem.
     """
     plain = Path(file.stem) if is_compressed(file) else Path(file.name)
     suffix = plain.suffix.lower()
@@ -419,18 +418,18 @@ def split_suffix(file: Path) -> tuple[str, str]:
 
 
 def find_compressed(file: Path) -> Path:
-    """Return the compressed file if only that one exists, else the file."""
+    """Return the file, or its `.gz` version if only that exists."""
     compressed_file = file.with_name(file.name + SUFFIX)
     return compressed_file if compressed_file.is_file() and not file.is_file() else file
 
 
 def check_readable(file: Path) -> None:
-    """Raise OSError for devices, pipes and sockets, whose content may be endless or readable only
+    """Raise OSError for devices, pipes and sockets. Their content may be endless, or readable only
     once.
     """
     if file.is_file() or file.is_dir():
         return
-    # For the error of a missing file.
+    # `stat` raises FileNotFoundError.
     mode = file.stat().st_mode
     kinds = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
     kind = kinds.get(stat.S_IFMT(mode), "device")
@@ -438,18 +437,18 @@ def check_readable(file: Path) -> None:
 
 
 def open_decompressed(file: Path) -> BufferedReader:
-    """Open a data file, decompressed. Reading may raise `GZIP_ERRORS`, and LimitError if the
-    unpacked content is too large.
+    """Open a file and decompress it if necessary. Reading may raise `GZIP_ERRORS`, or LimitError if
+    the unpacked content is too large.
 
     Raises:
-        OSError: It cannot be opened or is not a file.
+        OSError: The file cannot be opened or is not a regular file.
     """
     check_readable(file)
     return BufferedReader(_UnpackedFile(file)) if is_compressed(file) else file.open("rb")
 
 
 class _UnpackedFile(RawIOBase):
-    """The decompressed content of a file, up to a limit."""
+    """The decompressed content of a file. Reading beyond the limit raises LimitError."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -464,7 +463,7 @@ class _UnpackedFile(RawIOBase):
         size = self._content.readinto(buffer)
         self._position += size
         if self._position > self._limit:
-            raise MAX_BYTES.refuse(
+            raise MAX_BYTES.make_error(
                 self._file, f"unpacks to more than {describe_bytes(self._limit)}"
             )
         return size
@@ -483,23 +482,26 @@ def iterate_lines(content: BufferedIOBase, name: object) -> Iterator[bytes]:
         if not line:
             return
         if len(line) > limit:
-            raise MAX_BYTES.refuse(name, f"line {number} is longer than {describe_bytes(limit)}")
+            raise MAX_BYTES.make_error(
+                name, f"line {number} is longer than {describe_bytes(limit)}"
+            )
         yield line
 
 
 def read_decompressed(file: Path, max_bytes: int | None = None) -> bytes:
-    """Read the decompressed content of a data file.
+    """Read a file and decompress it if necessary.
 
     Args:
-        file: The file.
-        max_bytes: Maximum size of the content; by default `POSIR_MAX_BYTES`.
+        file: The file, or a pipe between processes.
+        max_bytes: Maximum size of the content; defaults to `POSIR_MAX_BYTES`.
 
     Raises:
-        OSError: It cannot be read or is not a file. `GZIP_ERRORS`: It is damaged. LimitError: It is
-            too large, or a pipe between processes that does not end in time.
+        OSError: The file cannot be read or is not a regular file.
+        GZIP_ERRORS: The file is damaged.
+        LimitError: The file is too large, or the pipe is not closed in time.
     """
     limit = MAX_BYTES.read() if max_bytes is None else max_bytes
-    # A pipe between processes: `command | posir` or `<(command)`.
+    # `command | posir` or `<(command)`.
     if file.is_fifo() and not os.path.lexists(os.path.realpath(file)):
         with limit_seconds(file), file.open("rb") as pipe:
             content = pipe.read(limit + 1)

@@ -1,8 +1,7 @@
-"""Limits on untrusted input, to protect memory and time.
+"""Limits on the memory and time that untrusted input can use.
 
-Work is bounded by a limit or proportional to the size on disk: large files are read, and small
-files that expand too much are refused. The error names the environment variable that raises the
-limit.
+Work is bounded by a limit or proportional to the size on disk: large files are read, but small
+files that expand too much are rejected. Errors name the environment variable that raises the limit.
 """
 
 from __future__ import annotations
@@ -15,30 +14,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from posir_tasks.base.errors import GateError, PosirError
+from posir_tasks.base.errors import InputError, PosirError
 
-#: Maximum expansion of a compressed file. Text compresses to a tenth, tables of zeros to a
-#: fiftieth.
+#: Maximum ratio of unpacked to compressed size. Text has a ratio of 10, tables of zeros 50.
 MAX_EXPANSION = 100
-#: Ratio of the limit for a file to the limit for a line (a document) or a server's response.
-LINE_PART = 4
-#: Ratio of the limit for rows of a file to the limit for pages of a PDF.
-PAGE_PART = 1_000
-#: Minimum average size in bytes of the JSON values in a document with more values than the row
-#: limit.
+#: Ratio of the size limit of a file to that of a line (a document) or of a server response.
+FILE_LINE_RATIO = 4
+#: Ratio of the row limit of a file to the page limit of a PDF.
+ROW_PAGE_RATIO = 1_000
+#: Minimum average size in bytes of JSON values, if there are more values than the row limit.
 BYTES_PER_VALUE = 8
 #: Time limit for a document in seconds per MiB.
 SECONDS_PER_MIB = 10
 MIB = 2**20
 
 
-class LimitError(GateError):
-    """Untrusted input exceeds a limit. The message also names the variable."""
+class LimitError(InputError):
+    """Untrusted input exceeds a limit. The message names the variable that raises it."""
 
 
 @dataclass(frozen=True)
 class ReadLimit:
-    """A limit with an environment variable."""
+    """A limit that can be set with an environment variable."""
 
     variable: str
     default: int
@@ -54,14 +51,14 @@ class ReadLimit:
             )
         return int(text)
 
-    def refuse(self, name: object, problem: str) -> LimitError:
+    def make_error(self, name: object, problem: str) -> LimitError:
         """Build the error for a source that exceeds the limit, with advice to raise it."""
         return LimitError(name, f"{problem}. Set {self.variable} to a larger number to read it")
 
 
-#: Maximum size of a file or document in memory, in bytes after decompression.
+#: Maximum size of a file or document in bytes, after decompression.
 MAX_BYTES = ReadLimit("POSIR_MAX_BYTES", 2**30)
-#: Maximum number of rows of a file that has fewer bytes than this.
+#: Maximum number of rows of a file. A file with more bytes may have a row per byte.
 MAX_ROWS = ReadLimit("POSIR_MAX_ROWS", 10_000_000)
 #: Maximum number of files and folders in a folder, at any depth.
 MAX_FILES = ReadLimit("POSIR_MAX_FILES", 1_000_000)
@@ -70,13 +67,13 @@ MAX_SECONDS = ReadLimit("POSIR_MAX_SECONDS", 60)
 
 
 def read_line_limit() -> int:
-    """Return the maximum size of a line or of a server's response in bytes."""
-    return max(1, MAX_BYTES.read() // LINE_PART)
+    """Return the maximum size of a line or server response in bytes."""
+    return max(1, MAX_BYTES.read() // FILE_LINE_RATIO)
 
 
 def read_page_limit() -> int:
     """Return the maximum number of pages of a PDF."""
-    return max(1, MAX_ROWS.read() // PAGE_PART)
+    return max(1, MAX_ROWS.read() // ROW_PAGE_RATIO)
 
 
 def compute_unpacked_limit(size: int) -> int:
@@ -89,26 +86,28 @@ def check_size(name: object, size: int, max_bytes: int | None = None) -> None:
     limit = MAX_BYTES.read() if max_bytes is None else max_bytes
     if size > limit:
         problem = f"is larger than {describe_bytes(limit)}, the limit"
-        raise MAX_BYTES.refuse(name, problem) if max_bytes is None else LimitError(name, problem)
+        raise (
+            MAX_BYTES.make_error(name, problem) if max_bytes is None else LimitError(name, problem)
+        )
 
 
 def check_rows(name: object, rows: int, size: int) -> None:
-    """Raise LimitError if a file of `size` bytes has more rows than bytes and than `MAX_ROWS`."""
+    """Raise LimitError if a file has more rows than its `size` in bytes and than `MAX_ROWS`."""
     limit = max(MAX_ROWS.read(), size)
     if rows > limit:
-        raise MAX_ROWS.refuse(name, f"has {rows:,} rows; the limit is {limit:,}")
+        raise MAX_ROWS.make_error(name, f"has {rows:,} rows; the limit is {limit:,}")
 
 
 def check_values(name: object, content: str | bytes) -> None:
-    """Raise LimitError for JSON with too many values, which need far more memory than text."""
+    """Raise LimitError if JSON has too many values, which need far more memory than text."""
     limit = max(MAX_ROWS.read(), len(content) // BYTES_PER_VALUE)
-    # There are fewer values than bytes.
+    # A value takes at least one byte.
     if len(content) <= limit:
         return
     marks = (",", "[", "{") if isinstance(content, str) else (b",", b"[", b"{")
     values = sum(map(content.count, marks))  # type: ignore[arg-type]
     if values > limit:
-        raise MAX_ROWS.refuse(name, f"has about {values:,} values; the limit is {limit:,}")
+        raise MAX_ROWS.make_error(name, f"has about {values:,} values; the limit is {limit:,}")
 
 
 def describe_bytes(size: int) -> str:
@@ -116,7 +115,7 @@ def describe_bytes(size: int) -> str:
     return f"{size / MIB:,.4g} MiB" if size >= MIB else f"{size:,} bytes"
 
 
-class _ExpiredError(BaseException):
+class _ReadTimeoutError(BaseException):
     """Reading a document took too long. A BaseException bypasses handlers for damaged files."""
 
 
@@ -130,10 +129,10 @@ def _can_interrupt() -> bool:
 def limit_seconds(name: object, size: int = 0) -> Iterator[None]:
     """Raise LimitError if reading a document of `size` bytes takes too long.
 
-    Only the main thread can be interrupted; in other threads, the error is raised at the end.
+    Only the main thread can be interrupted. In other threads, the error is raised at the end.
     """
     seconds = max(MAX_SECONDS.read(), size * SECONDS_PER_MIB // MIB)
-    limit_error = MAX_SECONDS.refuse(name, f"cannot be read within {seconds:,} seconds")
+    limit_error = MAX_SECONDS.make_error(name, f"cannot be read within {seconds:,} seconds")
     if not _can_interrupt():
         start = time.monotonic()
         yield
@@ -142,14 +141,14 @@ def limit_seconds(name: object, size: int = 0) -> Iterator[None]:
         return
 
     def expire(*_: object) -> None:
-        raise _ExpiredError
+        raise _ReadTimeoutError
 
-    before = signal.signal(signal.SIGALRM, expire)
+    previous_handler = signal.signal(signal.SIGALRM, expire)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
-    except _ExpiredError:
+    except _ReadTimeoutError:
         raise limit_error from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)

@@ -1,4 +1,4 @@
-"""Removal of secrets and control characters from logs."""
+"""Remove secrets and control characters from logs."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def warn_once(logger: logging.Logger, message: str) -> None:
     logger.warning(message)
 
 
-def sanitize_own_records() -> None:
-    """Sanitize all log records of posir's modules, for any handler."""
+def sanitize_posir_records() -> None:
+    """Sanitize all log records of posir's modules before any handler receives them."""
     build = logging.getLogRecordFactory()
-    if getattr(build, "of_posir", False):
+    if getattr(build, "is_from_posir", False):
         return
 
     def build_safe(name: str, *args: Any, **kwargs: Any) -> logging.LogRecord:
@@ -50,5 +50,5 @@ def sanitize_own_records() -> None:
             record.args = ()
         return record
 
-    build_safe.of_posir = True  # type: ignore[attr-defined]
+    build_safe.is_from_posir = True  # type: ignore[attr-defined]
     logging.setLogRecordFactory(build_safe)

@@ -1,4 +1,4 @@
-"""Temporary attribute values."""
+"""Override attributes temporarily."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @contextmanager
 def override(owner: object, **values: Any) -> Iterator[None]:
-    """Replace attributes of a module, class or instance while the context is open."""
+    """Set attributes of a module, class or instance and restore them at the end."""
     originals = {name: getattr(owner, name) for name in values}
     for name, value in values.items():
         setattr(owner, name, value)

@@ -1,6 +1,6 @@
 """Read Parquet files in batches, within limits.
 
-Run-length and dictionary encoding can expand a file of a few kilobytes to millions of rows, or to a
+With run-length or dictionary encoding, a file of a few kilobytes can contain millions of rows, or a
 long text in each row. Both are checked before values are expanded.
 """
 
@@ -25,42 +25,42 @@ from posir_tasks.base.limits import (
     describe_bytes,
 )
 
-#: Maximum number of rows of a batch; each row may contain a long document.
+#: Maximum number of rows per batch. Each row may contain a long document.
 BATCH_ROWS = 64
-#: Maximum number of bytes of a column in a batch.
+#: Maximum size in bytes of a column in a batch.
 BATCH_BYTES = 2**28
-#: Maximum number of values, in all columns and lists, per row of the row limit.
+#: Ratio of the limit for values, in all columns and lists, to the limit for rows.
 VALUES_PER_ROW = 20
 #: Maximum number of columns, including nested ones.
 MAX_COLUMNS = 10_000
-#: Storage type of text, and encodings without expansion.
+#: Storage type of text, and encodings that do not expand.
 TEXT = "BYTE_ARRAY"
-PLAIN = frozenset({"PLAIN", "RLE", "BIT_PACKED", "DELTA_LENGTH_BYTE_ARRAY"})
-#: Type code of a dictionary page, and the number of header bytes that contain a page's sizes.
+PLAIN_ENCODINGS = frozenset({"PLAIN", "RLE", "BIT_PACKED", "DELTA_LENGTH_BYTE_ARRAY"})
+#: Type code of a dictionary page, and number of bytes to read of a page header.
 DICTIONARY_PAGE = 2
 HEADER_BYTES = 24
 
 
 def iterate_batches(file: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield batches of a Parquet file, with all columns or the given ones.
+    """Yield batches of a Parquet file with the given columns, by default all.
 
     Raises:
         LimitError: The file has too many rows, columns, values or bytes of text.
-        OSError: It cannot be opened or is not a file.
-        pa.ArrowException: It is damaged.
+        OSError: The file cannot be opened or is not a regular file.
+        pa.ArrowException: The file is damaged.
     """
     check_readable(file)
     size = file.stat().st_size
     limit = compute_unpacked_limit(size)
     rows = BATCH_ROWS
-    # Texts in lists are read as dictionaries, and expanded after a check of their length.
+    # Columns of text in lists. They are read as dictionaries and expanded after a length check.
     dictionaries: set[str] = set()
     with pq.ParquetFile(file) as parquet, file.open("rb") as content:
         schema = parquet.schema_arrow
-        chunks = _check_size(file, size, parquet.metadata)
+        chunks = _list_chunks(file, size, parquet.metadata)
         levels = {column.path: column.max_repetition_level for column in parquet.schema}
         for chunk in chunks:
-            if chunk.physical_type != TEXT or PLAIN.issuperset(chunk.encodings):
+            if chunk.physical_type != TEXT or PLAIN_ENCODINGS.issuperset(chunk.encodings):
                 continue
             longest = max(_find_longest(content, chunk), 1)
             if chunk.path_in_schema not in levels:
@@ -74,18 +74,18 @@ def iterate_batches(file: Path, columns: Sequence[str] | None = None) -> Iterato
     total_bytes = 0
     with pq.ParquetFile(file, read_dictionary=sorted(dictionaries)) as parquet:
         for batch in parquet.iter_batches(rows, columns=columns):
-            total_bytes += sum(map(_measure, batch.columns))
+            total_bytes += sum(map(_measure_values, batch.columns))
             if total_bytes > limit:
-                raise MAX_BYTES.refuse(file, f"unpacks to more than {describe_bytes(limit)}")
+                raise MAX_BYTES.make_error(file, f"unpacks to more than {describe_bytes(limit)}")
             if dictionaries:
                 batch = batch.cast(pa.schema([schema.field(name) for name in batch.schema.names]))
             yield batch
 
 
-def _check_size(
+def _list_chunks(
     file: Path, size: int, metadata: pq.FileMetaData
 ) -> Sequence[pq.ColumnChunkMetaData]:
-    """List the column chunks of all row groups; raise LimitError for too many values."""
+    """List the column chunks of all row groups. Raise LimitError if there are too many values."""
     check_rows(file, metadata.num_rows, size)
     columns = metadata.num_columns
     if columns > MAX_COLUMNS:
@@ -95,7 +95,7 @@ def _check_size(
     values = sum(chunk.num_values for chunk in chunks)
     limit = VALUES_PER_ROW * max(MAX_ROWS.read(), size)
     if values > limit:
-        raise MAX_ROWS.refuse(file, f"has {values:,} values; the limit is {limit:,}")
+        raise MAX_ROWS.make_error(file, f"has {values:,} values; the limit is {limit:,}")
     return chunks
 
 
@@ -114,7 +114,7 @@ def _find_longest(content: BinaryIO, column: pq.ColumnChunkMetaData) -> int:
 
 
 def _read_field(header: bytes) -> tuple[int, bytes]:
-    """Parse a number field in Thrift's compact protocol; return the number and the other bytes."""
+    """Parse a number in Thrift's compact protocol. Return the number and the remaining bytes."""
     value = 0
     # The first byte is the type of the field.
     for index in count(1):
@@ -124,14 +124,14 @@ def _read_field(header: bytes) -> tuple[int, bytes]:
     return value >> 1, header[index + 1 :]
 
 
-def _measure(array: pa.Array) -> int:
-    """Compute the size of expanded values in bytes."""
+def _measure_values(array: pa.Array) -> int:
+    """Compute the size in bytes of values after expansion."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         lengths = pc.binary_length(array.dictionary).take(array.indices)
         return int(pc.sum(lengths).as_py() or 0)
     if pa.types.is_struct(kind):
-        return sum(map(_measure, array.flatten()))
+        return sum(map(_measure_values, array.flatten()))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
-        return _measure(array.flatten())
+        return _measure_values(array.flatten())
     return int(array.nbytes)

@@ -1,8 +1,9 @@
 """The private names of mteb that posir uses.
 
-Names are resolved lazily, so a missing name affects only its users; `posir doctor` lists missing
-names. Each row has a contract test in `tests/posir_tasks/base/test_private_names.py`. Failures of
-patches are recorded, and mteb keeps working.
+Names are resolved lazily, so a missing name only affects the features that use it. `posir doctor`
+lists missing names. Each name has a contract test in
+`tests/posir_tasks/base/test_private_names.py`. If a patch fails, the failure is recorded and mteb
+keeps working.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ from typing import Any, TypeVar
 from posir_tasks.base.errors import PosirError
 
 
-def mteb_folder() -> Path:
-    """Find the folder of mteb's modules without importing mteb, which takes seconds."""
+def find_mteb_folder() -> Path:
+    """Find mteb's package folder without importing mteb, which takes seconds."""
     return Path(str(getattr(find_spec("mteb"), "origin", ""))).parent
 
 
 @dataclass(frozen=True)
 class PrivateName:
-    """A private name of mteb and its use in posir."""
+    """A private name of mteb."""
 
     path: str
     """`module:object`, or `module:class().attribute` for attributes set by the constructor."""
     contract: str
-    """The required behavior."""
+    """Behavior that posir relies on."""
     used_by: str
-    """The features that need the name."""
+    """Features that need the name."""
 
     def resolve(self) -> Any:
-        """Import the object; raise PosirError if the installed mteb lacks it."""
+        """Import the object; raise PosirError if it does not exist in the installed mteb."""
         owner, _, attribute = self.path.partition("().")
         try:
             value = resolve_name(owner)
@@ -49,7 +50,7 @@ class PrivateName:
             ) from error
 
     def is_missing(self) -> bool:
-        """Return True if the installed mteb lacks the name."""
+        """Return True if the name does not exist in the installed mteb."""
         try:
             self.resolve()
         except PosirError:
@@ -57,7 +58,7 @@ class PrivateName:
         return False
 
     def read(self, instance: object) -> Any:
-        """Read the attribute from an instance; raise PosirError if the installed mteb lacks it."""
+        """Read the attribute from an instance; raise PosirError if the name is missing."""
         self.resolve()
         return getattr(instance, self.path.rpartition(".")[2])
 
@@ -88,8 +89,8 @@ MODEL_REGISTRY = PrivateName(
 )
 RESOLVE_LOADER = PrivateName(
     "mteb.models.model_meta:ModelMeta._resolve_loader",
-    "From a model's name and the contents of its settings files, mteb's class that loads it, its "
-    "kind and its modalities.",
+    "Returns mteb's loader class, the model type and the modalities, given a model's name and the "
+    "contents of its settings files.",
     "models in local folders, such as `-m ./my-model`",
 )
 EVALUATE_SUBSET = PrivateName(
@@ -121,10 +122,10 @@ failures: list[str] = []
 
 
 def record_failure(patch: str, error: Exception) -> None:
-    """Record the failure of a patch; print the first failure on standard error."""
+    """Record a failed patch, and print the first one on standard error."""
     if not failures:
         print(
-            f"posir: {patch} failed for mteb {installed_mteb()} ({type(error).__name__}: "
+            f"posir: {patch} failed for mteb {get_mteb_version()} ({type(error).__name__}: "
             f"{error}). mteb works without it. Run `posir doctor`, install compatible versions "
             "(`pip install 'mteb>=2.26.24,<3'` and the newest posir), or silence this with "
             "POSIR_AUTOLOAD=0.",
@@ -135,7 +136,9 @@ def record_failure(patch: str, error: Exception) -> None:
 
 
 def fall_back(patch: str, function: Callable[..., T], *arguments: Any, otherwise: T) -> T:
-    """Call a function for a patch. Record any error but a PosirError, and return `otherwise`."""
+    """Call a function for a patch. If it raises, record the error and return `otherwise`, except
+    for a PosirError, which propagates.
+    """
     try:
         return function(*arguments)
     except PosirError:
@@ -145,8 +148,8 @@ def fall_back(patch: str, function: Callable[..., T], *arguments: Any, otherwise
         return otherwise
 
 
-def installed_mteb(otherwise: str = "(of an unknown version)") -> str:
-    """Return the version of the installed mteb, or `otherwise`."""
+def get_mteb_version(otherwise: str = "(of an unknown version)") -> str:
+    """Return the version of the installed mteb, or `otherwise` if mteb is not installed."""
     try:
         return version("mteb")
     except PackageNotFoundError:
@@ -157,7 +160,7 @@ def warn_untested_mteb() -> str | None:
     """Return a warning if the installed mteb is newer than `NEWEST_TESTED`, else None."""
     from packaging.version import Version
 
-    installed = installed_mteb(NEWEST_TESTED)
+    installed = get_mteb_version(NEWEST_TESTED)
     if Version(installed) > Version(NEWEST_TESTED):
         return (
             f"mteb {installed} is newer than {NEWEST_TESTED}, the newest that posir was "

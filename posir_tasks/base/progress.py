@@ -1,6 +1,6 @@
-"""Progress of long stages: bars on a terminal, lines in a log.
+"""Report the progress of long stages: with bars on a terminal, with lines in a log.
 
-Outside a terminal, only commands report progress (`posir_tasks.command.options`).
+Logs contain progress only if a command runs (`posir_tasks.command.options`).
 """
 
 import sys
@@ -22,20 +22,20 @@ from posir_tasks.base.files import is_compressed, iterate_lines, open_decompress
 
 Item = TypeVar("Item")
 
-#: Seconds after which a loop is reported in a log.
+#: Seconds after which a log reports a loop for the first time.
 BRIEF_SECONDS = 2.0
-#: Seconds between two lines about a stage.
+#: Seconds between two log lines of a stage.
 LINE_SECONDS = 60.0
 #: Seconds between two checks for due lines.
 TICK_SECONDS = 0.5
 MEGABYTE = 1_000_000
-#: Width of a bar.
+#: Width of a bar in characters.
 BAR_WIDTH = 12
-#: Seconds after which a stage gets a bar; shorter bars would flash.
+#: Seconds after which a stage gets a bar, so that short stages do not flash.
 FLASH_SECONDS = 1.0
 
 
-#: Counts finished steps, by default one; thread-safe.
+#: Function that counts finished steps, by default one. Thread-safe.
 Advance = Callable[..., object]
 
 
@@ -45,9 +45,9 @@ def format_seconds(seconds: float) -> str:
 
 
 class LineReporter(Progress):
-    """Log lines at the beginning of a stage and every minute.
+    """Log a line at the start of each stage and every minute.
 
-    Outside a terminal, Rich prints only at the end.
+    Rich's own reporting prints only at the end unless on a terminal.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class LineReporter(Progress):
 
     @contextmanager
     def show(self, description: str, total: float | None, delay: float) -> Iterator[Advance]:
-        """Report a stage; the first line comes at once or after a delay."""
+        """Report a stage, with the first line after `delay` seconds."""
         if not delay:
             self.write(f"{description}: 0 of {total:,.0f}" if total else description)
         task = self.add_task(
@@ -70,15 +70,15 @@ class LineReporter(Progress):
             self.remove_task(task)
 
     def write_due(self) -> None:
-        """Write due lines."""
+        """Write the lines that are due."""
         now = self.get_time()
         for task in self.tasks:
             if now >= task.fields["due"]:
                 self.update(task.id, due=now + LINE_SECONDS)
-                self.write(f"{task.description}: {_describe(task)}")
+                self.write(f"{task.description}: {_describe_task(task)}")
 
 
-class Bars(Progress):
+class ProgressBars(Progress):
     """Progress bars of all stages that take over a second."""
 
     def get_renderables(self) -> Iterator[RenderableType]:
@@ -89,15 +89,15 @@ class Bars(Progress):
 
 
 class StateColumn(ProgressColumn):
-    """Steps and times next to a bar."""
+    """Finished steps and times next to a bar."""
 
     def render(self, task: Task) -> Text:
         """Render the text."""
-        return Text(_describe(task))
+        return Text(_describe_task(task))
 
 
-def _describe(task: Task) -> str:
-    """Describe finished steps, elapsed time and, after the first step, the time left."""
+def _describe_task(task: Task) -> str:
+    """Format finished steps, elapsed time and, after the first step, remaining time."""
     elapsed = task.elapsed or 0.0
     done = task.completed
     duration = f"{format_seconds(elapsed)} elapsed"
@@ -106,14 +106,14 @@ def _describe(task: Task) -> str:
     state = f"{done:,.0f} of {task.total:,.0f}, {duration}"
     if not done:
         return state
-    # Extrapolate from the time of the last finished step. Rich's estimate uses the last half
-    # minute, which may have no step.
+    # Extrapolate from the last finished step. Rich's estimate uses the last half minute, in which
+    # no step may have finished.
     expected = (task.fields["advanced"] - (task.start_time or 0.0)) / done * task.total
     return f"{state}, {format_seconds(max(0.0, expected - elapsed))} left"
 
 
-#: Line reporter of the running command; without one, terminals show bars.
-_lines: ContextVar[LineReporter | None] = ContextVar("_lines", default=None)
+#: Line reporter of the running command. If it is None, terminals show bars.
+_line_reporter: ContextVar[LineReporter | None] = ContextVar("_line_reporter", default=None)
 #: Bars of all stages on standard error; None if no stage is running.
 _bars: Progress | None = None
 _lock = threading.Lock()
@@ -121,13 +121,13 @@ _lock = threading.Lock()
 
 @contextmanager
 def report_progress(*, quiet: bool) -> Iterator[None]:
-    """Report progress within the context: with bars on a terminal, else with lines; nothing if
+    """Report progress within the context, with bars on a terminal and else with lines, unless
     `quiet`.
     """
     if not quiet and Console(stderr=True).is_terminal:
         yield
         return
-    # A stage may redirect the stream later.
+    # Stages may redirect standard error.
     stream = sys.stderr
     end = threading.Event()
 
@@ -143,21 +143,21 @@ def report_progress(*, quiet: bool) -> Iterator[None]:
 
     thread = threading.Thread(target=write_until_end, daemon=True)
     thread.start()
-    token = _lines.set(lines)
+    token = _line_reporter.set(lines)
     try:
         yield
     finally:
-        _lines.reset(token)
+        _line_reporter.reset(token)
         end.set()
         thread.join()
 
 
 @contextmanager
 def track(description: str, total: float | None = None, *, delay: float = 0.0) -> Iterator[Advance]:
-    """Report a stage of `total` steps, in a log after `delay` seconds; yield a function that counts
-    steps.
+    """Report a stage of `total` steps, and yield a function that counts steps. Logs report the
+    stage after `delay` seconds.
     """
-    lines = _lines.get()
+    lines = _line_reporter.get()
     if lines:
         with lines.show(description, total, delay) as advance:
             yield advance
@@ -174,11 +174,11 @@ def _show_bar(description: str, total: float | None) -> Iterator[Advance]:
     global _bars
     with _lock:
         if _bars is None:
-            # Narrow terminals wrap the description instead of cutting the state.
+            # On narrow terminals, wrap the description instead of truncating the state.
             text = TextColumn("{task.description}", markup=False, table_column=Column())
             state = StateColumn(Column(no_wrap=True))
             console = Console(stderr=True)
-            _bars = Bars(text, BarColumn(BAR_WIDTH), state, console=console, transient=True)
+            _bars = ProgressBars(text, BarColumn(BAR_WIDTH), state, console=console, transient=True)
             clear_bars()
             _bars.start()
         bars = _bars
@@ -194,27 +194,27 @@ def _show_bar(description: str, total: float | None) -> Iterator[Advance]:
 
 
 def clear_bars() -> None:
-    """Clear tqdm's bars before other output; they reappear with the next step."""
+    """Clear tqdm's bars before other output. They reappear with their next step."""
     for bar in list(getattr(getattr(sys.modules.get("tqdm"), "tqdm", None), "_instances", ())):
         bar.clear()
 
 
-def progress(items: Sequence[Item], description: str) -> Iterable[Item]:
-    """Yield items and report progress, in a log only after two seconds."""
+def track_items(items: Sequence[Item], description: str) -> Iterable[Item]:
+    """Yield items and report progress. Logs report it after `BRIEF_SECONDS`."""
     with track(description, len(items), delay=BRIEF_SECONDS) as advance:
         for item in items:
             yield item
             advance()
 
 
-def note_progress(text: str) -> None:
-    """Write a line to the log; terminals have bars instead."""
-    lines = _lines.get()
+def log_progress(text: str) -> None:
+    """Write a line to the log, but not to a terminal, which shows bars."""
+    lines = _line_reporter.get()
     if lines:
         lines.write(text)
 
 
-def track_reading(file: Path) -> Iterator[bytes]:
+def track_lines(file: Path) -> Iterator[bytes]:
     """Yield the lines of a file and report progress."""
     description = f"Reading {file.name} (MB)"
     total = None if is_compressed(file) else file.stat().st_size / MEGABYTE

@@ -1,9 +1,9 @@
-"""Public functions, whose signatures and docstrings also define the commands of the same name.
+"""Declare public functions. Their signatures and docstrings also define the commands.
 
-Positional parameters are arguments of the command, keyword-only parameters are options. Their help
-is the text under `Args`. `Annotated[type, Option(...)]` adds ranges and other facts that a type
-cannot express; Python and the command line check ranges alike. The returned `Result` prints itself.
-`posir_tasks.command.options` adds the options of all commands.
+Positional parameters become arguments of the command, keyword-only parameters options. Their help
+is the text under `Args`. `Annotated[type, Option(...)]` adds ranges and other properties that a
+type cannot express. Ranges are checked in Python and on the command line. The command prints the
+returned `Result`. `posir_tasks.command.options` adds the options that all commands have.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
 from posir_tasks.base.errors import PosirError, sanitize_errors, summarize_error
 from posir_tasks.base.wording import suggest_name
 
-#: A path or name of data, or texts: a list or a data frame column.
+#: Path or name of data, or a list or data frame column of texts.
 DataReference: TypeAlias = str | Path | Iterable[str]
 #: One or more names.
 Names: TypeAlias = str | Iterable[str]
@@ -37,30 +37,28 @@ R = TypeVar("R")
 
 #: Attribute of a public function that stores its `Declaration`.
 DECLARATION = "posir_declaration"
-#: First line of a docstring section.
-SECTION = re.compile(r"^(Args|Returns|Raises|Examples):$", re.MULTILINE)
-#: A parameter in the section `Args`: name and text.
-DESCRIBED = re.compile(r"^    \**(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
+#: Heading of a docstring section.
+SECTION_HEADING = re.compile(r"^(Args|Returns|Raises|Examples):$", re.MULTILINE)
+#: Name and text of a parameter in the section `Args`.
+ARGS_ENTRY = re.compile(r"^    \**(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Option:
-    """Metadata of a parameter beyond its type: `Annotated[int, Option(min=1)]`."""
+    """Properties of a parameter besides its type: `Annotated[int, Option(min=1)]`."""
 
     min: float | None = None
-    """Minimum."""
     max: float | None = None
-    """Maximum."""
     metavar: str | None = None
-    """Placeholder of the value in the command's help, such as `LOW,HIGH`."""
+    """Placeholder for the value in the command's help, such as `LOW,HIGH`."""
     short: str | None = None
     """Short option, such as `-t`."""
     parse: Callable[[str], Any] | None = None
-    """Parses the command's text; by default, the type does. Raises PosirError."""
+    """Parser of the value on the command line, which raises PosirError. Defaults to the type."""
     one_value: bool = False
-    """If true, the command takes a single text where Python takes an iterable."""
+    """Whether the command takes a single string where Python takes an iterable."""
     python_only: bool = False
-    """If true, the command lacks the parameter, such as a callback."""
+    """Whether the command does not have the parameter, such as a callback."""
 
     @property
     def limits(self) -> list[str]:
@@ -77,48 +75,47 @@ OptionalPositive: TypeAlias = Annotated[int | None, Option(min=1)]
 
 @dataclass(frozen=True)
 class Declaration:
-    """Declare a public function with range checks and a command; the fields are properties of the
-    command beyond the signature.
+    """Decorator that declares a public function, checks its arguments and defines its command.
+
+    The fields are properties of the command that the signature cannot express.
     """
 
     charts: bool = False
-    """If true, the result includes charts, and the command has the option `--figures`."""
+    """Whether the result includes charts. Adds the option `--figures`."""
     card: bool = False
-    """If true, the result includes a picture of the answer, and the command has the option
-    `--card`.
-    """
+    """Whether the result includes a picture of the answer. Adds the option `--card`."""
     streams: bool = False
-    """If true, the function calls its parameter `show` with partial results, which are printed."""
+    """Whether the function calls its parameter `show` with partial results, which are printed."""
     flags: tuple[str, ...] = ()
-    """Formats with a separate option, such as `--csv`."""
-    undecided_by: tuple[str, ...] = ()
-    """Parameters that turn the command into a check. If any of them is given, errors exit with
-    status 2, for undecided.
+    """Formats that have their own option, such as `--csv`."""
+    check_options: tuple[str, ...] = ()
+    """Parameters that turn the command into a check. If any is given, errors exit with status 2
+    (inconclusive), since status 1 means that the check failed.
     """
     groups: Mapping[str, str] = field(default_factory=dict)
-    """Space-separated option names by heading of the help."""
+    """Space-separated option names by heading in the help."""
     settings: str | None = None
-    """`module:class` of the settings that additional keywords contain, for `--set` and
+    """`module:class` of the settings in the function's keyword arguments. Adds `--set` and
     `--settings-help`.
     """
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Decorate a function."""
+        """Add the checks and the declaration to a function."""
         signature = inspect.signature(function)
 
         @wraps(function)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
             _check_keywords(function.__name__, kwargs, signature)
             values = signature.bind(*args, **kwargs).arguments
             for parameter in read_parameters(function):
                 if parameter.name in values:
                     parameter.check(values[parameter.name])
-            # Notebooks print the whole chain of errors.
+            # Notebooks print the whole exception chain.
             with sanitize_errors():
                 return function(*args, **kwargs)
 
-        setattr(checked, DECLARATION, self)
-        return checked
+        setattr(wrapper, DECLARATION, self)
+        return wrapper
 
 
 public = Declaration
@@ -126,7 +123,7 @@ public = Declaration
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a public function and its command."""
+    """A parameter of a public function and of its command."""
 
     name: str
     type: Any
@@ -136,9 +133,9 @@ class Parameter:
     help: str
     option: Option = Option()
     repeats: bool = False
-    """If true, several values are allowed."""
+    """Whether several values are allowed."""
     is_argument: bool = False
-    """If true, the parameter is positional."""
+    """Whether the parameter is positional."""
 
     def check(self, value: Any) -> None:
         """Raise PosirError if any value is out of range or not among the choices."""
@@ -159,13 +156,13 @@ class Parameter:
         for number in to_list(value):
             if not isinstance(number, allowed_type) or isinstance(number, bool):
                 raise PosirError(f"{self.name}={number!r}: must be a {kind}.")
-            # False for NaN.
+            # The comparison is false for NaN.
             if not low <= number <= high:
                 raise PosirError(f"{self.name}={number}: must be {' and '.join(limits)}.")
 
 
 def _check_keywords(name: str, keywords: Iterable[str], signature: inspect.Signature) -> None:
-    """Raise TypeError for an unknown keyword, with a suggestion."""
+    """Raise TypeError for an unknown keyword, and suggest a similar one."""
     names = signature.parameters
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in names.values()):
         return
@@ -178,31 +175,31 @@ def _check_keywords(name: str, keywords: Iterable[str], signature: inspect.Signa
 
 
 def to_list(value: Any) -> list[Any]:
-    """Convert a single value or an iterable of values to a list; empty for None."""
+    """Convert a single value, an iterable of values or None (no values) to a list."""
     if value is None:
         return []
-    is_one = isinstance(value, str | Path) or not isinstance(value, Iterable)
-    return [value] if is_one else [*value]
+    is_single = isinstance(value, str | Path) or not isinstance(value, Iterable)
+    return [value] if is_single else [*value]
 
 
 def read_parameters(function: Function) -> list[Parameter]:
-    """Read the parameters of a public function, with their descriptions from the section `Args`."""
-    sections = SECTION.split(inspect.getdoc(function) or "")
+    """Read the parameters of a public function from its signature and the section `Args`."""
+    sections = SECTION_HEADING.split(inspect.getdoc(function) or "")
     texts: dict[str, str] = {}
     if "Args" in sections:
-        texts = dict(DESCRIBED.findall(sections[sections.index("Args") + 1]))
+        texts = dict(ARGS_ENTRY.findall(sections[sections.index("Args") + 1]))
     parameters = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             continue
         annotation = parameter.annotation
         if isinstance(annotation, str):
-            # `get_type_hints` fails: the return type may be imported only for type checkers.
+            # `get_type_hints` fails if the return type is only imported for type checkers.
             annotation = eval(annotation, inspect.unwrap(function).__globals__)
         option = next(iter(getattr(annotation, "__metadata__", ())), Option())
         kind, repeats = (str, False) if option.one_value else _read_type(annotation)
         is_argument = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
-        text = _name_options(" ".join(texts.get(name, "").split()), function)
+        text = _rewrite_options(" ".join(texts.get(name, "").split()), function)
         parameters.append(
             Parameter(name, kind, parameter.default, text, option, repeats, is_argument)
         )
@@ -210,10 +207,10 @@ def read_parameters(function: Function) -> list[Parameter]:
 
 
 def describe_function(function: Function) -> str:
-    """Return the part of a docstring before its sections. Paragraphs are unwrapped, except literal
-    blocks.
-    """
-    text = _name_options(SECTION.split(inspect.getdoc(function) or "")[0], function).rstrip()
+    """Return a docstring without its sections. Paragraphs except literal blocks are unwrapped."""
+    text = _rewrite_options(
+        SECTION_HEADING.split(inspect.getdoc(function) or "")[0], function
+    ).rstrip()
     blocks = [
         block if is_literal(block) else " ".join(block.split()) for block in text.split("\n\n")
     ]
@@ -221,12 +218,12 @@ def describe_function(function: Function) -> str:
 
 
 def is_literal(block: str) -> bool:
-    """Return True if a docstring block keeps its line breaks: it is indented or has comments."""
+    """Return True if a docstring block is indented or has comments, so line breaks are kept."""
     return block.startswith(" ") or "  # " in block
 
 
-def _name_options(text: str, function: Function) -> str:
-    """Convert a docstring for the command: `k` becomes `--k`, and clauses "In Python also ..." are
+def _rewrite_options(text: str, function: Function) -> str:
+    """Convert a docstring to help text: `k` becomes `--k`, and clauses "In Python also ..." are
     removed.
     """
     parameters = inspect.signature(function).parameters.values()
@@ -238,7 +235,7 @@ def _name_options(text: str, function: Function) -> str:
 
 
 def _read_type(annotation: Any) -> tuple[Any, bool]:
-    """Return the type of a single value, and True if several values are allowed."""
+    """Return the type of a single value and whether several values are allowed."""
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if origin is Annotated:
@@ -246,7 +243,7 @@ def _read_type(annotation: Any) -> tuple[Any, bool]:
     if origin in (typing.Union, UnionType):
         members = [_read_type(kind) for kind in arguments if kind is not NoneType]
         kinds = [kind for kind, _ in members]
-        # `str | Path` is a text, `int | float` a float.
+        # `str | Path` becomes str, `int | float` becomes float.
         wider = next((kind for kind in (str, float) if kind in kinds), kinds[0])
         return wider, any(repeats for _, repeats in members)
     is_iterable = isinstance(origin, type) and issubclass(origin, Iterable)
@@ -256,14 +253,16 @@ def _read_type(annotation: Any) -> tuple[Any, bool]:
 
 
 def load_object(option: str, reference: str) -> Any:
-    """Load `module:object`, also from the working folder. A PosirError names the option."""
+    """Load `module:object`, which may be in the working folder. Raise PosirError with the option's
+    name if the object cannot be loaded.
+    """
     name = f"{option} {reference}"
     module, _, attribute = reference.partition(":")
     if not (module and attribute):
         raise PosirError(
             f"{name}: write module:function, such as pipeline:run for `run` in pipeline.py."
         )
-    folder = os.getcwd()  # noqa: PTH109 (sys.path has texts)
+    folder = os.getcwd()  # noqa: PTH109 (sys.path contains strings)
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
@@ -273,9 +272,7 @@ def load_object(option: str, reference: str) -> Any:
 
 
 def load_function(option: str, reference: str) -> Function:
-    """Load `module:function` or `module:object.method`, also from the working folder; raise
-    PosirError with the option's name.
-    """
+    """Load `module:function` or `module:object.method` as `load_object` does."""
     function = load_object(option, reference)
     if not callable(function):
         raise PosirError(

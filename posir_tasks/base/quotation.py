@@ -1,9 +1,10 @@
-"""Quotation marks in tab-separated files: enclosing as in CSV, or literal as in MS MARCO.
+"""Decide if quotation marks in tab-separated files enclose cells, as in CSV, or are literal, as in
+MS MARCO.
 
-The content decides. If every line has as many cells as the headings, quotation marks are literal,
-unless all of them enclose cells and there is proof: a doubled mark within a cell, or a column with
-all cells enclosed. If the number of cells varies, or there is only one column, CSV rules apply, and
-enclosed cells may contain tabs and line breaks.
+If every line has as many cells as there are headings, quotation marks are literal, unless they all
+enclose cells and there is proof: a doubled mark within a cell, or a column in which all cells are
+enclosed. If the number of cells varies, or there is only one column, CSV rules apply, and enclosed
+cells may contain tabs and line breaks.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TypeAlias
 
-#: The last line of a row, from 1, and its cells.
+#: Number of the last line of a row, from 1, and the row's cells.
 Row: TypeAlias = tuple[int, list[str]]
 Rows: TypeAlias = Sequence[Row]
 
@@ -21,15 +22,15 @@ QUOTE = '"'
 TAB = "\t"
 #: An id that ends in a number.
 NUMBERED = re.compile(r"(\D*)(\d{1,18})")
-#: Minimum number of cells of a completely enclosed column.
+#: Minimum number of cells in a column that counts as enclosed.
 MIN_ENCLOSED = 2
 LINE_END = re.compile(r"\r\n|\r|\n")
-#: Matches a cell between quotation marks, with all marks within it doubled.
+#: Matches a cell between quotation marks in which all other marks are doubled.
 match_enclosed = re.compile(r'"(?:[^"]|"")*"').fullmatch
 
 
 def split_literally(text: str, delimiter: str) -> list[Row]:
-    """Split lines into cells with their quotation marks; skip blank lines."""
+    """Split lines into cells, keep quotation marks, and skip blank lines."""
     mark = "\n" if "\n" in text else "\r"
     lines = enumerate(text.split(mark), start=1)
     rows = ((number, line.removesuffix("\r").split(delimiter)) for number, line in lines)
@@ -37,17 +38,17 @@ def split_literally(text: str, delimiter: str) -> list[Row]:
 
 
 def is_regular(rows: Rows) -> bool:
-    """Return True if all rows have as many cells as the first, ignoring empty cells at the end."""
+    """Return True if all rows have as many cells as the first, except empty cells at the end."""
     width = len(rows[0][1]) if rows else 0
     return all(len(cells) >= width and not any(map(str.strip, cells[width:])) for _, cells in rows)
 
 
 def remove_marks(rows: Rows) -> Rows:
-    """Remove the quotation marks around cells if a file encloses cells."""
+    """Remove the quotation marks around cells, unless they are literal."""
     quoted_cells = [cell for _, cells in rows for cell in cells if QUOTE in cell]
     if not quoted_cells or not all(map(match_enclosed, quoted_cells)):
         return rows
-    # Characters that require enclosing, besides line breaks and tabs.
+    # Cells contain no line breaks or tabs, which also need marks.
     needs_marks = any(set('"\r') & set(cell[1:-1]) for cell in quoted_cells)
     if not needs_marks and not _has_enclosed_column(rows):
         return rows
@@ -55,7 +56,9 @@ def remove_marks(rows: Rows) -> Rows:
 
 
 def find_swallowed_row(text: str, rows: Rows, delimiter: str) -> int | None:
-    """Find the line with a quotation mark that joins apparent rows, or return None."""
+    """Find the first line of a cell that seems to contain rows, because of a stray quotation mark.
+    Return None if there is no such cell.
+    """
     lines = list[str]()
     width = len(rows[0][1]) if rows else 0
     for end, cells in rows:
@@ -64,12 +67,12 @@ def find_swallowed_row(text: str, rows: Rows, delimiter: str) -> int | None:
             continue
         lines = lines or LINE_END.split(text)
         candidates = [line.split(delimiter) for line in lines[end - breaks - 1 : end]]
-        if _count_up(candidates) or (delimiter == TAB and _have_width(candidates, width)):
+        if _has_consecutive_ids(candidates) or (delimiter == TAB and _has_width(candidates, width)):
             return end - breaks
     return None
 
 
-def _count_up(rows: Sequence[Sequence[str]]) -> bool:
+def _has_consecutive_ids(rows: Sequence[Sequence[str]]) -> bool:
     """Return True if the first cells are consecutive ids: `d3`, `d4`, `d5`."""
     ids = [NUMBERED.fullmatch(cells[0]) for cells in rows if len(cells) > 1]
     numbers = [int(name[2]) for name in ids if name]
@@ -78,14 +81,14 @@ def _count_up(rows: Sequence[Sequence[str]]) -> bool:
     return is_complete and numbers == [*range(numbers[0], numbers[0] + len(numbers))]
 
 
-def _have_width(rows: Sequence[Sequence[str]], width: int) -> bool:
-    """Return True if the first row and half of the following ones have `width` cells."""
+def _has_width(rows: Sequence[Sequence[str]], width: int) -> bool:
+    """Return True if the first row and at least half of the other rows have `width` cells."""
     matches = [len(cells) == width for cells in rows]
     return matches[0] and 2 * sum(matches[1:]) >= len(matches) - 1
 
 
 def _has_enclosed_column(rows: Rows) -> bool:
-    """Return True if all headings, or all cells of a column, are enclosed."""
+    """Return True if all headings or all non-empty cells of a column are enclosed."""
     if all(map(match_enclosed, rows[0][1])):
         return True
     for column in zip_longest(*(cells for _, cells in rows[1:]), fillvalue=""):

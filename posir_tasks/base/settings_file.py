@@ -1,4 +1,4 @@
-"""Settings of a command: a YAML file, overrides and options, checked field by field."""
+"""Load and validate the settings of a command from a YAML file, overrides and options."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from pydantic_core import ErrorDetails, to_jsonable_python
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.records import Fields, Record
-from posir_tasks.base.untrusted import GateError, parse_yaml, read_yaml
+from posir_tasks.base.untrusted import InputError, parse_yaml, read_yaml
 
-#: Width of the text of comments in a settings file.
+#: Width of comments in a settings file, in characters.
 WIDTH = 96
 
 
 class Section(BaseModel):
-    """A frozen section of settings without unknown fields, described by attribute docstrings."""
+    """A section of settings. It is frozen, rejects unknown fields, and is documented by attribute
+    docstrings.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
@@ -38,18 +40,18 @@ def load_settings(
     overrides: Mapping[str, object] = MappingProxyType({}),
     options: Mapping[str, object] = MappingProxyType({}),
 ) -> Settings:
-    """Read settings.
+    """Load settings.
 
     Args:
         kind: The settings class.
         file: A YAML file, or None.
         overrides: Values by field, nested by section. They take precedence over the file.
         options: Values of command options by field. They take precedence over overrides, unless
-            they are None or empty lists.
+            they are None or an empty list.
 
     Raises:
-        PosirError: The file is unreadable or a field is invalid. The message names file, field or
-            option.
+        PosirError: The file is unreadable or a field is invalid. The message names the file and the
+            field, or the option.
     """
     values = _merge(_read_yaml(kind, file) if file else {}, overrides)
     values |= {field: value for field, value in options.items() if value not in (None, [])}
@@ -58,14 +60,14 @@ def load_settings(
     except ValidationError as error:
         problems: dict[str, str] = {}
         for problem in error.errors(include_url=False):
-            # Other parts of a location name members of a union.
+            # Parts with brackets name members of a union.
             path = [part for part in map(str, problem["loc"]) if not set("[(") & set(part)]
             if problem["type"] == "literal_error" and len(path) < len(problem["loc"]):
-                # Errors from the other members of the union are more useful.
+                # Errors of other members of the union are more useful.
                 continue
             source = f"{file or 'settings'}: field '{'.'.join(path) or 'settings'}'"
             field = next(iter(path), "")
-            # The option is the source of the value, or would be the simplest source.
+            # Name the option if it has the invalid value, or could provide the missing one.
             if field in options and (options[field] not in (None, []) or field not in values):
                 source = f"--{field.replace('_', '-')}"
             problems[source] = _describe_problem(kind, path, problem)
@@ -74,12 +76,12 @@ def load_settings(
 
 
 def describe_settings(kind: type[Section]) -> str:
-    """Write YAML with each setting's description and default; required settings are empty."""
+    """Return YAML with the description and default of each setting. Required settings are empty."""
     return "\n".join(_list_lines(kind))
 
 
 def dump_settings(settings: Section) -> str:
-    """Write settings as YAML for `load_settings`, without None values."""
+    """Return settings as YAML for `load_settings`, without None values."""
     # The import is slow.
     import yaml
 
@@ -113,7 +115,7 @@ def _list_lines(kind: type[Section]) -> Iterator[str]:
 
 
 def _list_choices(kind: Any) -> list[str]:
-    """List the values of an enum or a literal, also within a union."""
+    """List the values of an enum or a literal, which may be in a union."""
     if get_origin(kind) is Literal:
         return list(map(str, get_args(kind)))
     if isinstance(kind, EnumType):
@@ -126,14 +128,14 @@ def _describe_problem(kind: type[Section], path: Sequence[str], problem: ErrorDe
         return f"Input should be a section with fields: {', '.join(_list_fields(kind, path))}"
     if problem["type"] == "extra_forbidden":
         fields = _list_fields(kind, path[:-1])
-        near = get_close_matches(path[-1], fields, 1)
-        hint = f"; did you mean {near[0]}?" if near else "."
+        matches = get_close_matches(path[-1], fields, 1)
+        hint = f"; did you mean {matches[0]}?" if matches else "."
         return f"unknown field{hint} Fields here: {', '.join(fields)}"
     return problem["msg"].removeprefix("Value error, ")
 
 
 def _list_fields(kind: type[Section], path: Sequence[str]) -> list[str]:
-    """List the fields of the section, or of the list of sections, at a path."""
+    """List the fields of the section at a path, which may be in a list."""
     section = kind
     for part in path:
         if not part.isdecimal():
@@ -157,7 +159,7 @@ def _read_yaml(kind: type[Section], file: Path) -> Record:
         description += f", at least {required_fields}"
     try:
         values = read_yaml(file)
-    except GateError as error:
+    except InputError as error:
         raise PosirError(f"{error}. Expected {description}.") from None
     if not isinstance(values, dict):
         raise PosirError(f"{file}: has no fields; expected {description}.")
@@ -174,8 +176,8 @@ def _merge(values: Fields, changes: Fields) -> Record:
 
 
 def read_overrides(overrides: Iterable[str], option: str = "--set") -> Record:
-    """Parse overrides such as `ask.questions=5` into values nested by section, of which later ones
-    take precedence; raise PosirError for malformed ones.
+    """Parse overrides such as `ask.questions=5` into values nested by section. Later overrides take
+    precedence. Raise PosirError if an override is malformed.
     """
     values: Record = {}
     for override in overrides:
@@ -187,7 +189,7 @@ def read_overrides(overrides: Iterable[str], option: str = "--set") -> Record:
             )
         try:
             value = parse_yaml(text, f"{option} {override}")
-        except GateError as error:
+        except InputError as error:
             raise PosirError(f"{error}. Put quotes around text.") from None
         for part in reversed(path):
             value = {part: value}

@@ -1,7 +1,7 @@
-"""Readers of table files with polars.
+"""Read table files with polars.
 
-polars treats `[`, `*` and `?` in paths as patterns, which fails for a folder such as `beir[1]`.
-These readers use literal paths, and no other module calls polars' readers.
+polars interprets `[`, `*` and `?` in paths as patterns, which fails for folders such as `beir[1]`.
+These functions take paths literally. Other modules must not call polars' readers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ import polars as pl
 from posir_tasks.base.files import iterate_lines, open_decompressed, read_decompressed, split_suffix
 from posir_tasks.base.limits import MAX_BYTES, MAX_ROWS, describe_bytes
 from posir_tasks.base.untrusted import (
-    GateError,
+    InputError,
     parse_json,
     parse_table,
     read_bytes,
@@ -24,20 +24,20 @@ from posir_tasks.base.untrusted import (
 )
 from posir_tasks.base.wording import sanitize
 
-#: Column names of a table without headings; a single column gets the last name.
-UNNAMED = ("id", "text")
+#: Column names of a table without headings. A single column gets the last name.
+DEFAULT_COLUMNS = ("id", "text")
 #: Maximum length of a heading with spaces.
 MAX_HEADING = 64
 
 
 def read_delimited(file: Path) -> pl.DataFrame:
-    """Read comma-, semicolon- or tab-separated values, possibly compressed, as text or null.
+    """Read comma-, semicolon- or tab-separated values, possibly compressed, as strings or null.
 
-    A first line with an id or a sentence counts as a row, as in MS MARCO's collection, which has
-    the columns id and text.
+    A first line with an id or a sentence counts as a row of the columns id and text, as in the
+    collection of MS MARCO.
 
     Raises:
-        GateError: See `parse_table`. Or more than two columns have no headings.
+        InputError: `parse_table` raises it, or a table without headings has more than two columns.
     """
     content = read_bytes(file)
     delimiter = _find_delimiter(file, read_heading(content))
@@ -45,12 +45,12 @@ def read_delimited(file: Path) -> pl.DataFrame:
     rows = [cells for _, cells in numbered_rows]
     if _is_row(headings):
         rows = [headings, *rows]
-        if len(headings) > len(UNNAMED):
+        if len(headings) > len(DEFAULT_COLUMNS):
             first = sanitize(", ".join(headings))
-            raise GateError(
-                file, f"line 1: is a row ({first}); write the names of the columns above it"
+            raise InputError(
+                file, f"line 1: is a row ({first}); add a line with column names above it"
             )
-        headings = [*UNNAMED[-len(headings) :]]
+        headings = [*DEFAULT_COLUMNS[-len(headings) :]]
     names = [heading or f"column {number}" for number, heading in enumerate(headings, start=1)]
     require_distinct(names, file)
     columns = {name: [row[index] or None for row in rows] for index, name in enumerate(names)}
@@ -60,7 +60,9 @@ def read_delimited(file: Path) -> pl.DataFrame:
 def parse_columns(
     content: bytes, types: Mapping[str, type[pl.DataType]], separator: str
 ) -> pl.DataFrame | None:
-    """Parse lines without headings and quotation marks; None unless every value has its type."""
+    """Parse lines without headings and quotation marks. Return None unless each value has the type
+    of its column.
+    """
     try:
         frame = pl.read_csv(
             content,
@@ -76,23 +78,21 @@ def parse_columns(
 
 
 def read_headings(beginning: str, file: Path) -> list[str]:
-    """Read headings from the beginning of a table file; empty if the first line is a row."""
+    """Read headings from the beginning of a table file. Return [] if the first line is a row."""
     heading = read_heading(beginning.removeprefix("\ufeff").encode())
     headings, _ = parse_table(heading, file, delimiter=_find_delimiter(file, heading))
     return [] if _is_row(headings) else headings
 
 
 def _find_delimiter(file: Path, heading: bytes) -> str:
-    """Detect the delimiter of a table from its headings and the suffix `.tsv`."""
+    """Detect the delimiter of a table from its headings and its file suffix."""
     if split_suffix(file)[1] == ".tsv" and (b"\t" in heading or not set(b",;") & set(heading)):
         return "\t"
     return max(",;\t", key=lambda mark: heading.count(mark.encode()))
 
 
 def _is_row(headings: Sequence[str]) -> bool:
-    """Return True if the first line is a row instead of headings: it begins with an id or contains
-    a sentence.
-    """
+    """Return True if the first line is a row: it begins with an id or contains a sentence."""
     is_numbered = (
         bool(headings)
         and headings[0].isdecimal()
@@ -102,7 +102,7 @@ def _is_row(headings: Sequence[str]) -> bool:
 
 
 def read_json_rows(file: Path, limit: int | None = None) -> pl.DataFrame:
-    """Read JSON objects in a list, or in at most `limit` lines, from a possibly compressed file."""
+    """Read JSON objects from a list, or from up to `limit` lines, of a possibly compressed file."""
     with open_decompressed(file) as stream:
         is_list = stream.read(1) == b"["
     if is_list:
@@ -111,7 +111,7 @@ def read_json_rows(file: Path, limit: int | None = None) -> pl.DataFrame:
         return pl.read_json(BytesIO(content), infer_schema_length=None)
     content = read_decompressed(file) if limit is None else _read_first_lines(file, limit)
     lines = enumerate(content.splitlines(), start=1)
-    # polars accepts repeated fields; `parse_json` rejects them.
+    # `parse_json` rejects repeated fields, which polars accepts.
     rows = (parse_json(line, f"{file}: line {number}") for number, line in lines if line.strip())
     _check_keys(rows, len(content), file)
     return pl.read_ndjson(BytesIO(content), infer_schema_length=None)
@@ -124,7 +124,7 @@ def _read_first_lines(file: Path, limit: int) -> bytes:
         for line in islice(iterate_lines(stream, file), limit):
             remaining -= len(line)
             if remaining < 0:
-                raise MAX_BYTES.refuse(
+                raise MAX_BYTES.make_error(
                     file,
                     f"its first {limit:,} lines exceed {describe_bytes(MAX_BYTES.read())}",
                 )
@@ -133,8 +133,8 @@ def _read_first_lines(file: Path, limit: int) -> bytes:
 
 
 def _check_keys(values: Iterable[Any], size: int, file: Path) -> None:
-    """Raise LimitError if a table of all rows and all keys, at any depth, would have too many
-    cells.
+    """Raise LimitError if a table with a row per object and a column per key, at any depth, would
+    have too many cells.
     """
     keys = set[str]()
     rows = 0
@@ -153,4 +153,4 @@ def _check_keys(values: Iterable[Any], size: int, file: Path) -> None:
         problem = (
             f"has {rows:,} rows and {len(keys):,} different keys; the limit is {limit:,} cells"
         )
-        raise MAX_ROWS.refuse(file, problem)
+        raise MAX_ROWS.make_error(file, problem)

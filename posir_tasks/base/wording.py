@@ -1,4 +1,4 @@
-"""Helpers for messages: plurals, suggestions, short names, and safe text."""
+"""Format messages: plurals, suggestions, short names and safe text."""
 
 import codecs
 import io
@@ -13,17 +13,16 @@ from rich.cells import cell_len
 
 from posir_tasks.base.secrets import redact
 
-#: Control and format characters, such as direction marks, and lone surrogates.
+#: Control characters, format characters such as direction marks, and lone surrogates.
 CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     r"\U000e0000-\U000e0fff]"
 )
 LINES = re.compile(r"[\t\n]")
-#: Maximum length of a secret at the end of a shortened text.
+#: Maximum length of a secret that is redacted at the end of a shortened text.
 MAX_SECRET = 4_096
-#: Phrases without line breaks: their spaces become `NO_BREAK`, since textwrap breaks only at ASCII
-#: spaces.
-INSEPARABLE = re.compile(
+#: Phrases to keep on one line. Their spaces become `NO_BREAK`, at which textwrap does not break.
+UNBREAKABLE = re.compile(
     r"(?:[-+]?[\d.,]+%? )?\[[-+\d.]+, [-+\d.]+\]|\bp <?[\d.]+|\b1 - |\S+ \([-+][\d.]+\)"
     r"|\d (?:points|[A-Z]{3})\b"
 )
@@ -33,14 +32,15 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def pluralize(number: int, noun: str, plural: str | None = None) -> str:
-    """Format a number with a noun: `1 file`, `1,380 files`. `plural` is for irregular plurals and
-    verbs.
+    """Format a number with a noun: `1 file`, `1,380 files`.
+
+    `plural` is the plural if it is irregular or followed by a verb.
     """
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:
-    """Suggest the most similar name, ignoring case; empty without a similar name."""
+    """Return a question with the most similar name, ignoring case, or "" if none is similar."""
     by_lower_case = {candidate.lower(): candidate for candidate in names}
     matches = get_close_matches(name.lower(), by_lower_case, 1)
     return f" Did you mean {by_lower_case[matches[0]]}?" if matches else ""
@@ -51,7 +51,7 @@ LABEL_WIDTH = 72
 
 
 def shorten_middle(name: str, width: int = LABEL_WIDTH) -> str:
-    """Shorten a name to one line of at most `width` characters by cutting out the middle."""
+    """Shorten a name to one line of at most `width` characters by removing the middle."""
     name = " ".join(name.split())
     if len(name) <= width:
         return name
@@ -60,51 +60,52 @@ def shorten_middle(name: str, width: int = LABEL_WIDTH) -> str:
 
 
 def keep_together(text: str) -> str:
-    """Replace spaces between numbers, intervals and units with no-break spaces."""
-    return INSEPARABLE.sub(lambda match: match[0].replace(" ", NO_BREAK), text)
+    """Replace spaces in numbers with intervals or units with no-break spaces."""
+    return UNBREAKABLE.sub(lambda match: match[0].replace(" ", NO_BREAK), text)
 
 
-#: A paper's id on arXiv or OpenReview.
+#: Id of a paper on arXiv or OpenReview.
 PAPER = re.compile(r"\b(arXiv|OpenReview)\s(\d{4}\.\d{4,5}|[\w-]{10})\b")
-#: A model's organization, also within a combination: `hybrid(org/a,org/b)`.
+#: Organization of a model, which may be part of a combination: `hybrid(org/a,org/b)`.
 ORGANIZATION = re.compile(r"(?:^|(?<=\w\()|(?<=,))[^\s/(),]+/")
 
 
 def drop_organization(name: str) -> str:
-    """Drop organizations from the name of a model or a combination of models."""
+    """Remove organizations from the name of a model or a combination of models."""
     return ORGANIZATION.sub("", name)
 
 
-#: Arguments of `+chunks`, which are the defaults if the stride is half the size.
-CHUNKS = re.compile(r"(?<=\+chunks\()(\d+),(\d+),max,tokens(?=\))")
+#: Arguments of `+chunks`. They are the defaults if the stride is half the size.
+CHUNK_ARGUMENTS = re.compile(r"(?<=\+chunks\()(\d+),(\d+),max,tokens(?=\))")
 
 
 def shorten_name(name: str) -> str:
-    """Drop a model's organization and the default arguments of its chunks:
+    """Remove organization and default chunk arguments from a model name.
+
     `org/a+chunks(128,64,max,tokens)` becomes `a+chunks(128)`.
     """
-    return CHUNKS.sub(
+    return CHUNK_ARGUMENTS.sub(
         lambda match: match[1] if int(match[1]) // 2 == int(match[2]) else match[0],
         drop_organization(name),
     )
 
 
 def drop_organizations(names: Sequence[str]) -> list[str]:
-    """Drop organizations from model names, unless names become equal."""
-    bare = list(map(shorten_name, names))
-    return bare if len(set(bare)) == len(set(names)) else list(names)
+    """Apply `shorten_name` to all names, unless two of them become equal."""
+    short_names = list(map(shorten_name, names))
+    return short_names if len(set(short_names)) == len(set(names)) else list(names)
 
 
 def shorten_names(names: Sequence[str], width: int) -> list[str]:
     """Shorten names to at most `width` characters, if they stay distinct.
 
-    Names lose organizations and middles or, if they become equal, their common prefix.
+    Organizations and middles are removed or, if names become equal, their common prefix.
     """
     if max(map(len, names), default=0) <= width:
         return list(names)
-    bare = list(map(shorten_name, names))
-    begin = len(os.path.commonprefix(bare))  # noqa: RUF071 (no paths)
-    for candidates in (bare, [f"…{name[begin:]}" for name in bare]):
+    short_names = list(map(shorten_name, names))
+    begin = len(os.path.commonprefix(short_names))  # noqa: RUF071 (no paths)
+    for candidates in (short_names, [f"…{name[begin:]}" for name in short_names]):
         short = [shorten_middle(name, width) for name in candidates]
         if max(map(cell_len, short)) <= width and len(set(short)) == len(set(names)):
             return short
@@ -118,7 +119,7 @@ ORDINALS = (
 
 
 def format_ordinal(number: int) -> str:
-    """Format an ordinal number from 1, as a word up to tenth: `third`, `11th`."""
+    """Format an ordinal number, up to ten as a word: `third`, `11th`."""
     if number <= len(ORDINALS):
         return ORDINALS[number - 1]
     if number % 100 in {11, 12, 13}:
@@ -128,10 +129,9 @@ def format_ordinal(number: int) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Redact secrets and escape control characters except line breaks and tabs.
+    """Redact secrets, and escape control characters except line breaks and tabs.
 
-    All printed, logged and raised text passes through this function, since it may contain untrusted
-    text.
+    This function processes all printed, logged and raised text, which may include untrusted text.
     """
     safe = redact(text)
     return safe if safe.isascii() and safe.isprintable() else CONTROLS.sub(_escape, safe)
@@ -141,8 +141,8 @@ def sanitize(value: object, limit: int | None = 80) -> str:
     """Convert an untrusted value to a line of at most `limit` characters without control
     characters.
 
-    Terminals interpret control characters, and CI systems interpret lines. Secrets are redacted
-    before shortening, which would leave parts of them.
+    Terminals interpret control characters, and CI systems interpret lines. Shortening before
+    redaction could leave parts of a secret.
     """
     text = value if isinstance(value, str) else repr(value)
     safe = escape_controls(text if limit is None else text[: limit + MAX_SECRET])
@@ -154,13 +154,13 @@ def _escape(match: re.Match[str]) -> str:
     return ascii(match[0])[1:-1]
 
 
-#: Substitutes of the same width, to keep tables aligned.
+#: Substitutes for unencodable characters, of the same width, so that tables stay aligned.
 SUBSTITUTES = dict(zip("–—·✓✗…▏▎▍▌▋▊▉▁▂▃▄▅▆▇█┊░", "---+x~:::::::_.-=+*%#|/", strict=True))
-HANDLER = "posir.substitute"
+ERROR_HANDLER = "posir.substitute"
 
 
 def substitute(error: UnicodeError) -> tuple[str, int]:
-    """Handle an encoding error: use `SUBSTITUTES`, and escape all other characters."""
+    """Handle an encoding error with `SUBSTITUTES`, and escape other characters."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = ""
@@ -171,13 +171,13 @@ def substitute(error: UnicodeError) -> tuple[str, int]:
 
 
 def make_output_encodable() -> None:
-    """Make standard output and error substitute unencodable characters; closed streams become the
-    null device.
+    """Make standard output and error substitute unencodable characters. Replace closed streams with
+    the null device.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
-    codecs.register_error(HANDLER, substitute)
+    codecs.register_error(ERROR_HANDLER, substitute)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=HANDLER)
+            stream.reconfigure(errors=ERROR_HANDLER)

@@ -23,7 +23,7 @@ from posir_tasks.base.private_names import (
     failures,
     warn_untested_mteb,
 )
-from posir_tasks.base.progress import progress, track
+from posir_tasks.base.progress import track, track_items
 from posir_tasks.base.public import public
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize, suggest_name
@@ -48,11 +48,10 @@ from posir_tasks.text.languages import LANGUAGES
 logger = logging.getLogger(__name__)
 
 AUTOLOAD_VARIABLE = "POSIR_AUTOLOAD"
-#: The file that Python runs at startup: PEP 829 replaces executable lines in `.pth` files.
+#: File that Python runs at startup. PEP 829 replaces executable lines in `.pth` files.
 AUTOLOAD_FILE = "posir.start" if sys.version_info >= (3, 15) else "posir.pth"
-#: Cases in which Python does not run this file, according to the documentation of the module
-#: `site`.
-SKIPPED_WHEN = (
+#: When Python does not run this file, according to the documentation of the module `site`.
+AUTOLOAD_NOTE = (
     "Python skips autoload when it runs with -S, when the package is in a folder that is only on "
     "PYTHONPATH or was installed with `pip install --target`, when it is in the user site and "
     "Python runs with -s, -I or in a virtual environment, and in zip applications. In these "
@@ -60,16 +59,16 @@ SKIPPED_WHEN = (
 )
 
 
-#: Mark and color of a check that passed or failed, and of information.
+#: Mark and color of a passed check, a failed check and other information.
 MARKS = {True: ("✓", Tone.GOOD), False: ("✗", Tone.BAD), None: ("·", Tone.OPEN)}
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line of a diagnosis."""
+    """A line of a diagnosis."""
 
     passed: bool | None
-    """None if the line is only information."""
+    """None if nothing was checked and the line is only information."""
     text: str
 
 
@@ -77,7 +76,7 @@ CheckResults: TypeAlias = Iterator[CheckResult]
 
 
 def build_diagnosis(findings: Sequence[CheckResult], title: str) -> Result:
-    """Build a result with a line for each finding, and exit status 1 if a check failed."""
+    """Build a result with a line per finding. The exit status is 1 if a check failed."""
     rows = []
     for finding in findings:
         mark, tone = MARKS[finding.passed]
@@ -114,7 +113,7 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Re
     Examples:
         >>> import posir
         >>> print(posir.doctor())  # doctest: +SKIP
-        ✓ tasks: mteb knows 26 of 26
+        ✓ tasks: 26 of 26 are registered in mteb
         >>> print(posir.doctor("bge-m3", protocol="posq"))  # doctest: +SKIP
         · BAAI/bge-m3: query prompt "", document prompt "", window 8,192, ...
         ✓ BAAI/bge-m3: no difference after loading
@@ -123,7 +122,7 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Re
         rows = list_protocols(protocol) if model is None else [find_protocol(protocol, model)]
         findings = [CheckResult(None, _describe_protocol(row)) for row in rows]
         if model is not None:
-            findings += _check_loaded(rows[0])
+            findings += _check_loaded_model(rows[0])
         return build_diagnosis(findings, f"Protocol {protocol}")
     if model is not None:
         raise PosirError(
@@ -132,7 +131,7 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Re
     python = f"Python {platform.python_version()} ({sys.executable})"
     findings = [CheckResult(None, f"posir {version('posir')}, mteb {version('mteb')}, {python}")]
     checks = (check_autoload, check_mteb, check_tasks, check_plugins, check_data)
-    for check in progress(checks, "Checking"):
+    for check in track_items(checks, "Checking"):
         try:
             findings += check()
         except Exception as error:
@@ -142,7 +141,7 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Re
 
 
 def _describe_protocol(row: Protocol) -> str:
-    """Describe the settings of a model, and name those that differ in mteb."""
+    """List the protocol's settings of a model, and those that mteb sets differently."""
     titles = SETTINGS | REPORTED_FIELDS
     settings = [
         f"{titles[name]} {quote_value(value)}"
@@ -156,7 +155,7 @@ def _describe_protocol(row: Protocol) -> str:
     return description
 
 
-def _check_loaded(row: Protocol) -> CheckResults:
+def _check_loaded_model(row: Protocol) -> CheckResults:
     """Load a model with its protocol if its weights are on this machine."""
     with track("Loading mteb"):
         import mteb
@@ -200,7 +199,7 @@ def check_autoload() -> CheckResults:
             False,
             f"autoload: Python did not run {AUTOLOAD_FILE}, which must be in one of {folders}",
         )
-    yield CheckResult(None, SKIPPED_WHEN)
+    yield CheckResult(None, AUTOLOAD_NOTE)
 
 
 def check_mteb() -> CheckResults:
@@ -221,14 +220,14 @@ def check_mteb() -> CheckResults:
 
 
 def check_tasks() -> CheckResults:
-    """Check that mteb has registered the tasks."""
+    """Check that the tasks are registered in mteb."""
     from posir_tasks.tasks.catalog import find_language_tasks, load_builtin_tasks
 
     more_tasks = find_language_tasks()
     tasks = load_builtin_tasks() | more_tasks
     registry = TASKS_REGISTRY.resolve()
     missing = [name for name, task in tasks.items() if registry.get(name) is not task]
-    text = f"tasks: mteb knows {len(tasks) - len(missing)} of {len(tasks)}"
+    text = f"tasks: {len(tasks) - len(missing)} of {len(tasks)} are registered in mteb"
     if missing:
         text += f"; missing: {', '.join(missing)}"
     yield CheckResult(not missing, text)
@@ -254,7 +253,7 @@ def check_plugins() -> CheckResults:
 
 
 def check_data() -> CheckResults:
-    """Check the environment variables for data, and report the location of each dataset."""
+    """Check environment variables for data, and report the location of each dataset."""
     from huggingface_hub import HfApi
 
     from posir_tasks.data.declared import FINEWEB, REPO_ID, SQUAD
@@ -296,7 +295,7 @@ NOTE = (
 ADVICE = """mteb run -m MODEL -t {task}          # one task
 posir run --plan -m MODEL -t {task}  # how long it takes
 mteb run -m MODEL -b PosIR                       # or "PosIR(nano)", PosQ"""
-#: Titles of the groups of tasks in order, each with a pattern of task names.
+#: Headings in order, each with a pattern of task names.
 GROUPS = (
     (
         "Small, to start with: PosIR-Mini needs no download, a Nano takes about 15 minutes",
@@ -310,8 +309,8 @@ GROUPS = (
     ("PosQ: by the position of the answer in a passage", r"-PosQ"),
     ("Others: after posir import", ""),
 )
-#: Placeholder for the language in the name that tasks in several languages share.
-ANY = "LANGUAGE"
+#: Placeholder for the language in the names of tasks that differ only in their language.
+LANGUAGE_PLACEHOLDER = "LANGUAGE"
 
 
 def _find_group(task: DeclaredTask) -> int:
@@ -361,7 +360,7 @@ def tasks(word: str | None = None) -> Result:
         >>> "PosIR-Mini" in posir.tasks().to_polars()["task"]
         True
     """
-    names = {language.code: language.name for language in LANGUAGES}
+    language_names = {language.code: language.name for language in LANGUAGES}
     all_tasks = sorted(
         declare_tasks(),
         key=lambda task: (
@@ -372,38 +371,40 @@ def tasks(word: str | None = None) -> Result:
         ),
     )
     rows = []
-    # The tasks behind each line: in one language or, without a word, in all languages.
-    lines = defaultdict[tuple[int, str, str], list[DeclaredTask]](list)
+    # Without a word, a line contains the tasks that differ only in their language.
+    tasks_by_line = defaultdict[tuple[int, str, str], list[DeclaredTask]](list)
     for task in all_tasks:
         row = _describe_task(task)
         codes = [row["query_language"], row["document_language"]]
-        task_languages = [names.get(code) or code for code in codes if code != "the same"]
+        task_languages = [language_names.get(code) or code for code in codes if code != "the same"]
         language = ", ".join(dict.fromkeys(task_languages))
         if word and word.lower() not in f"{task.name} {language}".lower():
             continue
         rows.append(row)
         name = task.name
         language_name = "".join(name.split("-")[1:2])
-        if language_name in names.values() and not word:
-            name = name.replace(language_name, ANY, 1)
-            language = language.replace(language_name, ANY, 1)
-        lines[_find_group(task), name, language].append(task)
+        if language_name in language_names.values() and not word:
+            name = name.replace(language_name, LANGUAGE_PLACEHOLDER, 1)
+            language = language.replace(language_name, LANGUAGE_PLACEHOLDER, 1)
+        tasks_by_line[_find_group(task), name, language].append(task)
     if not rows:
         suggestion = suggest_name(word or "", (task.name for task in all_tasks))
         raise UsageError(
             f"No task has '{word}' in its name or language.{suggestion} `posir tasks` lists all."
         )
     cells: list[tuple[str, ...]] = []
-    for (group, name, language), members in lines.items():
+    for (group, name, language), members in tasks_by_line.items():
         heading = (GROUPS[group][0], "", "", "")
         if heading not in cells:
             cells.append(heading)
         sizes = map(format_size, (members[0].documents, members[0].questions))
-        cells.append((name, language.replace(ANY, f"{len(members)} languages"), *sizes))
+        cells.append(
+            (name, language.replace(LANGUAGE_PLACEHOLDER, f"{len(members)} languages"), *sizes)
+        )
     columns = build_columns(HEADINGS, HEADINGS[2:], roles={"Task": Role.NAME})
     note = f"{len(rows)} of {len(all_tasks)} tasks; `posir tasks` lists all."
     if not word:
-        note = NOTE.format(languages=", ".join(sorted(names.values())))
+        note = NOTE.format(languages=", ".join(sorted(language_names.values())))
     return Result(
         title="Tasks",
         rows=rows,
@@ -434,7 +435,7 @@ def rescore(results: str | Path) -> Result:
         [1, 1]
     """
     counts: dict[Path, int] = {}
-    for file in progress(find_result_files(Path(results)), "Rescoring"):
+    for file in track_items(find_result_files(Path(results)), "Rescoring"):
         try:
             counts[file] = rescore_file(file)
         except ForeignFileError as error:
@@ -442,7 +443,7 @@ def rescore(results: str | Path) -> Result:
     rows = [{"file": str(file), "profiles": count} for file, count in counts.items() if count]
     if not rows:
         raise PosirError(
-            f"No result below {results} has a position profile; nothing was written. Give an "
+            f"No result below {results} has a position profile; nothing was written. Pass an "
             "--output-folder of `mteb run` with results of position-aware tasks."
         )
     profiles = pluralize(sum(counts.values()), "profile")

@@ -1,6 +1,6 @@
 """The `posir` command.
 
-The module imports nothing slow, so that Ctrl-C during the other imports causes no traceback.
+Slow modules are imported in `run_app`, so that Ctrl-C during an import prints no traceback.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 
-#: Number of new objects that triggers a garbage collection.
+#: Number of new objects that trigger a garbage collection.
 GARBAGE_THRESHOLD = 100_000
 
 
 def main() -> None:
-    """Run the command. Print user errors as one message, with exit status 1."""
+    """Run the command, and exit quietly on Ctrl-C or a closed pipe."""
     try:
         run_app()
     except KeyboardInterrupt as interruption:
         print(str(interruption) or "interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        # Python would flush the buffer at exit, and print a traceback.
+        # Otherwise, Python flushes the buffer at exit and prints a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(PIPE_CLOSED)
 
 
 def run_app() -> None:
-    """Run the command; report user errors and a full disk as messages."""
+    """Run the command. Report user errors and a full disk without a traceback."""
     from posir_tasks.base.errors import sanitize_errors
     from posir_tasks.base.logs import sanitize_log
     from posir_tasks.base.wording import make_output_encodable
     from posir_tasks.command.commands import run_command
     from posir_tasks.command.exit_status import report_errors
 
-    # Reading data creates many small, long-lived objects: at Python's default threshold, garbage
-    # collection takes a fifth of the time and frees nothing.
+    # Reading data creates many small, long-lived objects. With Python's default threshold, garbage
+    # collection takes a fifth of the time and frees almost nothing.
     gc.set_threshold(GARBAGE_THRESHOLD)
     make_output_encodable()
     sanitize_log()

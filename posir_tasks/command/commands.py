@@ -1,4 +1,4 @@
-"""The commands of posir and its plugins, imported and parsed when called."""
+"""Find, import, parse and run the commands of posir and its plugins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from posir_tasks.plugin_api import DATA, EXTEND, PANELS, Command, collect_unique
 if TYPE_CHECKING:
     from cyclopts import App, CycloptsError
 
-OWN_COMMANDS = (
+BUILTIN_COMMANDS = (
     Command(
         "tasks", "posir_tasks.command.api:tasks", "List the tasks that `mteb run -t` accepts.", DATA
     ),
@@ -33,27 +33,27 @@ OWN_COMMANDS = (
         EXTEND,
     ),
 )
-#: The default command of a group: `posir build CONFIG.yaml` is `posir build run CONFIG.yaml`.
-DEFAULTS = {"build": "run"}
+#: Default command by group: `posir build CONFIG.yaml` runs `posir build run CONFIG.yaml`.
+DEFAULT_COMMANDS = {"build": "run"}
 HELP_FLAGS = ("-h", "--help")
 
 
-def declared_commands() -> list[Command]:
-    """Return the commands of posir and all plugins by panel, and warn about unusable commands."""
-    declared = collect_unique("posir_commands", Command, builtin=OWN_COMMANDS)
+def list_commands() -> list[Command]:
+    """List the commands of posir and all plugins by panel. Warn about unusable commands."""
+    declared = collect_unique("posir_commands", Command, builtin=BUILTIN_COMMANDS)
     commands = [command for _, command in declared.values()]
     panels = [*PANELS, *(command.panel for command in commands)]
     return sorted(commands, key=lambda command: panels.index(command.panel))
 
 
 def find_command(words: Sequence[str], commands: Mapping[str, Command]) -> tuple[str, list[str]]:
-    """Find the command or group of commands that a command line starts with.
+    """Find the command or group that a command line starts with.
 
     Returns:
-        The name of the command or group (empty for `posir` itself), and the remaining words.
+        The name of the command or group, or "" for `posir` itself, and the remaining words.
 
     Raises:
-        UsageError: There is no such command.
+        UsageError: The command does not exist.
     """
     if not words or words[0].startswith("-"):
         return "", list(words)
@@ -68,17 +68,15 @@ def find_command(words: Sequence[str], commands: Mapping[str, Command]) -> tuple
         raise UsageError(f"No such command '{group}'.{hint}", "posir")
     if not arguments or arguments[0] in HELP_FLAGS:
         return group, arguments
-    if group in DEFAULTS:
-        return f"{group} {DEFAULTS[group]}", arguments
+    if group in DEFAULT_COMMANDS:
+        return f"{group} {DEFAULT_COMMANDS[group]}", arguments
     hint = suggest_name(arguments[0], members)
     raise UsageError(f"No such command '{name}'.{hint}", f"posir {group}")
 
 
 def load_command(command: Command) -> Any:
-    """Import the target of a command.
-
-    Returns:
-        A public function, a function with cyclopts annotations, or a `cyclopts.App`.
+    """Import the target of a command: a public function, a function with cyclopts annotations, or
+    a `cyclopts.App`.
 
     Raises:
         PosirError: The target cannot be imported.
@@ -128,14 +126,14 @@ def install_completion(commands: Mapping[str, Command]) -> Path:
 
 
 def run_command(words: Sequence[str]) -> int:
-    """Run a command line (without `posir`), and return the exit status.
+    """Run a command line (without `posir`) and return the exit status.
 
     Raises:
-        PosirError: The user made an error.
+        PosirError: The command line or its input is invalid.
     """
     from posir_tasks.command.help import render_command, render_group, render_overview
 
-    commands = {command.name: command for command in declared_commands()}
+    commands = {command.name: command for command in list_commands()}
     name, arguments = find_command(words, commands)
     if not name:
         if arguments == ["--version"]:
@@ -166,7 +164,7 @@ def run_command(words: Sequence[str]) -> int:
 
 
 def call_app(app: App, name: str, target: Any, words: Sequence[str]) -> int:
-    """Parse the arguments of a command, run it, and return its exit status.
+    """Parse the arguments of a command, run it and return the exit status.
 
     Raises:
         UsageError: The arguments are invalid.
@@ -184,9 +182,9 @@ def parse_call(app: App, name: str, target: Any, words: Sequence[str]) -> tuple[
     """
     from cyclopts import CycloptsError
 
-    from posir_tasks.command.options import name_page
+    from posir_tasks.command.options import add_page_name
 
-    words = name_page(name, words) if hasattr(target, DECLARATION) else list(words)
+    words = add_page_name(name, words) if hasattr(target, DECLARATION) else list(words)
     try:
         command, bound, _ = app.parse_args(words, print_error=False, exit_on_error=False)
     except CycloptsError as error:
@@ -196,7 +194,7 @@ def parse_call(app: App, name: str, target: Any, words: Sequence[str]) -> tuple[
 
 
 def describe_error(error: CycloptsError, name: str, target: Any) -> str:
-    """Describe an error in the arguments of a command, with an example if one is missing."""
+    """Describe an error in the arguments of a command. Add an example if an argument is missing."""
     from cyclopts import MissingArgumentError
 
     argument = error.argument
@@ -217,9 +215,9 @@ def check_words(words: Sequence[str]) -> None:
     """Check a command line without running it.
 
     Raises:
-        PosirError: There is no such command, or its arguments are invalid.
+        PosirError: The command does not exist, or its arguments are invalid.
     """
-    commands = {command.name: command for command in declared_commands()}
+    commands = {command.name: command for command in list_commands()}
     name, arguments = find_command(words, commands)
     if name not in commands or any(flag in arguments for flag in HELP_FLAGS):
         return

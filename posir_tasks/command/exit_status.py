@@ -1,4 +1,4 @@
-"""Error messages and exit status of commands."""
+"""Report errors of commands and choose the exit status."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from importlib.metadata import distributions
 
 #: Exit status for an inconclusive check and for invalid options.
-UNDECIDED = 2
+INCONCLUSIVE_STATUS = 2
 
-#: Operating system errors caused by a path that the user gave.
-REFUSED = frozenset(
+#: Operating system errors that an unsuitable path causes.
+PATH_ERRORS = frozenset(
     {
         errno.ENAMETOOLONG,
         errno.EACCES,
@@ -37,16 +37,16 @@ logger = logging.getLogger(__name__)
 def exit_inconclusive_on_error() -> Iterator[None]:
     """Exit with status 2 on any error, since status 1 means that a check failed."""
     try:
-        with report_errors(UNDECIDED):
+        with report_errors(INCONCLUSIVE_STATUS):
             yield
     except Exception:
         logger.exception("unexpected error: the check has no verdict")
-        sys.exit(UNDECIDED)
+        sys.exit(INCONCLUSIVE_STATUS)
 
 
 @contextmanager
 def report_errors(status: int = 1) -> Iterator[None]:
-    """Print user errors, unusable files and a full disk as messages, and exit with `status`."""
+    """Print user errors, file errors and a full disk without a traceback; exit with `status`."""
     from posir_tasks.base.errors import PosirError, UsageError
     from posir_tasks.base.files import DISK_FULL
 
@@ -57,11 +57,11 @@ def report_errors(status: int = 1) -> Iterator[None]:
             sys.stdout.flush()
     except UsageError as error:
         command = error.command or " ".join(["posir", *sys.argv[1:2]])
-        exit_with(f"{error}\nSee `{command} --help`.", UNDECIDED)
+        exit_with(f"{error}\nSee `{command} --help`.", INCONCLUSIVE_STATUS)
     except PosirError as error:
         exit_with(str(error), status)
     except ModuleNotFoundError as error:
-        # `posir-gate` lacks some libraries, mteb-core has no model libraries.
+        # Installations of posir-gate and of mteb without models do not include all libraries.
         is_gate = any(distributions(name="posir-gate"))
         if not is_gate and str(error.name).partition(".")[0] not in MODEL_LIBRARIES:
             raise
@@ -71,8 +71,8 @@ def report_errors(status: int = 1) -> Iterator[None]:
             status,
         )
     except OSError as error:
-        if error.filename and error.errno in REFUSED:
-            # The user may have passed a long text as a path.
+        if error.filename and error.errno in PATH_ERRORS:
+            # The path may be a long text by mistake.
             path = str(error.filename)
             if len(path) > MAX_NAME:
                 path = f"{path[:MAX_NAME]}..."
@@ -82,7 +82,7 @@ def report_errors(status: int = 1) -> Iterator[None]:
             )
         if error.errno not in DISK_FULL:
             raise
-        # Python would flush standard output at exit, and fail again.
+        # Otherwise, Python flushes standard output at exit and fails again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         exit_with(
             f"{error.filename or 'standard output'}: not enough disk space ({error.strerror}). "
@@ -92,13 +92,13 @@ def report_errors(status: int = 1) -> Iterator[None]:
 
 
 def exit_with(message: str, status: int) -> None:
-    """Print an error and exit with a status."""
+    """Print an error message and exit."""
     print_message(message, "error")
     sys.exit(status)
 
 
 def print_message(message: str, kind: str = "") -> None:
-    """Print a message to standard error, after its kind in red; wrap only in a terminal."""
+    """Print a message to standard error, prefixed with its kind in red. Wrap it in a terminal."""
     from rich.console import Console
     from rich.text import Text
 

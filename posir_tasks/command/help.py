@@ -1,4 +1,4 @@
-"""The help of commands. `-h` shows only the common options."""
+"""Render the help of commands. `-h` shows only common options."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ from posir_tasks.base.public import (
 )
 from posir_tasks.plugin_api import Command
 
-#: Summaries of the groups of commands.
+#: Summary of each group of commands.
 GROUPS = {
     "build": "Build questions about documents, with known positions of the evidence.",
     "study": "Study probes over models, samples, domains and translations.",
     "leaderboard": "Build, serve and publish a leaderboard: one static page.",
 }
-#: Maximum width of the help, and of a name with its text on the same line.
+#: Maximum width of the help.
 MAX_WIDTH = 100
+#: Maximum width of a name with its text on the same line.
 MAX_NAME = 22
-#: The output options in `-h`.
+#: Output options that `-h` shows.
 COMMON_OUTPUT = ("--format ", "--html ", "--figures ")
-#: A line of an example: a command with an optional comment.
+#: Example: a command with an optional comment.
 EXAMPLE = re.compile(r"^ *((?:posir|mteb) .*?)(  # .*)?$")
 OVERVIEW = """Does an embedding model read to the end, and does it prefer the beginning?
 
@@ -57,7 +58,7 @@ class HelpEntry:
     text: str
     default: str = ""
     limits: tuple[str, ...] = ()
-    """Minimum, maximum, and `required`."""
+    """Minimum, maximum and `required`, if applicable."""
 
 
 #: Rows of the help by heading.
@@ -65,7 +66,7 @@ Sections: TypeAlias = dict[str, list[HelpEntry]]
 
 
 def render_overview(commands: Iterable[Command]) -> str:
-    """Render the help of `posir`: commands by panel, each group once."""
+    """Render the help of `posir`: single commands and groups by panel."""
     sections: Sections = {}
     names: set[str] = set()
     for command in commands:
@@ -90,7 +91,7 @@ def render_group(group: str, commands: Iterable[Command]) -> str:
 
 
 def render_command(name: str, function: Function, *, is_short: bool = False) -> str:
-    """Render the help of a public function's command, with only common options if `is_short`."""
+    """Render the help of a public function's command. If `is_short`, list only common options."""
     from posir_tasks.command.options import OUTPUT, list_function_options, list_shared_options
 
     declaration: Declaration = getattr(function, DECLARATION)
@@ -111,16 +112,16 @@ def render_command(name: str, function: Function, *, is_short: bool = False) -> 
     text = describe_function(function)
     if not is_short:
         return _render(usage, text, sections)
-    number = sum(map(len, sections.values())) - len(sections["Arguments"])
+    option_count = sum(map(len, sections.values())) - len(sections["Arguments"])
     common = {title: sections[title] for title in ("Arguments", "Options")}
     common[OUTPUT] = [entry for entry in sections[OUTPUT] if entry.name.startswith(COMMON_OUTPUT)]
     summary, *paragraphs = text.split("\n\n")
     short_text = "\n\n".join([summary, *filter(is_literal, paragraphs)])
-    return f"{_render(usage, short_text, common)}\n\n--help: all {number} options"
+    return f"{_render(usage, short_text, common)}\n\n--help: all {option_count} options"
 
 
 def find_example(function: Function, name: str) -> str:
-    """Return the first example in the docstring of a command's function, or an empty text."""
+    """Return the first example in the docstring of a command's function, or ""."""
     for line in describe_function(function).split("\n"):
         match = EXAMPLE.match(line)
         if match and match[1].startswith(f"posir {name}"):
@@ -169,11 +170,11 @@ def _choose_placeholder(parameter: Parameter) -> str:
 
 
 def _render(usage: str, text: str, sections: Sections) -> str:
-    """Render help for the terminal, without colors if output is piped."""
+    """Render help for the terminal, or without colors if output is piped."""
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     lines = [Text(usage), Text(), *_render_text(text, width)]
-    names = [len(entry.name) for entries in sections.values() for entry in entries]
-    column = max((length for length in names if length <= MAX_NAME), default=0) + 4
+    name_lengths = [len(entry.name) for entries in sections.values() for entry in entries]
+    column = max((length for length in name_lengths if length <= MAX_NAME), default=0) + 4
     for title, entries in sections.items():
         if entries:
             lines += [Text(), Text(title, style="bold")]
@@ -189,11 +190,11 @@ def _render(usage: str, text: str, sections: Sections) -> str:
 
 
 def _render_text(text: str, width: int) -> Iterator[Text]:
-    for number, part in enumerate(text.split("\n\n")):
-        if number:
+    for index, block in enumerate(text.split("\n\n")):
+        if index:
             yield Text()
-        style = "cyan" if is_literal(part) else ""
-        for line in part.split("\n") if style else textwrap.wrap(part, width - 2):
+        style = "cyan" if is_literal(block) else ""
+        for line in block.split("\n") if style else textwrap.wrap(block, width - 2):
             styled_line = Text(f"  {line}", style)
             if style:
                 styled_line.highlight_regex("  # .*", "dim default")
@@ -202,13 +203,13 @@ def _render_text(text: str, width: int) -> Iterator[Text]:
 
 def _render_entry(entry: HelpEntry, column: int, width: int) -> Iterator[Text]:
     default = [f"default: {entry.default}"] if entry.default else []
-    facts = "; ".join([*default, *entry.limits])
-    text = f"{entry.text}  [{facts}]" if facts else entry.text
-    parts = textwrap.wrap(text, width - column, break_on_hyphens=False)
+    limits = "; ".join([*default, *entry.limits])
+    text = f"{entry.text}  [{limits}]" if limits else entry.text
+    lines = textwrap.wrap(text, width - column, break_on_hyphens=False)
     first = Text(f"  {entry.name}", style="bold")
-    if len(entry.name) + 4 <= column and parts:
+    if len(entry.name) + 4 <= column and lines:
         first.pad_right(column - len(first))
-        first.append(parts.pop(0), "not bold")
+        first.append(lines.pop(0), "not bold")
     yield first
-    for part in parts:
-        yield Text(f"{'':{column}}{part}")
+    for line in lines:
+        yield Text(f"{'':{column}}{line}")

@@ -1,4 +1,4 @@
-"""Build the command of a public function, with the options that all commands share."""
+"""Build the commands of public functions, and add the options that all commands have."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from posir_tasks.base.public import (
 from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.command.exit_status import exit_inconclusive_on_error, print_message
-from posir_tasks.display.presentation import Result, present, write_charts
-from posir_tasks.display.strip import FigureFormat, FigureStyle
+from posir_tasks.display.position_charts import FigureFormat, FigureStyle
+from posir_tasks.display.presentation import Result, print_result, write_charts
 from posir_tasks.display.tables import OutputFormat
 
-#: Title of the shared options in the help.
+#: Heading of the shared options in the help.
 OUTPUT = "Output"
 
 
-#: The option for the folder of charts, and the options for the fields of `FigureStyle` in order.
+#: Options for charts: the folder, then the fields of `FigureStyle` in order.
 FIGURES = (
     Parameter(
         "figures",
@@ -73,7 +73,7 @@ SETTINGS = (
         Option(metavar="KEY=VALUE"),
         repeats=True,
     ),
-    # `commands.run_command` prints the settings.
+    # Handled by `commands.run_command`.
     Parameter(
         "settings_help",
         bool,
@@ -94,14 +94,14 @@ PRINTING = (
 
 
 def list_function_options(function: Function) -> list[Parameter]:
-    """Return the parameters of a public function that its command accepts."""
+    """List the parameters of a public function that its command accepts."""
     return [
         parameter for parameter in read_parameters(function) if not parameter.option.python_only
     ]
 
 
 def list_shared_options(declaration: Declaration) -> list[Parameter]:
-    """Return the options of a command that are not parameters of its function."""
+    """List the options of a command that are not parameters of its function."""
     return [
         *(SETTINGS if declaration.settings else ()),
         *FORMATS,
@@ -116,20 +116,18 @@ def list_shared_options(declaration: Declaration) -> list[Parameter]:
 
 
 def build_command(function: Function) -> Function:
-    """Build the function that cyclopts calls for a public function, which returns the exit
-    status.
-    """
+    """Build the function that cyclopts calls for a public function. It returns the exit status."""
     declaration: Declaration = getattr(function, DECLARATION)
     parameters = [*list_function_options(function), *list_shared_options(declaration)]
     has_arguments = any(parameter.is_argument for parameter in parameters)
     signature = inspect.Signature(
-        [build_parameter(parameter, several=not has_arguments) for parameter in parameters]
+        [build_parameter(parameter, takes_list=not has_arguments) for parameter in parameters]
     )
 
     def command(*args: Any, **kwargs: Any) -> int:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        return run_function(function, declaration, bound.arguments)
+        bound_arguments = signature.bind(*args, **kwargs)
+        bound_arguments.apply_defaults()
+        return run_function(function, declaration, bound_arguments.arguments)
 
     command.__name__ = function.__name__
     command.__signature__ = signature  # type: ignore[attr-defined]
@@ -137,9 +135,7 @@ def build_command(function: Function) -> Function:
 
 
 def read_arguments(function: Function, options: Fields) -> Record:
-    """Build the arguments of a function from `--set` and its own options, omitting unset
-    options.
-    """
+    """Build the arguments of a function from `--set` and its options. Unset options are omitted."""
     arguments = read_overrides(options.get("set") or ())
     for parameter in list_function_options(function):
         value = options[parameter.name]
@@ -153,11 +149,10 @@ def read_arguments(function: Function, options: Fields) -> Record:
 
 
 def run_function(function: Function, declaration: Declaration, options: Fields) -> int:
-    """Call a function with the options of its command, output its result, and return the exit
-    status.
+    """Call a function with the options of its command, print the result and return the exit status.
 
     Raises:
-        PosirError: There are several output formats, or `--bare` without `--figures`.
+        PosirError: Several output formats are given, or `--bare` without `--figures`.
     """
     formats = {OutputFormat(name) for name in declaration.flags if options[name]}
     formats |= {options["format"]} - {OutputFormat.TEXT}
@@ -169,59 +164,63 @@ def run_function(function: Function, declaration: Declaration, options: Fields) 
     if style.bare and not options["figures"]:
         raise PosirError("--bare needs --figures. Add --figures FOLDER.")
     arguments = read_arguments(function, options)
-    number_printed = 0
+    sections_printed = 0
 
     def show(result: Result) -> None:
-        nonlocal number_printed
+        nonlocal sections_printed
         console = Console(highlight=False)
         sections = result.sections()
-        for section in sections[number_printed:]:
+        for section in sections[sections_printed:]:
             section.print_on(console)
-        number_printed = len(sections)
+        sections_printed = len(sections)
         console.file.flush()
 
     if declaration.streams and format_ is OutputFormat.TEXT:
         arguments["show"] = show
-    is_check = any(arguments.get(name) for name in declaration.undecided_by)
-    guard = exit_inconclusive_on_error() if is_check else nullcontext()
-    with report_progress(quiet=options["quiet"]), guard:
+    is_check = any(arguments.get(name) for name in declaration.check_options)
+    error_context = exit_inconclusive_on_error() if is_check else nullcontext()
+    with report_progress(quiet=options["quiet"]), error_context:
         result: Result = function(**arguments)
         for warning in result.warnings:
             print_message(warning)
         # If a pipe is closed (`| head`), Rich exits, but the files must still be written.
         with suppress(SystemExit):
-            present(result, format_, explain=options["explain"], printed=number_printed)
+            print_result(
+                result, format_, explain=options["explain"], sections_printed=sections_printed
+            )
         write_charts(result, options.get("figures"), style, options["html"], options.get("card"))
     if options["open"]:
         webbrowser.open(options["html"].resolve().as_uri())
     return result.exit_status
 
 
-def name_page(name: str, words: Sequence[str]) -> list[str]:
-    """Add the default file name `posir-COMMAND.html` to `--html` or `--open` without a file."""
+def add_page_name(name: str, words: Sequence[str]) -> list[str]:
+    """Add the file name `posir-COMMAND.html` to `--html` or `--open` if none is given."""
     page = f"posir-{name.replace(' ', '-')}.html"
-    completed: list[str] = []
-    for word, following in zip_longest(words, words[1:], fillvalue="-"):
-        completed.append(word)
-        if word == "--html" and following.startswith("-"):
-            completed.append(page)
+    expanded_words: list[str] = []
+    for word, next_word in zip_longest(words, words[1:], fillvalue="-"):
+        expanded_words.append(word)
+        if word == "--html" and next_word.startswith("-"):
+            expanded_words.append(page)
     has_page = any(word.partition("=")[0] == "--html" for word in words)
-    return [*completed, "--html", page] if "--open" in words and not has_page else completed
+    return (
+        [*expanded_words, "--html", page] if "--open" in words and not has_page else expanded_words
+    )
 
 
-def read_whole(kind: Any, tokens: Sequence[Token]) -> int | list[int]:
-    """Parse a whole number or, if the type is a list, several. (cyclopts would round 1.5.)"""
+def parse_integers(kind: Any, tokens: Sequence[Token]) -> int | list[int]:
+    """Parse an integer or a list of integers. (cyclopts rounds 1.5.)"""
     numbers = [int(token.value) for token in tokens]
     return numbers if kind is list[int] else numbers[0]
 
 
-def build_parameter(parameter: Parameter, *, several: bool) -> inspect.Parameter:
+def build_parameter(parameter: Parameter, *, takes_list: bool) -> inspect.Parameter:
     """Build a parameter of a command with its cyclopts annotation.
 
     Args:
         parameter: The parameter of a public function.
-        several: If true, a repeatable option takes `-t A B` as well as `-t A -t B`. False for
-            commands with arguments, which may follow the option.
+        takes_list: Whether a repeatable option accepts `-t A B` besides `-t A -t B`. False for
+            commands with arguments, since arguments may follow the option.
     """
     option = parameter.option
     kind = str if option.parse else parameter.type
@@ -235,11 +234,11 @@ def build_parameter(parameter: Parameter, *, several: bool) -> inspect.Parameter
         name=names,
         help=parameter.help,
         validator=limits,
-        converter=read_whole if kind is int else None,
-        # A flag that is on by default only gets its `--no-` form.
+        converter=parse_integers if kind is int else None,
+        # Flags that are on by default have only the `--no-` form.
         negative_bool="no-" if parameter.default is True else (),
         negative_iterable=(),
-        consume_multiple=parameter.repeats and several,
+        consume_multiple=parameter.repeats and takes_list,
         allow_repeating=parameter.repeats,
     )
     annotation = list[kind] if parameter.repeats else kind  # type: ignore[valid-type]

@@ -15,13 +15,13 @@ from string import Template
 from posir_tasks.base.errors import PosirError
 from posir_tasks.command.commands import check_words
 
-#: Programs with calls that can be checked.
+#: Programs whose calls can be checked.
 PROGRAMS = ("posir", "mteb")
 
 
 @dataclass(frozen=True)
 class Call:
-    """A program call, with variables replaced."""
+    """A program call after variable expansion."""
 
     environment: Mapping[str, str]
     arguments: tuple[str, ...]
@@ -32,7 +32,7 @@ class Call:
 
 
 def expand_line(line: str, variables: Mapping[str, str]) -> Iterator[Call]:
-    """Yield the calls in a line: several for a loop, none for a comment.
+    """Yield the calls in a line, several if it is a loop, none if it is a comment.
 
     Raises:
         PosirError: A variable has no value.
@@ -57,10 +57,10 @@ def _substitute(text: str, variables: Mapping[str, str]) -> str:
 
 
 def check_call(arguments: Sequence[str]) -> str | None:
-    """Return the error of a call, or None if it is valid.
+    """Return the error message of a call, or None if it is valid.
 
     Args:
-        arguments: A program and its arguments.
+        arguments: The program and its arguments.
     """
     program, *program_arguments = arguments
     if program not in PROGRAMS:
@@ -76,7 +76,7 @@ def check_call(arguments: Sequence[str]) -> str | None:
             build_cli().parse_args(program_arguments)
     except PosirError as error:
         return str(error)
-    except SystemExit as exit_:
+    except SystemExit as exit_error:
         # `--help` also exits, with code 0.
-        return " ".join(output.getvalue().split()) if exit_.code else None
+        return " ".join(output.getvalue().split()) if exit_error.code else None
     return None

@@ -20,7 +20,7 @@ from posir_tasks.base.files import GZIP_ERRORS, check_readable, split_suffix
 from posir_tasks.base.limits import LimitError
 from posir_tasks.base.parquet import iterate_batches
 from posir_tasks.base.table_files import read_json_rows
-from posir_tasks.base.untrusted import GateError, require_distinct
+from posir_tasks.base.untrusted import InputError, require_distinct
 from posir_tasks.base.wording import pluralize
 
 #: Suffixes of JSON files.
@@ -267,7 +267,7 @@ def _convert_errors(file: Path) -> Iterator[None]:
         yield
     except LimitError:
         raise
-    except GateError as error:
+    except InputError as error:
         raise ProblemsError([DataProblem(str(file), None, f"{error.problem}.")]) from error
     except (*UNREADABLE, *GZIP_ERRORS) as error:
         kind = "parquet" if _is_parquet(file) else "JSON"

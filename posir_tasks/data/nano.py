@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError, summarize_error
-from posir_tasks.base.files import cache_folder
+from posir_tasks.base.files import get_cache_folder
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.data.data import PositionData, digest_data, find_rows
 from posir_tasks.data.declared import DISTRACTORS, NANO_QUESTIONS
@@ -43,7 +43,7 @@ def choose_questions(evidence: Evidence, count: int) -> list[int]:
     """
     columns = {
         "order": [digest(SEED, name).hex() for name in evidence.query_ids],
-        "third": evidence.twelfths() // (TWELFTHS // 3),
+        "third": evidence.compute_twelfths() // (TWELFTHS // 3),
         "tokens": evidence.tokens,
         "id": evidence.query_ids,
     }
@@ -87,7 +87,7 @@ class DomainSample(BaseModel):
             share: Requested number of questions.
         """
         documents = {*evidence.document_ids}
-        for question, document in evidence.positives().items():
+        for question, document in evidence.map_positives().items():
             distractors = [name for name in candidates[question] if name != document]
             documents.update(distractors[:DISTRACTORS])
         digests = digest_data(data)
@@ -104,7 +104,7 @@ class DomainSample(BaseModel):
 
 def locate_sample(task: str, domain: str) -> Path:
     """Return the path of a sample file in the cache."""
-    return cache_folder() / "nano" / task / f"{domain}.json"
+    return get_cache_folder() / "nano" / task / f"{domain}.json"
 
 
 def read_sample(task: str, domain: str, data: PositionData, share: int) -> DomainSample | None:

@@ -12,7 +12,7 @@ from reprlib import repr as short_repr
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.checks import DOCUMENTS_WITHOUT_TEXT, MAX_EXAMPLES
 from posir_tasks.data.copies import count_repeated
@@ -269,7 +269,7 @@ class ImportedData:
         relevant = dict.fromkeys(document for _, document, _ in self.questions.values())
         tokens = {
             document: max(1, count_tokens(self.documents[document]))
-            for document in progress([*relevant], "Counting tokens")
+            for document in track_items([*relevant], "Counting tokens")
         }
         data = PositionData.from_questions(
             self.documents, self.questions, revision=revision, titles=self.titles, tokens=tokens

@@ -12,7 +12,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from pydantic import ValidationError
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import cache_folder
+from posir_tasks.base.files import get_cache_folder
 from posir_tasks.data.declared import MINI, MINI_DESCRIPTION
 from posir_tasks.text.languages import check_code
 from posir_tasks.values.result_schema import SPLIT
@@ -37,7 +37,7 @@ class PositionTaskMetadata(TaskMetadata):
         """File with the descriptive statistics of the data revision, in the package or cache."""
         name = f"{self.name}@{quote(self.revision, safe='')}.json"
         file = SHIPPED_STATISTICS / name
-        return file if file.exists() else cache_folder() / "descriptive_stats" / name
+        return file if file.exists() else get_cache_folder() / "descriptive_stats" / name
 
     @property
     def descriptive_stats(self) -> dict[str, DescriptiveStatistics] | None:

@@ -25,7 +25,7 @@ from posir_tasks.data.formats.passages import (
     describe_skipped,
 )
 from posir_tasks.display.numbers import format_count
-from posir_tasks.display.presentation import Deferred, Result
+from posir_tasks.display.presentation import LazySequence, Result
 from posir_tasks.display.tables import Table, build_numeric_table
 from posir_tasks.tasks.catalog import describe_hidden_task
 from posir_tasks.text.languages import UNKNOWN_LANGUAGE
@@ -156,8 +156,8 @@ class Dataset(Result):
     def __post_init__(self) -> None:
         # A `Result` needs a title, rows and tables, which are computed on demand.
         object.__setattr__(self, "title", self.name)
-        object.__setattr__(self, "rows", Deferred(self._list_rows))
-        object.__setattr__(self, "tables", Deferred(self._build_tables))
+        object.__setattr__(self, "rows", LazySequence(self._list_rows))
+        object.__setattr__(self, "tables", LazySequence(self._build_tables))
 
     def _list_rows(self) -> Iterator[dict[str, Any]]:
         """Yield a row per question with its evidence or, without questions, a row per text."""

@@ -1,9 +1,9 @@
-"""Building blocks of Altair charts: axes, layers, tooltips and panels.
+"""Build the parts of Altair charts: axes, layers, tooltips and panels.
 
-Curves have a row per cell with `position`, `start`, `middle`, `end`, `ndcg_at_10`, its interval
-`ndcg_at_10_low` and `ndcg_at_10_high`, and its null band `null_low` and `null_high`. Other charts
-have a row per model with the fields of `posir_report.summary.ReportRow`. Scores are in [0, 1];
-nDCG@10 is printed x 100, as in the papers.
+The rows of a curve are cells with `position`, `start`, `middle`, `end`, `ndcg_at_10`, its interval
+`ndcg_at_10_low` and `ndcg_at_10_high`, and its null band `null_low` and `null_high`. The rows of
+other charts are models with the fields of `posir_report.summary.ReportRow`. Scores are in [0, 1].
+nDCG@10 is shown x 100, as in the papers.
 """
 
 import io
@@ -19,24 +19,24 @@ from posir_tasks.base.records import Fields, Record
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.values.schemes import Axes
 
-#: Okabe & Ito 2008 (Color Universal Design), dark colors first, without the yellow, which is too
-#: pale for a line on white.
+#: Colors of Okabe & Ito 2008 (Color Universal Design), dark ones first, without yellow, which is
+#: too pale on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 #: Line patterns: lengths of strokes and gaps. The first is solid.
 DASHES = ([1, 0], [7, 3], [2, 2], [7, 3, 2, 3], [12, 3], [4, 4])
-#: Style name of numbers in cells; a narrow figure omits these numbers.
+#: Style name of numbers in cells, which narrow figures omit.
 NUMBER = "number"
 #: Style of the line at the end of a model's window.
 WINDOW_END: Record = {"strokeDash": [4, 3], "strokeWidth": 1.3}
 #: Colors of the null band, secondary text and text.
 NULL, FAINT, INK = "#d4d4d4", "#666666", "#1a1a1a"
-#: Characters per line of a title and of other text; a chart is about 800 pixels wide.
+#: Characters per line of a title and of other text, for a chart of about 800 pixels.
 TITLE_WIDTH, TEXT_WIDTH = 84, 138
 LayeredChart = alt.LayerChart | alt.FacetChart
 #: Encodings that distinguish lines and points.
-Looks = tuple[alt.Color, alt.Shape, alt.StrokeDash]
-FRAME = alt.Config(
+LabelEncodings = tuple[alt.Color, alt.Shape, alt.StrokeDash]
+CHART_CONFIG = alt.Config(
     font="DejaVu Sans, Verdana, sans-serif",
     padding=12,
     background="white",
@@ -85,16 +85,14 @@ def render_svg(chart: alt.VConcatChart) -> str:
 
 
 class FramedChart(alt.VConcatChart):
-    """A chart that a notebook shows as an SVG image, without scripts."""
+    """A chart that notebooks display as an SVG image."""
 
     def _repr_mimebundle_(self, *_: Any, **__: Any) -> dict[str, str]:
         return {"image/svg+xml": render_svg(self)}
 
 
 def build_chart(rows: Sequence[Fields]) -> alt.Chart:
-    """Build a chart without marks from any number of rows: Altair limits only data frames (to
-    5,000 rows).
-    """
+    """Build a chart without marks. Altair limits data frames to 5,000 rows, but not inline data."""
     return alt.Chart(alt.InlineData(values=[dict(row) for row in rows]))
 
 
@@ -106,17 +104,17 @@ def add_frame(
     source: str,
     numbers_in_words: str = "",
 ) -> alt.VConcatChart:
-    """Add a title of two lines and an explanation above a chart, and its source below.
+    """Add title, subject and explanation above a chart, and the source below.
 
-    An HTML page reads the four texts from `usermeta` and shows the chart without them.
+    HTML pages read these texts from `usermeta` and show the chart without them.
 
     Args:
-        chart: Marks and axes.
+        chart: The marks and axes.
         title: The finding.
-        subject: Models and data.
+        subject: The models and data.
         explanation: The meaning of the marks.
         source: Data and revisions.
-        numbers_in_words: The numbers in a sentence, for screen readers.
+        numbers_in_words: A sentence with the numbers, for screen readers.
     """
     lines = [*_wrap(title, TITLE_WIDTH), *_wrap(subject, TITLE_WIDTH)]
     heading = alt.TitleParams(lines, subtitle=_wrap(explanation), anchor="start", offset=14)
@@ -130,23 +128,23 @@ def add_frame(
         fontWeight="normal",
     )
     texts = [f"{text}." for text in (title, subject) if text]
-    # One call, since Altair copies the whole chart in each `properties` and `configure`.
+    # `properties` and `configure` would each copy the chart.
     return FramedChart(
         vconcat=[alt.vconcat(chart, title=heading)],
         title=source_line,
-        config=FRAME,
+        config=CHART_CONFIG,
         usermeta={"title": title, "subject": subject, "explanation": explanation, "source": source},
         description=" ".join(filter(None, [*texts, numbers_in_words, explanation])),
     )
 
 
 def cycle_scale(labels: Sequence[str], values: Sequence[str] | Sequence[list[int]]) -> alt.Scale:
-    """Build a scale that maps labels to values, cyclically."""
+    """Build a scale that maps labels to values, which are repeated if there are more labels."""
     return alt.Scale(domain=list(labels), range=list(islice(cycle(values), len(labels))))
 
 
-def encode_labels(field: str, labels: Sequence[str], legend: alt.Legend | None) -> Looks:
-    """Encode labels by color, shape and line pattern, with one legend: labels also differ in
+def encode_labels(field: str, labels: Sequence[str], legend: alt.Legend | None) -> LabelEncodings:
+    """Encode labels by color, shape and line pattern in one legend, so that they differ in
     grayscale.
     """
     options: Record = {"title": None, "legend": legend}
@@ -177,26 +175,24 @@ LENGTH = alt.Tooltip("length:N", title="Length")
 POSITION = alt.Tooltip("position:N", title="Position")
 QUERIES = alt.Tooltip("queries:Q", title="Queries", format=",")
 
-#: A position is beyond a model's window if more than this share of its evidence is.
-MOSTLY = 0.5
+#: Minimum share of the evidence beyond the window at positions that are labeled as beyond it.
+MIN_BEYOND_SHARE = 0.5
 
 Color = alt.Color | alt.ColorValue
 
 
 @dataclass(frozen=True)
-class Positions:
-    """Position bins as a horizontal axis: continuous if the bins have equal width, otherwise one
-    step per bin.
-    """
+class PositionAxis:
+    """The horizontal axis of position bins: continuous for equal bins, else one step per bin."""
 
     title: str | None
     names: Sequence[str] | None
-    """Names of the bins in order, or None for the order of the rows."""
+    """Names of the bins in order. If None, bins are in the order of the rows."""
     equal_bins: bool
 
     @property
     def axis(self) -> alt.X:
-        """Encoding of marks at the middle of their bin."""
+        """Encoding of marks in the middle of a bin."""
         if self.equal_bins:
             return alt.X(
                 "middle:Q", title=self.title, scale=UNIT, axis=alt.Axis(**SHARES, grid=True)
@@ -210,7 +206,7 @@ class Positions:
 
     @property
     def extent(self) -> dict[str, alt.X | str]:
-        """Encodings of marks as wide as their bin."""
+        """Encodings of marks that fill a bin."""
         if self.equal_bins:
             start = alt.X(
                 "start:Q", bin="binned", title=self.title, scale=UNIT, axis=alt.Axis(**SHARES)
@@ -219,9 +215,9 @@ class Positions:
         return {"x": self.axis}
 
 
-def build_positions(axes: Axes) -> Positions:
+def build_positions(axes: Axes) -> PositionAxis:
     """Build the horizontal axis of position bins."""
-    return Positions(
+    return PositionAxis(
         "position (0: start, 1: end)" if axes.equal_bins else axes.position_title,
         axes.positions,
         axes.equal_bins,
@@ -233,7 +229,7 @@ def build_ndcg_axis(field: str, scale: alt.Scale) -> alt.Y:
     return alt.Y(f"{field}:Q", title=SCORE, scale=scale, axis=PERCENT)
 
 
-def build_null_band(base: alt.Chart, positions: Positions) -> alt.Chart:
+def build_null_band(base: alt.Chart, positions: PositionAxis) -> alt.Chart:
     """Build the 95% band of bin means under the null hypothesis of no position effect."""
     band: alt.Chart = base.mark_rect(color=NULL).encode(
         **positions.extent, y=build_ndcg_axis("null_low", UNIT), y2="null_high:Q"
@@ -241,9 +237,9 @@ def build_null_band(base: alt.Chart, positions: Positions) -> alt.Chart:
     return band
 
 
-def curve(
+def build_curve_layers(
     base: alt.Chart,
-    positions: Positions,
+    positions: PositionAxis,
     color: Color,
     interval: Literal["area", "rule"],
     *,
@@ -251,9 +247,9 @@ def curve(
     scale: alt.Scale = UNIT,
     line: Fields | None = None,
 ) -> list[alt.Chart]:
-    """Build layers of nDCG@10 over positions: intervals, line and points.
+    """Build the layers of an nDCG@10 curve: intervals, line and points.
 
-    `line` and `point` are additional encodings of line and points.
+    `line` and `point` are additional encodings of the line and the points.
     """
     base = base.encode(x=positions.axis)
     intervals = base.mark_area(opacity=0.16)
@@ -269,27 +265,30 @@ def curve(
 
 
 def label_window_end(rows: Iterable[Fields], window: int | None) -> list[Record]:
-    """Add `beyond_label` to the first row in each panel with most evidence beyond the window.
+    """Add `beyond_label` to the first row of each panel with most evidence beyond the window.
 
     Args:
-        rows: Cells in order with `beyond_share` in [0, 1] or None, and the name of their `panel`
-            if there are several.
-        window: The model's window in tokens, or None if unknown.
+        rows: Sorted cells with `beyond_share` in [0, 1] or None, and `panel` if there are several.
+        window: Window of the model in tokens, or None if unknown.
     """
     labeled_panels: set[Any] = set()
     marked_rows = []
     for row in rows:
         panel = row.get("panel")
         label = None
-        if window and (row.get("beyond_share") or 0.0) > MOSTLY and panel not in labeled_panels:
+        if (
+            window
+            and (row.get("beyond_share") or 0.0) > MIN_BEYOND_SHARE
+            and panel not in labeled_panels
+        ):
             label = f"beyond {window:,} tokens"
             labeled_panels.add(panel)
         marked_rows.append({**row, "beyond_label": label})
     return marked_rows
 
 
-def build_window_line(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
-    """Build a dashed line at the label of `label_window_end`, and its text."""
+def build_window_line(base: alt.Chart, positions: PositionAxis) -> list[alt.Chart]:
+    """Build a dashed line with its text at the rows that `label_window_end` has labeled."""
     x = alt.X("start:Q") if positions.equal_bins else alt.X("position:O", bandPosition=0)
     border = base.transform_filter("isValid(datum.beyond_label)").encode(x=x)
     rule = border.mark_rule(**WINDOW_END, color=FAINT)
@@ -306,11 +305,11 @@ def build_window_line(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
 
 
 def explain_window(rows: Iterable[Fields], window: int | None) -> str:
-    """Explain the window line in a sentence, or return an empty string if there is no such line."""
+    """Explain the line at the end of the window in a sentence, or return "" without a line."""
     if not any(row.get("beyond_label") for row in rows):
         return ""
     return (
-        f" Dashes: from here on most of the evidence is beyond the {window:,} tokens that the "
+        f" Dashes: from here on, most of the evidence is beyond the {window:,} tokens that the "
         "model reads."
     )
 
@@ -322,9 +321,9 @@ def describe_scores(name: str, scores: Iterable[float | None]) -> str:
 
 
 def encode_heat(scale: alt.Scale) -> alt.Color:
-    """Encode nDCG@10 of a heat map by color, with a legend below."""
+    """Encode the nDCG@10 of a heat map by color, with a legend below the chart."""
     legend = alt.Legend(
-        # More labels would collide in the large text of a bare chart.
+        # More labels would overlap in the large text of a bare chart.
         tickCount=3,
         labelExpr="round(datum.value * 100)",
         orient="bottom",
@@ -336,7 +335,7 @@ def encode_heat(scale: alt.Scale) -> alt.Color:
 def build_interval_rule(
     base: alt.Chart, field: str, channel: Literal["x", "y"], color: Color
 ) -> alt.Chart:
-    """Build the 95% intervals of a score as thin lines along a channel."""
+    """Build the 95% intervals of a score as thin lines in the direction of a channel."""
     ends = {channel: f"{field}_low:Q", f"{channel}2": f"{field}_high:Q"}
     rule: alt.Chart = base.mark_rule(strokeWidth=1.3, opacity=0.75).encode(**ends, color=color)
     return rule
@@ -345,7 +344,7 @@ def build_interval_rule(
 def build_panels(
     layers: Iterable[alt.Chart], titles: Iterable[str], width: int, height: int, **facet: Any
 ) -> alt.FacetChart:
-    """Split layers into panels by the field `panel`, two per row, each with its own axes."""
+    """Split layers by the field `panel` into panels with their own axes, two per row."""
     panels: alt.FacetChart = (
         alt.layer(*layers, width=width, height=height)
         .facet(facet=alt.Facet("panel:N", title=None, sort=list(titles)), columns=2, **facet)
@@ -355,7 +354,7 @@ def build_panels(
 
 
 def build_cell_tooltips() -> list[alt.Tooltip]:
-    """Build the tooltips of a cell: position, queries, and nDCG@10 with interval and null band."""
+    """Build the tooltips of a cell: position, queries, nDCG@10, its interval and null band."""
     titles = {
         "ndcg_at_10": "nDCG@10",
         "ndcg_at_10_low": "95% interval, from",

@@ -1,4 +1,4 @@
-"""Figures, their files, and self-contained HTML pages."""
+"""Write figures to files, and render self-contained HTML pages."""
 
 import base64
 import re
@@ -20,15 +20,15 @@ from markupsafe import Markup
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import atomic_write
-from posir_tasks.base.progress import progress
+from posir_tasks.base.files import write_atomically
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.wording import COMMAND, PAPER, keep_together
 from posir_tasks.display.charts import NUMBER, render_svg
-from posir_tasks.display.labels import find_link, find_tone, is_measured
+from posir_tasks.display.labels import find_link, find_tone, is_estimate_text
 from posir_tasks.display.numbers import MISSING
-from posir_tasks.display.strip import (
+from posir_tasks.display.position_charts import (
     SCALE,
     SHORT_LABELS,
     STYLE,
@@ -44,10 +44,10 @@ from posir_tasks.display.strip import (
 Renderers: TypeAlias = dict[Path, Callable[[], bytes]]
 #: Maximum number of characters of a task or model in a file name.
 MAX_SLUG = 80
-#: Per inch: CSS pixels, points, and dots of a bare PNG.
+#: CSS pixels, points, and dots of a bare PNG, per inch.
 PIXELS, POINTS, DOTS = 96, 72, 600
-#: Default width of a bare chart in inches, one paper column, and its text size in points, as in
-#: captions.
+#: Defaults of bare charts: width in inches, a column of a paper, and text size in points, that of a
+#: caption.
 COLUMN_WIDTH, CAPTION_SIZE = 3.0, 8.0
 #: Minimum width of a cell with a number, relative to the text size.
 MIN_CELL_WIDTH = 1.6
@@ -61,14 +61,14 @@ MAX_PANEL_HEIGHT = 0.5
 MAX_TITLE = 36
 #: Vega expression: the title of a panel, split into lines.
 TITLE_LINES = "split(datum.label, ' · ')"
-#: Iterations to find the text size of a bare chart.
+#: Number of iterations to fit the text size of a bare chart.
 FITTING_STEPS = 3
 #: Width and height of an SVG image.
 SVG_SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
 
-#: Start of a paper's URL by host.
+#: Start of the URL of a paper, by host.
 HOSTS = {"arXiv": "https://arxiv.org/abs/", "OpenReview": "https://openreview.net/forum?id="}
-#: A name with hyphens, outside tags.
+#: A name with hyphens outside HTML tags.
 NAME = re.compile(r"(?<![^\s(>])(\w[\w./+]*-[\w./+-]*\w)(?![^<]*>)")
 #: An interval at the end of a title.
 FINAL_INTERVAL = re.compile(r"(\[[-+\d.]+,\s[-+\d.]+\])$")
@@ -79,11 +79,11 @@ class Figure:
     """A chart with its task and model."""
 
     kind: str
-    """The kind of figure, such as `curves`, or the name of a probe."""
+    """Kind of figure, such as `curves`, or name of a probe."""
     task: str | None
-    """None for all tasks."""
+    """Name of the task, or None if the figure shows all tasks."""
     model: str | None
-    """The model's label, or None for all models."""
+    """Label of the model, or None if the figure shows all models."""
     chart: alt.VConcatChart
 
     @property
@@ -98,7 +98,9 @@ class Figure:
 
     @property
     def slug(self) -> str:
-        """File name without suffix: letters, digits, dots, dashes and underscores; not unique."""
+        """File name without suffix, from letters, digits, dots, dashes and underscores. It is not
+        unique.
+        """
         parts = (_shorten_slug(part or "") for part in (self.task, self.model, self.kind))
         return ".".join(part for part in parts if part)
 
@@ -115,15 +117,15 @@ def render_image(figure: Figure) -> str:
 
 
 def export(files: Renderers) -> list[Path]:
-    """Render and write files, and return their paths. Raise PosirError on failure."""
-    for file, render in progress(list(files.items()), "Writing files"):
-        with atomic_write(file) as temporary:
+    """Render and write files. Return their paths. Raise PosirError if a file is not writable."""
+    for file, render in track_items(list(files.items()), "Writing files"):
+        with write_atomically(file) as temporary:
             temporary.write_bytes(render())
     return list(files)
 
 
 def prepare_figures(
-    strips: PositionCharts, figures: Sequence[Figure], folder: Path, style: FigureStyle
+    charts: PositionCharts, figures: Sequence[Figure], folder: Path, style: FigureStyle
 ) -> Renderers:
     """Map the file of each chart to the function that renders it, position charts first.
 
@@ -132,47 +134,47 @@ def prepare_figures(
     """
     if folder.exists() and not folder.is_dir():
         raise PosirError(
-            f"{folder} is a file, not a folder. --figures takes the folder to write charts to."
+            f"{folder} is a file, not a folder. Pass a folder for the charts to --figures."
         )
     draws = [(figure.slug, partial(_draw_figure, figure, style)) for figure in figures]
-    if strips:
-        draws.insert(0, ("answer", partial(_draw_answer, strips, style)))
+    if charts:
+        draws.insert(0, ("answer", partial(_draw_answer, charts, style)))
     if not draws:
         raise PosirError(
             "There is no chart: too few documents, or a table without charts. Omit --figures, or "
-            "ask for more documents or the default tables."
+            "use more documents or the default tables."
         )
     names = deduplicate([name for name, _ in draws])
     return {
-        folder / f"{name}.{style.format}": partial(_convert, draw, style)
+        folder / f"{name}.{style.format}": partial(_convert_format, draw, style)
         for name, (_, draw) in zip(names, draws, strict=True)
     }
 
 
-def _convert(draw: Callable[[], str], style: FigureStyle) -> bytes:
-    """Draw a chart and convert it to its format, with the same size in inches in all formats."""
+def _convert_format(draw: Callable[[], str], style: FigureStyle) -> bytes:
+    """Draw a chart and convert it to a format. The size in inches is the same in all formats."""
     svg = draw()
     if style.format == "pdf":
-        # vl-convert turns an SVG pixel into a PDF point.
-        return bytes(vl_convert.svg_to_pdf(_resize(svg, _measure(svg) * POINTS / PIXELS)))
+        # vl-convert converts a pixel to a point.
+        return bytes(vl_convert.svg_to_pdf(_resize(svg, _measure_width(svg) * POINTS / PIXELS)))
     if style.format == "png":
         return render_png(svg, DOTS / PIXELS if style.bare else SCALE)
     return svg.encode()
 
 
-def _draw_answer(strips: PositionCharts, style: FigureStyle) -> str:
+def _draw_answer(charts: PositionCharts, style: FigureStyle) -> str:
     if not style.bare:
-        return draw_position_charts(strips)
+        return draw_position_charts(charts)
     width, size = _measure_style(style)
-    svg = draw_position_charts(strips, width=round(width * CHART_TEXT_SIZE / size), explained=False)
+    svg = draw_position_charts(charts, width=round(width * CHART_TEXT_SIZE / size), explained=False)
     if style.font:
         svg = re.sub('font-family="[^"]*"', f'font-family="{escape(style.font)}"', svg)
     return _resize(svg, width)
 
 
 def _draw_figure(figure: Figure, style: FigureStyle) -> str:
-    """Draw a chart as SVG. A bare chart has no text around it, and uses the width and font of the
-    style.
+    """Draw a chart as SVG. Bare charts have the width and font of the style, and no text around
+    them.
     """
     if not style.bare:
         return render_svg(figure.chart)
@@ -183,7 +185,7 @@ def _draw_figure(figure: Figure, style: FigureStyle) -> str:
     config = chart["config"]
     config |= {"padding": 1, "font": style.font or config["font"]}
     config["legend"] |= {"orient": "bottom"}
-    for part in _walk(chart["vconcat"]):
+    for part in _iterate_mappings(chart["vconcat"]):
         if isinstance(part.get("width"), int | float):
             part["width"] = min(part["width"], MAX_PANEL_WIDTH * width)
             if isinstance(part.get("height"), int | float):
@@ -191,18 +193,18 @@ def _draw_figure(figure: Figure, style: FigureStyle) -> str:
         if isinstance(part.get("title"), str):
             part["title"] = textwrap.wrap(part["title"], MAX_TITLE)
     svg = vl_convert.vegalite_to_svg(chart)
-    # Larger text widens the chart, and scaling it to the style's width shrinks the text again.
+    # Larger text widens the chart, and scaling the chart to its width shrinks the text again.
     for _ in range(FITTING_STEPS):
-        text_size = size * _measure(svg) / width
+        text_size = size * _measure_width(svg) / width
         _set_text(chart, text_size)
         svg = vl_convert.vegalite_to_svg(chart)
-    _omit_numbers(chart, text_size)
+    _omit_narrow_numbers(chart, text_size)
     return _resize(vl_convert.vegalite_to_svg(chart), width)
 
 
-def _omit_numbers(chart: Fields, size: float) -> None:
-    """Omit numbers in cells that are too narrow for text of `size` pixels."""
-    for panel in _walk(chart["vconcat"]):
+def _omit_narrow_numbers(chart: Fields, size: float) -> None:
+    """Omit numbers from cells that are too narrow for text of `size` pixels."""
+    for panel in _iterate_mappings(chart["vconcat"]):
         for layer in panel.get("layer", ()):
             if layer["mark"].get("style") == NUMBER:
                 width = panel["width"]
@@ -214,10 +216,10 @@ def _omit_numbers(chart: Fields, size: float) -> None:
 
 
 def _set_text(chart: Record, size: float) -> None:
-    """Set the size of all text in pixels, and stack panels and legend entries."""
+    """Set the size of all text in pixels, and place panels and legend entries below each other."""
     chart["config"] |= {"text": {"fontSize": size}}
     chart["config"]["axis"] |= {"labelOverlap": "greedy", "labelSeparation": size / 2}
-    for part in _walk([chart["config"], chart["vconcat"]]):
+    for part in _iterate_mappings([chart["config"], chart["vconcat"]]):
         for name in part:
             if name.endswith("ontSize"):
                 part[name] = size
@@ -229,22 +231,22 @@ def _set_text(chart: Record, size: float) -> None:
 
 
 def _measure_style(style: FigureStyle) -> tuple[float, float]:
-    """Return the width and the text size of a bare chart in pixels."""
+    """Return the width and the text size of bare charts in pixels."""
     points = style.font_size or CAPTION_SIZE
     return (style.width or COLUMN_WIDTH) * PIXELS, points * PIXELS / POINTS
 
 
-def _walk(part: Any) -> Iterator[Record]:
+def _iterate_mappings(part: Any) -> Iterator[Record]:
     """Yield all mappings of a chart specification, outer mappings first."""
     if isinstance(part, dict):
         yield part
         part = list(part.values())
     if isinstance(part, list):
         for inner in part:
-            yield from _walk(inner)
+            yield from _iterate_mappings(inner)
 
 
-def _measure(svg: str) -> float:
+def _measure_width(svg: str) -> float:
     """Return the width of an SVG image in pixels."""
     return float(SVG_SIZE.findall(svg)[0][0])
 
@@ -256,7 +258,7 @@ def _resize(svg: str, width: float) -> str:
 
 
 def deduplicate(names: Sequence[str]) -> list[str]:
-    """Number repeated names, ignoring case: the second `a` becomes `a-2`."""
+    """Append numbers to repeated names, ignoring case: the second `a` becomes `a-2`."""
     counts = Counter[str]()
     unique_names = []
     for name in names:
@@ -269,15 +271,15 @@ def deduplicate(names: Sequence[str]) -> list[str]:
 @cache
 def bundle_chart_library() -> str:
     """Build a script that defines `vegaEmbed` (Vega, Vega-Lite and Vega-Embed, BSD license)."""
-    # vl-convert expects a Vega-Lite version without its patch number.
+    # vl-convert expects the Vega-Lite version without patch number.
     return vl_convert.javascript_bundle(
         "window.vegaEmbed = vegaEmbed;", ".".join(alt.SCHEMA_VERSION.split(".")[:2])
     )
 
 
-def mark(text: object) -> Markup:
-    """Convert text to HTML: commands become code, papers become links, and numbers stay together
-    with their unit and interval.
+def format_markup(text: object) -> Markup:
+    """Convert text to HTML: commands become code, papers become links, and numbers are kept on a
+    line with their unit and interval.
     """
     html = PAPER.sub(
         lambda paper: f'<a href="{HOSTS[paper[1]]}{paper[2]}">{paper[0]}</a>',
@@ -286,20 +288,20 @@ def mark(text: object) -> Markup:
     return Markup(COMMAND.sub(r"<code>\1</code>", html))
 
 
-def keep_whole(text: object) -> Markup:
-    """Convert text to HTML without line breaks inside names with hyphens."""
+def keep_names_whole(text: object) -> Markup:
+    """Convert text to HTML in which names with hyphens are not broken."""
     return Markup(
         NAME.sub(r'<span class="whole">\1</span>', keep_together(str(Markup.escape(text))))
     )
 
 
 def format_headline(text: object) -> Markup:
-    """Convert a title to HTML like `keep_whole`, with a final interval in smaller text."""
-    return Markup(FINAL_INTERVAL.sub(r'<span class="interval">\1</span>', keep_whole(text)))
+    """Convert a title to HTML like `keep_names_whole`, and make a final interval smaller."""
+    return Markup(FINAL_INTERVAL.sub(r'<span class="interval">\1</span>', keep_names_whole(text)))
 
 
 def render_page(package: str, template: str, **values: Any) -> str:
-    """Render a template from the package's `templates`, which may extend `page.html`.
+    """Render a template from the `templates` folder of a package. It may extend `page.html`.
 
     Values are escaped, and secrets are redacted.
     """
@@ -317,12 +319,12 @@ def render_page(package: str, template: str, **values: Any) -> str:
         "SHORT_LABELS": SHORT_LABELS,
         "MISSING": MISSING,
     }
-    environment.tests["measured"] = is_measured
+    environment.tests["measured"] = is_estimate_text
     environment.filters |= {
-        "mark": mark,
+        "markup": format_markup,
         "color": find_tone,
         "link": find_link,
-        "whole": keep_whole,
+        "whole": keep_names_whole,
         "headline": format_headline,
     }
     page = environment.get_template(template).render(

@@ -1,4 +1,4 @@
-"""Cell texts with a color, a link or an interval."""
+"""Table cells: strings with a color, a link or an interval."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from enum import StrEnum
 
 
 class Tone(StrEnum):
-    """The color of a state in a terminal and on a page."""
+    """The color of a cell in a terminal and on a page."""
 
     GOOD = "green"
     BAD = "red"
     OPEN = "yellow"
-    """Undecided, printed faint."""
+    """Inconclusive; printed dim in a terminal."""
     BEST = "bold"
-    """The best of several values: bold in LaTeX."""
+    """The best of several values; bold in LaTeX."""
 
 
 class Label(str):
-    """A cell text with a color, such as the state `inconclusive`, or with a link."""
+    """A cell with a color, such as the state `inconclusive`, or with a link."""
 
     tone: Tone | None
     link: str
-    """The `anchor` of a section on the same page, or empty."""
+    """`anchor` of a section on the same page, or ""."""
 
     def __new__(cls, text: str, tone: Tone | None = Tone.OPEN, link: str = "") -> Label:
-        """Create a label from its text."""
+        """Create a label."""
         label = super().__new__(cls, text)
         label.tone = tone
         label.link = link
         return label
 
 
-class Measured(str):
-    """The text of an estimate with an interval: `58.3 [55.1, 61.4]`."""
+class EstimateText(str):
+    """A formatted estimate with an interval: `58.3 [55.1, 61.4]`."""
 
     value: str
     ends: Sequence[str]
 
-    def __new__(cls, text: str, value: str = "", ends: Sequence[str] = ()) -> Measured:
-        """Create the text of a value and the ends of its interval, all as printed."""
+    def __new__(cls, text: str, value: str = "", ends: Sequence[str] = ()) -> EstimateText:
+        """Create the cell. `value` and `ends`, the bounds of the interval, are formatted."""
         measured = super().__new__(cls, text)
         measured.value = value
         measured.ends = ends
@@ -52,15 +52,15 @@ def find_tone(cell: object) -> Tone | None:
 
 
 def find_link(cell: object) -> str:
-    """Return the anchor of a label, or an empty string for other cells."""
+    """Return the link of a label, or "" for other cells."""
     return cell.link if isinstance(cell, Label) else ""
 
 
-def is_measured(cell: object) -> bool:
-    """Return True for the text of an estimate with an interval."""
-    return isinstance(cell, Measured)
+def is_estimate_text(cell: object) -> bool:
+    """Return True if the cell is a formatted estimate with an interval."""
+    return isinstance(cell, EstimateText)
 
 
 def change_text(cell: str, change: Callable[[str], str]) -> str:
-    """Change the text of a cell. A label keeps its tone and link."""
+    """Apply a function to the text of a cell. Labels keep their tone and link."""
     return Label(change(cell), cell.tone, cell.link) if isinstance(cell, Label) else change(cell)

@@ -1,4 +1,4 @@
-"""Tables in LaTeX."""
+"""Format tables in LaTeX."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,11 +25,11 @@ LATEX_SPECIAL = str.maketrans(
 
 
 def to_latex(table: Table, *, label: str) -> str:
-    """Convert a table to LaTeX for the packages booktabs and adjustbox, at most as wide as the
-    text.
+    """Convert a table to LaTeX that uses the packages booktabs and adjustbox.
 
-    Title and notes become the caption. The first column is left-aligned, the others are centered.
-    All lines of a cell after the first are printed smaller.
+    The table is not wider than the text. Title and notes become the caption. The first column is
+    left-aligned, other columns are centered. The first line of a cell has the normal size, other
+    lines are smaller.
     """
     table = table.escape()
     return "\n".join(
@@ -41,10 +41,10 @@ def to_latex(table: Table, *, label: str) -> str:
             r"\begin{adjustbox}{max width=\textwidth}",
             rf"\begin{{tabular}}{{l{'c' * (len(table.columns) - 1)}}}",
             r"\toprule",
-            *_latex_groups(table.columns),
-            _latex_row(map(escape_latex, table.headings)),
+            *_format_groups(table.columns),
+            _format_row(map(escape_latex, table.headings)),
             r"\midrule",
-            "\n\\addlinespace\n".join(map(_latex_rows, table.rows)),
+            "\n\\addlinespace\n".join(map(_format_lines, table.rows)),
             r"\bottomrule",
             r"\end{tabular}",
             r"\end{adjustbox}",
@@ -54,12 +54,14 @@ def to_latex(table: Table, *, label: str) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Escape text for LaTeX, with a minus sign before negative numbers."""
+    """Escape text for LaTeX, and typeset the minus signs of negative numbers."""
     return re.sub(r"(?<![\w.)-])-(?=\d)", "$-$", text.translate(LATEX_SPECIAL))
 
 
 def stack_estimates(estimates: Sequence[Estimate | None], format_value: Format) -> list[str]:
-    """Format estimates as cells with intervals on a second line. Exact values have no interval."""
+    """Format estimates as cells with the interval in a second line. Intervals of width 0 are
+    omitted.
+    """
     cells = []
     for estimate in estimates:
         if estimate and estimate.interval == (estimate.value, estimate.value):
@@ -69,7 +71,7 @@ def stack_estimates(estimates: Sequence[Estimate | None], format_value: Format) 
 
 
 def mark_best(scores: Sequence[Estimate | None], cells: Sequence[str]) -> list[str]:
-    """Mark the cells of the highest of several scores, to be printed in bold."""
+    """Mark the cells of the highest score as bold. A single score is not marked."""
     values = [score.value for score in scores if score]
     if len(values) < 2:
         return list(cells)
@@ -79,8 +81,8 @@ def mark_best(scores: Sequence[Estimate | None], cells: Sequence[str]) -> list[s
     ]
 
 
-def _latex_groups(columns: Sequence[Column]) -> Iterator[str]:
-    """Yield the line of group headings and the line of rules below them."""
+def _format_groups(columns: Sequence[Column]) -> Iterator[str]:
+    """Yield a row of group headings and the rules below it. Yield nothing without groups."""
     cells = []
     rules = []
     start = 1
@@ -93,18 +95,18 @@ def _latex_groups(columns: Sequence[Column]) -> Iterator[str]:
             cells += [""] * size
         start += size
     if rules:
-        yield _latex_row(cells)
+        yield _format_row(cells)
         yield " ".join(rules)
 
 
-def _latex_rows(row: Sequence[str]) -> str:
-    """Format a row as one LaTeX row for each line of its cells."""
+def _format_lines(row: Sequence[str]) -> str:
+    """Format a row as several LaTeX rows, one per line of its cells."""
     columns = [_split_cell(cell) for cell in row]
     first_line, *small_lines = zip_longest(*columns, fillvalue="")
-    # LaTeX would read a name that starts with a bracket as an argument of the previous line break.
+    # Braces, since LaTeX parses a bracket after a line break as an argument.
     small_rows = ([rf"\scriptsize {text}" if text else "" for text in line] for line in small_lines)
     first_row = [f"{{{first_line[0]}}}", *first_line[1:]]
-    return "\n".join(map(_latex_row, [first_row, *small_rows]))
+    return "\n".join(map(_format_row, [first_row, *small_rows]))
 
 
 def _split_cell(cell: str) -> list[str]:
@@ -114,5 +116,5 @@ def _split_cell(cell: str) -> list[str]:
     return lines
 
 
-def _latex_row(cells: Iterable[str]) -> str:
+def _format_row(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"

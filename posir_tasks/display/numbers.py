@@ -1,23 +1,23 @@
-"""Numbers as text: a function for each kind of number."""
+"""Format numbers, with a function for each unit."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import isnan
 from typing import Any
 
-from posir_tasks.display.labels import Measured
+from posir_tasks.display.labels import EstimateText
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import ScoreValue, Unit
 
-#: Text for an undefined value, or a score that no plugin computed.
+#: Text for an undefined value or a score that was not computed.
 MISSING = "–"
 Format = Callable[[float | None], str]
 
 
 def format_number(value: float | None, spec: str) -> str:
-    """Format a value with a format specification such as `,.1f`; `MISSING` for None.
+    """Format a number with a format specification such as `,.1f`. None becomes `MISSING`.
 
-    Values that round to 0 have no sign.
+    Numbers that round to 0 have no sign.
     """
     if value is None:
         return MISSING
@@ -34,7 +34,7 @@ def format_percent(value: float | None, spec: str = ".1f") -> str:
 format_count: Callable[[int | None], str] = partial(format_number, spec=",.0f")
 #: Formats a signed difference of scores x 100, with one decimal: `+4.2`.
 format_points: Format = partial(format_percent, spec="+.1f")
-#: Formats a PSI in [0, 1] with three decimals, as the papers print it: `0.217`.
+#: Formats a PSI in [0, 1] with three decimals, as in the papers: `0.217`.
 format_psi: Format = partial(format_number, spec=".3f")
 #: Formats a signed difference of PSI: `-0.042`.
 format_psi_difference: Format = partial(format_number, spec="+.3f")
@@ -46,8 +46,8 @@ def format_p_value(value: float | None) -> str:
 
 
 def format_estimate(estimate: Estimate | None, format_value: Format, note: str = "") -> str:
-    """Format an estimate, its interval, if any, and a note: `58.3 [55.1, 61.4]`; `MISSING` for
-    None.
+    """Format an estimate with its interval, if any, and a note: `58.3 [55.1, 61.4]`. None becomes
+    `MISSING`.
     """
     if estimate is None:
         return MISSING
@@ -55,24 +55,24 @@ def format_estimate(estimate: Estimate | None, format_value: Format, note: str =
     if estimate.interval is None:
         return f"{value}{note}"
     ends = list(map(format_value, estimate.interval))
-    return Measured(f"{value} [{', '.join(ends)}]{note}", value, ends)
+    return EstimateText(f"{value} [{', '.join(ends)}]{note}", value, ends)
 
 
 def format_interval(estimate: Estimate | None, format_value: Format) -> str:
-    """Format the interval of an estimate: `[55.1, 61.4]`, or an empty string without one."""
+    """Format the interval of an estimate: `[55.1, 61.4]`. Return "" without an interval."""
     if estimate is None or estimate.interval is None:
         return ""
     return f"[{', '.join(map(format_value, estimate.interval))}]"
 
 
 def format_score(unit: Unit, value: ScoreValue) -> str:
-    """Format the value of a score by its unit: `58.3 [55.1, 61.4]` for an estimate in percent."""
+    """Format the value of a score in its unit: `58.3 [55.1, 61.4]` for an estimate in percent."""
     if isinstance(value, Estimate):
         return format_estimate(value, FORMATS[unit])
     return value if isinstance(value, str) else FORMATS[unit](value)
 
 
-#: The format of each unit.
+#: Format function by unit.
 FORMATS: Mapping[Unit, Callable[[Any], str]] = {
     Unit.PERCENT: format_percent,
     Unit.POINTS: format_points,
@@ -83,13 +83,13 @@ FORMATS: Mapping[Unit, Callable[[Any], str]] = {
     Unit.TEXT: lambda value: MISSING if value is None else str(value),
 }
 
-#: Bars in eighths of the axis from 0 to 1, and the mark for an unknown score.
-HEIGHTS, EMPTY = "▁▂▃▄▅▆▇█", "·"
+#: Bars of a sparkline, in eighths of the axis from 0 to 1, and the character for NaN.
+BARS, UNKNOWN_BAR = "▁▂▃▄▅▆▇█", "·"
 
 
 def draw_sparkline(scores: Iterable[float]) -> str:
-    """Draw scores in [0, 1] as bars, one character each; NaN stands for an unknown score."""
+    """Draw scores in [0, 1] or NaN as bars, one character each."""
     return "".join(
-        EMPTY if isnan(score) else HEIGHTS[min(int(score * len(HEIGHTS)), len(HEIGHTS) - 1)]
+        UNKNOWN_BAR if isnan(score) else BARS[min(int(score * len(BARS)), len(BARS) - 1)]
         for score in scores
     )

@@ -1,7 +1,7 @@
-"""The result of a public function, for terminals, notebooks, pages, files and data frames.
+"""Results of public functions, for terminals, notebooks, pages, files and data frames.
 
-A command prints a result (`present`) and writes its charts (`write_charts`), so that Python and the
-command line show the same output.
+Commands print a result with `print_result` and write its charts with `write_charts`, so Python and
+the command line show the same output.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rich.console import Console
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import escape_controls, pluralize
 from posir_tasks.display.latex import to_latex
-from posir_tasks.display.strip import (
+from posir_tasks.display.position_charts import (
     FigureFormat,
     FigureStyle,
     PositionChart,
@@ -54,8 +54,8 @@ REPR_LINES = 8
 MAX_ON_CARD = 6
 
 
-class Deferred(Sequence[Item]):
-    """A sequence that is built when it is first read, for expensive fields of a result."""
+class LazySequence(Sequence[Item]):
+    """A sequence that is built on first access, for expensive fields of a result."""
 
     def __init__(self, build: Callable[[], Iterable[Item]]) -> None:
         self._build = build
@@ -71,55 +71,54 @@ class Deferred(Sequence[Item]):
         return len(self._items)
 
     def __bool__(self) -> bool:
-        """Return True if there is an item, building at most one."""
+        """Return True if there is any item. Builds at most one."""
         return any(True for _ in self.__dict__.get("_items") or self._build())
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Result:
-    """The result of a public function: rows, and the findings, tables and charts that show them.
+    """The result of a public function: rows, with findings, tables and charts.
 
-    All output is derived from the fields. Expensive fields are `Deferred`. Subclasses add typed
-    fields.
+    All output is derived from the fields. Expensive fields are `LazySequence`s. Subclasses add
+    typed fields.
     """
 
     title: str = ""
     """Subject in a few words."""
     rows: Sequence[Any] = ()
-    """Rows for the data frame and the CSV, unrounded: dataclasses or mappings with the same fields.
-    """
+    """Rows for the data frame and the CSV: dataclasses or mappings with equal fields, unrounded."""
     values: object = None
-    """The JSON document, or a function that builds it; None to use `rows`."""
+    """JSON document, or a function that builds it. If None, `rows` is used."""
     sentences: Sequence[str] = ()
     """Findings above the tables, one paragraph each."""
     tables: Sequence[Table] = ()
     draw: Callable[[], Sequence[Figure]] | None = None
-    """Builds the figures next to the tables, or None."""
+    """Function that builds the figures next to the tables."""
     extra_sections: Sequence[DisplaySection] = ()
-    """Sections below sentences and tables, for all media or a single one."""
+    """Sections below the tables, for all media or only one."""
     page_title: str = ""
-    """Heading of the page, if different from the title."""
+    """Heading of the page. Defaults to the title."""
     notes: Sequence[str] = ()
-    """Short paragraphs on how to read the tables."""
+    """Short paragraphs that explain the tables."""
     details: Sequence[str] = ()
-    """More paragraphs, for pages and `--explain`."""
+    """Longer explanations, for pages and `--explain`."""
     footer: Sequence[str] = ()
     """Lines at the end, such as file names."""
     commands: Sequence[str] = ()
-    """Commands below the footer, as code."""
+    """Commands to run next, printed below the footer."""
     warnings: Sequence[str] = ()
     """Lines that the command prints to standard error."""
     data: str = ""
-    """Data and revision in a few words, for pages and cards; by default the title."""
+    """Data and revision in a few words, for pages and cards. Cards default to the title."""
     full: bool = True
-    """False if `--full` shows more."""
+    """Whether all numbers are shown. If false, `--full` shows more."""
     exit_status: int = 0
-    """1 if a check fails, 2 if it is inconclusive."""
+    """Exit status of the command: 1 if a check fails, 2 if it is inconclusive."""
 
     def sections(self, medium: Medium = Medium.TEXT) -> tuple[DisplaySection, ...]:
-        """Return the sections of a medium in order: sentences, tables, then `extra_sections`.
+        """Return the sections for a medium: sentences, tables, then `extra_sections`.
 
-        LaTeX gets only its own sections or, if there are none, those for text.
+        LaTeX uses only the sections for LaTeX or, if there are none, the sections for text.
         """
         special = tuple(part for part in self.extra_sections if part.only is medium)
         if medium is Medium.LATEX:
@@ -129,8 +128,8 @@ class Result:
             sections.append(DisplaySection(tables=tuple(self.tables), draw=self.draw))
         return (*sections, *(part for part in self.extra_sections if part.only in (None, medium)))
 
-    def own_fields(self) -> dict[str, object]:
-        """Return the fields that the subclass adds, by name."""
+    def list_own_fields(self) -> dict[str, object]:
+        """Return the fields that the subclass defines, by name."""
         base = {item.name for item in fields(Result)}
         return {name: value for name, value in vars(self).items() if name not in base}
 
@@ -146,7 +145,9 @@ class Result:
 
     def position_charts(self) -> list[PositionChart]:
         """Return the position charts for pages and cards."""
-        return [strip for section in self.sections(Medium.PAGE) for strip in section.strips]
+        return [
+            chart for section in self.sections(Medium.PAGE) for chart in section.position_charts
+        ]
 
     def figures(self) -> list[Figure]:
         """Return the figures for a page."""
@@ -166,17 +167,17 @@ class Result:
         return pd.DataFrame(self.to_polars().to_dict(as_series=False))
 
     def to_json(self) -> str:
-        """Convert the result to JSON, unrounded: the output of `--format json`."""
+        """Convert the result to unrounded JSON, the output of `--format json`."""
         return to_json(self.document())
 
     def to_markdown(self, *, explain: bool = False) -> str:
-        """Convert the result to GitHub's Markdown: the output of `--format markdown`."""
+        """Convert the result to GitHub's Markdown, the output of `--format markdown`."""
         sections = [section.to_markdown() for section in self.sections()]
         paragraphs = map(escape_controls, self.paragraphs(explain=explain))
         return "\n\n".join([*sections, *map(escape_prose, paragraphs)])
 
     def to_latex(self) -> str:
-        """Convert the tables to LaTeX for the packages booktabs and adjustbox.
+        """Convert the tables to LaTeX that uses the packages booktabs and adjustbox.
 
         Raises:
             PosirError: There is no table.
@@ -193,25 +194,25 @@ class Result:
         return "\n\n".join(["% In the preamble: \\usepackage{booktabs,adjustbox}", *tables])
 
     def to_html(self) -> str:
-        """Render a self-contained HTML page: the output of `--html`."""
+        """Render a self-contained HTML page, the output of `--html`."""
         return self._render("sections.html")
 
     def to_card(self) -> bytes:
-        """Draw the position charts with data and date on a PNG of 1,200 x 630 pixels.
+        """Draw position charts, data and date as a PNG of 1,200 x 630 pixels.
 
         Raises:
             PosirError: There is no position chart.
         """
-        strips = self.position_charts()
-        if not strips:
+        charts = self.position_charts()
+        if not charts:
             raise PosirError(
                 "Cannot draw a card: there are no results by position, or the output is another "
-                "table. Omit --card, or ask for the default tables."
+                "table. Omit --card, or use the default tables."
             )
-        more = f"; {len(strips) - MAX_ON_CARD} more" if len(strips) > MAX_ON_CARD else ""
+        more = f"; {len(charts) - MAX_ON_CARD} more" if len(charts) > MAX_ON_CARD else ""
         source = f"{self.data or self.title}{more}; {date.today().isoformat()}"
         question = "Where in a document is evidence found?"
-        return render_png(draw_card(strips[:MAX_ON_CARD], question, source))
+        return render_png(draw_card(charts[:MAX_ON_CARD], question, source))
 
     def save_figures(
         self,
@@ -229,66 +230,68 @@ class Result:
             folder: Folder to write to.
             format: `svg`, `pdf` or `png`.
             bare: Omit title, explanation and source, which belong in a paper's caption.
-            width: Width of a bare chart in inches, by default 3, one paper column.
-            font_size: Text size of a bare chart in points, by default 8.
-            font: Font for a bare chart, such as `Times New Roman`.
+            width: Width of a bare chart in inches. Defaults to 3, a column of a paper.
+            font_size: Text size of a bare chart in points. Defaults to 8.
+            font: Font of a bare chart, such as `Times New Roman`.
 
         Returns:
-            The files.
+            The paths of the files.
 
         Raises:
-            PosirError: There is no chart, or the folder cannot be written to.
+            PosirError: There is no chart, or the folder is not writable.
         """
         from posir_tasks.display.figures import export, prepare_figures
 
         style = FigureStyle(format, bare, width, font_size, font)
         return export(prepare_figures(self.position_charts(), self.figures(), Path(folder), style))
 
-    def print_on(self, console: Console, *, explain: bool = False, printed: int = 0) -> None:
-        """Print sections and notes; with `explain`, also detailed sections and all paragraphs.
+    def print_on(
+        self, console: Console, *, explain: bool = False, sections_printed: int = 0
+    ) -> None:
+        """Print sections and notes, and with `explain` also detailed sections and details.
 
-        The first `printed` sections are omitted.
+        The first `sections_printed` sections are skipped.
         """
-        for section in self.sections()[printed:]:
+        for section in self.sections()[sections_printed:]:
             if explain or not section.detailed:
                 section.print_on(console)
         print_tables(console, [], self.paragraphs(explain=explain))
 
     def paragraphs(self, *, explain: bool) -> list[str]:
-        """Return the notes, with `explain` also the details."""
+        """Return the notes, and with `explain` also the details."""
         notes = [note for note in self.notes if note]
         return list(dict.fromkeys([*notes, *self.details] if explain else notes))
 
     def __str__(self) -> str:
         """Return the output of the command outside a terminal."""
         stream = io.StringIO()
-        # `force_jupyter`: in a notebook, Rich would display the text and write nothing.
+        # With the default `force_jupyter`, Rich displays the text in a notebook and writes nothing.
         console = Console(file=stream, highlight=False, force_terminal=False, force_jupyter=False)
         self.print_on(console)
         return stream.getvalue().rstrip()
 
     def __repr__(self) -> str:
-        """Return the title and the first lines of the text."""
+        """Return the title and the first lines of the printed text."""
         title = escape_controls(self.title)
         # The text may begin with the title.
         lines = [line for line in str(self).splitlines() if line not in ("", title)]
         summary = [f"{type(self).__name__}: {title}", *lines[:REPR_LINES]]
         if lines[REPR_LINES:]:
             more = pluralize(len(lines) - REPR_LINES, "line")
-            summary.append(f"... and {more} more; print it to see all")
+            summary.append(f"... and {more} more; print the result to see all")
         return "\n".join(summary)
 
     def _repr_html_(self) -> str:
-        """Render an HTML fragment for a notebook, self-contained and without scripts."""
+        """Render a self-contained HTML fragment without scripts, for notebooks."""
         return self._render("fragment.html")
 
     def _render(self, template: str) -> str:
-        # Altair takes a second to import.
+        # Importing Altair takes a second.
         from posir_tasks.display.figures import render_page
 
         sections = self.sections(Medium.PAGE)
         title = self.page_title or self.title
-        # A first section with only a title is the heading of the page.
+        # If the first section has only a title, it is the heading of the page.
         if sections and sections[0].is_heading:
             title = sections[0].title
             sections = sections[1:]
@@ -297,14 +300,14 @@ class Result:
             template,
             title=title,
             data=self.data,
-            strips=self.position_charts(),
+            charts=self.position_charts(),
             sections=sections,
             legend="\n".join(self.paragraphs(explain=True)).splitlines(),
         )
 
 
 def to_paragraphs(sentences: Iterable[str]) -> Iterator[DisplaySection]:
-    """Yield a section for each finding, so that each is a paragraph."""
+    """Yield a section per sentence, so that each becomes a paragraph."""
     for sentence in sentences:
         yield DisplaySection(sentences=(sentence,))
 
@@ -318,15 +321,15 @@ RENDERERS: dict[OutputFormat, Callable[[Result, bool], str]] = {
 }
 
 
-def present(
-    result: Result, format_: OutputFormat, *, explain: bool = False, printed: int = 0
+def print_result(
+    result: Result, format_: OutputFormat, *, explain: bool = False, sections_printed: int = 0
 ) -> None:
-    """Print a result in a format. In text, omit the first `printed` sections."""
+    """Print a result in a format. The text format skips the first `sections_printed` sections."""
     if format_ in RENDERERS:
         print(RENDERERS[format_](result, explain))
         return
     console = Console(highlight=False)
-    result.print_on(console, explain=explain, printed=printed)
+    result.print_on(console, explain=explain, sections_printed=sections_printed)
     if result.details and not explain:
         full = "" if result.full else "; --full: all numbers"
         print_paragraph(console, f"--explain: all columns{full}.")
@@ -343,7 +346,7 @@ def write_charts(
     html: Path | None,
     card: Path | None,
 ) -> None:
-    """Write the figures to a folder and the page and card to files, and print the paths.
+    """Write the figures to a folder, and the page and the card to files. Print the paths.
 
     Raises:
         PosirError: There is no chart, or a file cannot be written.

@@ -1,6 +1,4 @@
-"""Tables for terminal, Markdown and pages, data frames, CSV and JSON, and the sections of a
-result.
-"""
+"""Tables for terminals, Markdown and pages; data frames, CSV and JSON; and sections of results."""
 
 from __future__ import annotations
 
@@ -34,23 +32,23 @@ from posir_tasks.base.wording import (
 )
 from posir_tasks.display.labels import Tone, change_text, find_tone
 from posir_tasks.display.numbers import MISSING
-from posir_tasks.display.strip import PositionCharts, explain_sketches, sketch_charts
+from posir_tasks.display.position_charts import PositionCharts, explain_sketches, sketch_charts
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.scores import Unit, estimate_to_json, flatten
+from posir_tasks.values.scores import Unit, flatten, serialize_estimate
 
 if TYPE_CHECKING:
     import polars as pl
 
     from posir_tasks.display.figures import Figure
 
-#: Characters between two columns of a table, and minimum width of a folded column.
+#: In characters: gap between two columns, and minimum width of a folded column.
 GAP, MIN_WIDTH = 2, 12
-#: Maximum length of shortened names in a table that is split.
+#: Maximum length of shortened names if a table must be split.
 SPLIT_WIDTH = 20
-#: Maximum width of a line of prose and, outside a terminal, of a chart.
-PROSE = 100
-#: A cell that a spreadsheet would run as a formula: it begins with an operator (or its full-width
-#: form) or with white space, which a spreadsheet trims. Signed numbers do not match.
+#: Maximum width of prose and, outside a terminal, of charts.
+PROSE_WIDTH = 100
+#: A cell that spreadsheets run as a formula: it begins with an operator, possibly full-width, or
+#: with white space, which spreadsheets trim. Signed numbers do not match.
 FORMULA = re.compile(
     r"(?![-+](?:\d*\.)?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]"
 )
@@ -67,21 +65,21 @@ class OutputFormat(StrEnum):
 
 
 class Role(StrEnum):
-    """Meaning of a column, for its style on a page."""
+    """What a column contains, which determines its style on pages."""
 
     PLAIN = ""
     NAME = "name"
-    """Names of models, tasks and the like."""
+    """Names, such as those of models and tasks."""
     EFFECT = "effect"
-    """Position effects: on a drawn axis, each direction is named."""
+    """Position effects. The axis names both directions."""
     DIFFERENCE = "difference"
-    """Differences: the table is compact."""
+    """Differences. The table is compact."""
     STATE = "state"
-    """States, shown in the cells of differences in the column before."""
+    """States, shown in the cells of the previous column if it contains differences."""
     TRUNCATED = "truncated"
-    """Truncated shares: a narrow page omits those without a color, which are 0."""
+    """Truncated shares. Narrow pages omit shares of 0, which have no color."""
     COST = "cost"
-    """Vectors per text. A narrow page shows costs, scores and changes in one row."""
+    """Vectors per text. Narrow pages show costs, scores and changes in one row."""
     SCORE = "score"
     CHANGE = "change"
 
@@ -93,19 +91,19 @@ class Column:
     heading: str
     align: Literal["left", "right"] = "left"
     group: str = ""
-    """In LaTeX, a heading above neighboring columns of one group. A terminal keeps a group together
-    when it splits a table.
+    """Heading above neighboring columns with the same group, in LaTeX. Terminals keep groups
+    together when they split a table.
     """
     picture: bool = False
-    """If true, the cells are text charts: shown if the table fits, and never on pages."""
+    """Whether cells are text charts, which pages and narrow terminals omit."""
     drawn: bool = False
-    """If true, a page draws the intervals next to the column, on one axis with 0."""
+    """Whether pages draw the intervals next to the column, on one axis that includes 0."""
     role: Role = Role.PLAIN
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text below headings."""
+    """Rows of strings below headings."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -114,34 +112,34 @@ class Table:
     notes: tuple[str, ...] = ()
     """Paragraphs below the table."""
     split_by: str = ""
-    """Title template such as `{Model} · {Task}`. A terminal prints a separate table for each run of
-    rows with the same values in the named columns, without these columns.
+    """Title template such as `{Model} · {Task}`. Consecutive rows with the same values in these
+    columns become a separate table, without these columns.
     """
     keys: int = 1
-    """Number of leading columns (after removing the columns of `split_by`) that identify a row.
-    If a table is too wide for a terminal, each piece repeats these columns.
+    """Number of leading columns that identify a row, not counting the columns of `split_by`.
+    Terminals repeat them if they split a wide table.
     """
     kind: Literal["", "changes", "changes models"] = ""
-    """On a page, tables of changes by length or by model share a scale, and their title is a
-    heading.
+    """Kind of changes, by length or by model. On pages, tables of changes share a scale, and their
+    titles are headings.
     """
     is_narrow: bool = False
-    """If true, names in the first column are shortened to fit, except on pages."""
+    """Whether to shorten names in the first column to fit, except on pages."""
     recommended: int | None = None
-    """Index of a row that a page highlights; None with `split_by`."""
+    """Index of the row that pages highlight. Not for tables with `split_by`."""
 
     @property
     def headings(self) -> tuple[str, ...]:
-        """Headings of all columns."""
+        """Column headings."""
         return tuple(column.heading for column in self.columns)
 
     @property
     def has_headings(self) -> bool:
-        """True if some row is the heading of the rows below it."""
+        """True if any row is the heading of the rows below it."""
         return any(map(is_heading, self.rows))
 
-    def parts(self) -> Iterator[Table]:
-        """Yield a table for each title of `split_by`, or the table itself without `split_by`."""
+    def split_rows(self) -> Iterator[Table]:
+        """Yield a table per title of `split_by`. Without `split_by`, yield the table itself."""
         names = [name for _, name, _, _ in Formatter().parse(self.split_by) if name]
         if not names:
             yield self
@@ -150,10 +148,10 @@ class Table:
         for values, group in groupby(self.rows, key=lambda row: [row[key] for key in keys]):
             title = self.split_by.format_map(dict(zip(names, values, strict=True)))
             part = replace(self, rows=tuple(group), title=title, split_by="")
-            yield part.without_columns(names).without_empty_columns()
+            yield part.drop_columns(names).drop_empty_columns()
 
-    def without_empty_columns(self) -> Table:
-        """Drop columns without values, except the columns that identify a row."""
+    def drop_empty_columns(self) -> Table:
+        """Drop columns without values, except those that identify a row."""
         if not self.rows:
             return self
         columns = enumerate(zip(*self.rows, strict=True))
@@ -161,28 +159,30 @@ class Table:
             [index < self.keys or bool({*cells} - {"", MISSING}) for index, cells in columns]
         )
 
-    def without_columns(self, headings: Collection[str]) -> Table:
-        """Drop columns by their headings."""
+    def drop_columns(self, headings: Collection[str]) -> Table:
+        """Drop columns by heading."""
         return self._select([column.heading not in headings for column in self.columns])
 
-    def without_pictures(self) -> Table:
+    def drop_pictures(self) -> Table:
         """Drop columns of text charts."""
         return self._select([not column.picture for column in self.columns])
 
     def split(self, width: int) -> Iterator[Table]:
-        """Split the columns into tables that fit a width, each with the columns that identify a
-        row.
+        """Split the columns into tables that fit a width. Each begins with the columns that
+        identify a row.
         """
-        widths = self.column_widths()
+        widths = self.compute_column_widths()
         indices = range(len(widths))
         keys = list(indices[: self.keys])
         pieces = [keys]
-        # The columns of a group stay together.
+        # Keep groups together.
         for _, members in groupby(
             indices[self.keys :], lambda index: self.columns[index].group or index
         ):
             group = list(members)
-            is_wide = total_width([widths[index] for index in (*pieces[-1], *group)]) > width
+            is_wide = (
+                compute_total_width([widths[index] for index in (*pieces[-1], *group)]) > width
+            )
             if is_wide and pieces[-1] != keys:
                 pieces.append(keys)
             pieces[-1] = [*pieces[-1], *group]
@@ -194,8 +194,8 @@ class Table:
         return self._change_text(lambda text: text.replace("\n", " "))
 
     def shorten_names(self, width: int) -> Table:
-        """Shorten the names in the first column so that the table fits a width, whole or split."""
-        room = width - total_width([0, *self.without_pictures().column_widths()[1:]])
+        """Shorten the names in the first column to fit a width, after splitting if necessary."""
+        room = width - compute_total_width([0, *self.drop_pictures().compute_column_widths()[1:]])
         names = [row[0] for row in self.rows if not is_heading(row)]
         longest = room if room >= MIN_WIDTH else SPLIT_WIDTH
         short = dict(zip(names, shorten_names(names, longest), strict=True))
@@ -207,8 +207,8 @@ class Table:
         notes = tuple(map(escape_controls, self.notes))
         return replace(table, title=escape_controls(self.title), notes=notes)
 
-    def column_widths(self) -> list[int]:
-        """Return the width of each column without folding."""
+    def compute_column_widths(self) -> list[int]:
+        """Compute the width of each column without folding."""
         cells = zip(self.headings, *(row for row in self.rows if not is_heading(row)), strict=True)
         return [
             max(cell_len(line) for cell in column for line in cell.split("\n")) for column in cells
@@ -224,18 +224,18 @@ class Table:
         return replace(self, columns=columns, rows=rows)
 
     def _select(self, flags: Sequence[bool]) -> Table:
-        """Keep the columns whose flags are true."""
+        """Select the columns whose flags are true."""
         rows = tuple(tuple(compress(row, flags)) for row in self.rows)
         return replace(self, columns=tuple(compress(self.columns, flags)), rows=rows)
 
 
 def is_heading(row: Sequence[str]) -> bool:
-    """Return True for a row of several cells with text only in the first."""
+    """Return True if a row has several cells, but only the first is not empty."""
     return len(row) > 1 and not any(row[1:])
 
 
-def total_width(widths: Sequence[int]) -> int:
-    """Return the width of a table from the widths of its columns."""
+def compute_total_width(widths: Sequence[int]) -> int:
+    """Compute the width of a table from the widths of its columns."""
     return sum(widths) + GAP * (len(widths) - 1)
 
 
@@ -245,8 +245,8 @@ def build_columns(
     drawn: Collection[str] = (),
     roles: Mapping[str, Role] = MappingProxyType({}),
 ) -> tuple[Column, ...]:
-    """Build columns from headings, right-aligned if in `right`, with drawn intervals if in
-    `drawn`, and with the role by heading in `roles`.
+    """Build columns. `right` and `drawn` contain the headings of right-aligned columns and of those
+    with drawn intervals, `roles` the role by heading.
     """
     return tuple(
         Column(
@@ -267,14 +267,14 @@ def build_numeric_table(
     title: str = "",
     notes: Iterable[str] = (),
 ) -> Table:
-    """Build a table whose first `keys` columns identify a row; the others are right-aligned."""
+    """Build a table in which all columns except the first `keys` are right-aligned."""
     columns = build_columns(headings, headings[keys:])
     return Table(columns, tuple(rows), title=title, notes=tuple(notes), keys=keys)
 
 
 def build_frame(records: Iterable[Any]) -> pl.DataFrame:
-    """Build a data frame from dataclasses or mappings, unrounded. An estimate becomes three
-    columns, and a missing field becomes null.
+    """Build a data frame from dataclasses or mappings, unrounded. Estimates become three columns,
+    missing fields null.
     """
     # Importing polars takes longer than printing a table.
     import polars as pl
@@ -282,7 +282,7 @@ def build_frame(records: Iterable[Any]) -> pl.DataFrame:
     rows: list[Record] = []
     for record in records:
         row: Record = {}
-        for key, value in _fields(record).items():
+        for key, value in _get_fields(record).items():
             row |= flatten(key, value)
         rows.append(row)
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -297,11 +297,10 @@ def to_csv(records: Iterable[Any]) -> str:
 def format_csv(headings: Iterable[str], rows: Iterable[Iterable[Any]], end: str = "\r\n") -> str:
     """Format headings and rows as CSV that is safe to open in a spreadsheet.
 
-    Text that a spreadsheet would run as a formula gets an apostrophe in front, and control
-    characters are escaped. Numbers keep all digits; None becomes an empty cell, and booleans become
-    `true` and `false`.
+    Cells that spreadsheets run as formulas are prefixed with an apostrophe, and control characters
+    are escaped. Numbers are not rounded. None becomes an empty cell, booleans `true` and `false`.
     """
-    # Cached, since names of models and tasks repeat.
+    # Names of models and tasks repeat.
     escape = lru_cache(_escape_csv)
 
     def format_cell(cell: Any) -> Any:
@@ -322,45 +321,47 @@ def _escape_csv(cell: str) -> str:
 
 
 def to_json(document: object) -> str:
-    """Convert a value with dataclasses to indented JSON, unrounded. An estimate `x` becomes `x` and
-    `x_interval`.
+    """Convert a value, which may contain dataclasses, to indented, unrounded JSON. An estimate `x`
+    becomes `x` and `x_interval`.
     """
-    return redact_collected(json.dumps(_plain(document), indent=2)).replace("\x7f", "\\u007f")
+    return redact_collected(json.dumps(_to_plain_json(document), indent=2)).replace(
+        "\x7f", "\\u007f"
+    )
 
 
-def _fields(value: Any) -> Fields:
+def _get_fields(value: Any) -> Fields:
     """Return the fields of a dataclass or the items of a mapping."""
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     return cast("Fields", value)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_json(value: Any) -> Any:
     if isinstance(value, Mapping) or (is_dataclass(value) and not isinstance(value, type)):
         plain: Record = {}
-        for key, field in _fields(value).items():
+        for key, field in _get_fields(value).items():
             if isinstance(field, Estimate):
-                plain |= estimate_to_json(key, field)
+                plain |= serialize_estimate(key, field)
             else:
-                plain[key] = _plain(field)
+                plain[key] = _to_plain_json(field)
         return plain
     is_list = isinstance(value, Sequence) and not isinstance(value, str)
-    return [_plain(item) for item in value] if is_list else value
+    return [_to_plain_json(item) for item in value] if is_list else value
 
 
 def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str] = ()) -> None:
-    """Print tables with their notes, then the legend; notes and legend are dimmed.
+    """Print tables with their notes, then the legend, with notes and legend dimmed.
 
-    In a terminal, or with `COLUMNS` set, a table that is too wide is split. Elsewhere every row is
-    one line. Nothing is cut off.
+    In a terminal, or if `COLUMNS` is set, tables that are too wide are split. Otherwise, each row
+    is one line. Nothing is truncated.
     """
     width = find_width(console)
     for table in map(Table.escape, tables):
-        for part in table.parts():
-            part = part.shorten_names(min(width, PROSE)) if part.is_narrow else part
-            if total_width(part.column_widths()) > width:
-                part = part.without_pictures()
-            if total_width(part.unwrap().column_widths()) <= width:
+        for part in table.split_rows():
+            part = part.shorten_names(min(width, PROSE_WIDTH)) if part.is_narrow else part
+            if compute_total_width(part.compute_column_widths()) > width:
+                part = part.drop_pictures()
+            if compute_total_width(part.unwrap().compute_column_widths()) <= width:
                 part = part.unwrap()
             _print_title(console, part.title)
             is_limited = console.is_terminal or _read_columns()
@@ -374,12 +375,12 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
 
 
 def find_width(console: Console) -> int:
-    """Return the maximum width of output: outside a terminal, `COLUMNS` or else `PROSE`."""
-    return console.width if console.is_terminal else _read_columns() or PROSE
+    """Return the maximum width of output: that of the terminal, `COLUMNS` or `PROSE_WIDTH`."""
+    return console.width if console.is_terminal else _read_columns() or PROSE_WIDTH
 
 
 def _read_columns() -> int:
-    """Return `COLUMNS`, or 0 if it is not set or not a number."""
+    """Return the environment variable `COLUMNS`, or 0 if it is not a number."""
     columns = os.environ.get("COLUMNS", "")
     return int(columns) if columns.isdecimal() else 0
 
@@ -390,8 +391,8 @@ def _print_title(console: Console, title: str) -> None:
 
 
 def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0) -> None:
-    """Print a wrapped paragraph, its first `bold` characters in bold."""
-    width = min(find_width(console), PROSE)
+    """Print a wrapped paragraph with the first `bold` characters in bold."""
+    width = min(find_width(console), PROSE_WIDTH)
     lines = ["\n".join(wrap(line, width)) for line in escape_controls(text).split("\n")]
     paragraph = Text("\n".join(lines), style=style)
     paragraph.stylize("bold", 0, bold)
@@ -399,17 +400,17 @@ def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0)
 
 
 def print_commands(console: Console, code: str) -> None:
-    """Print commands below an empty line, indented and never wrapped, with dimmed comments."""
+    """Print an empty line, then commands: indented, not wrapped, with dimmed comments."""
     block = Text(f"\n{textwrap.indent(escape_controls(code.rstrip()), '  ')}", style="cyan")
     block.highlight_regex("(?m)  #.*", "dim default")
     console.print(block, soft_wrap=True)
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Break a paragraph into lines between words.
+    """Split a paragraph into lines between words.
 
-    Names, paths and commands between backticks stay whole, and a number stays with its interval,
-    unit or sign: `+4.2 [+1.0, +7.4]`, `58.9%`, `p 0.035`, `chunks(64) (+32.8)`.
+    Names, paths and code between backticks are not broken. Numbers are not separated from their
+    interval, unit or sign: `+4.2 [+1.0, +7.4]`, `58.9%`, `p 0.035`, `chunks(64) (+32.8)`.
     """
     unbreakable = COMMAND.sub(
         lambda command: command[0].replace(" ", NO_BREAK), keep_together(text)
@@ -419,17 +420,17 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def _format_lines(table: Table, limit: int | None = None) -> Iterator[Text]:
-    """Yield the lines of a table: headings in bold, labels in the color of their state.
+    """Yield the lines of a table, with bold headings and colored labels.
 
-    If the table exceeds the limit, the first column is folded, or a last column of words if it is
-    at least as wide.
+    If the table exceeds the limit, the first column is folded, or the last column if it is
+    left-aligned and not narrower.
     """
-    widths = table.column_widths()
+    widths = table.compute_column_widths()
     fold_index = -1 if table.columns[-1].align == "left" and widths[-1] >= widths[0] else 0
     fold = wrap if fold_index else chop_cells
     fold_width = widths[fold_index]
     if limit:
-        room = limit - total_width(widths) + fold_width
+        room = limit - compute_total_width(widths) + fold_width
         fold_width = min(fold_width, max(MIN_WIDTH, room))
         widths[fold_index] = fold_width
     for row in (table.headings, *table.rows):
@@ -455,16 +456,16 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[Text]:
             yield line
 
 
-#: Code in Markdown (a group of its own), HTML, character references, ends of link texts, addresses
-#: that become links, and backticks.
-MARKUP = re.compile(
+#: Code in Markdown (as a group), HTML, character references, ends of link texts, URLs that become
+#: links, and backticks.
+MARKDOWN_MARKUP = re.compile(
     r"(?P<code>(?<!`)(?P<fence>`+)(?!`)[^\n]*?[^`\n](?P=fence)(?!`))"
     r"|<(?=[A-Za-z/!?])|&(?=#|\w+;)|\](?=[(\[:])|://|\bwww\.(?=\w)|`",
     re.IGNORECASE,
 )
-#: Markup in a cell: also escapes and emphasis.
+#: Markup in a table cell, which includes escapes and emphasis.
 CELL_MARKUP = re.compile(
-    rf"{MARKUP.pattern}|[\\*]|~(?=~)|(?<=~)~|(?<![^\W_])_|_(?![^\W_])", re.IGNORECASE
+    rf"{MARKDOWN_MARKUP.pattern}|[\\*]|~(?=~)|(?<=~)~|(?<![^\W_])_|_(?![^\W_])", re.IGNORECASE
 )
 #: Headings and quotations at the start of a line.
 LINE_MARKUP = re.compile(r"^ *(?=#+ |>)", re.MULTILINE)
@@ -474,7 +475,7 @@ ENTITIES = {"<": "&lt;", "&": "&amp;", "://": "&#58;//"} | {
 
 
 def to_markdown(table: Table) -> str:
-    """Convert a table to GitHub's Markdown, with its title as a heading and notes as paragraphs."""
+    """Convert a table to GitHub's Markdown, with the title as heading and notes as paragraphs."""
     table = table.escape()
     rule = ["---:" if column.align == "right" else "---" for column in table.columns]
     headings = list(map(escape_markdown, table.headings))
@@ -486,15 +487,13 @@ def to_markdown(table: Table) -> str:
 
 
 def escape_markdown(cell: str) -> str:
-    """Escape a cell of a Markdown table. Code between backticks stays code."""
+    """Escape a cell of a Markdown table, except code between backticks."""
     return CELL_MARKUP.sub(_escape_markup, " ".join(cell.splitlines())).replace("|", r"\|")
 
 
 def escape_prose(text: str) -> str:
-    """Escape HTML, links and headings in a Markdown paragraph. Code between backticks stays
-    code.
-    """
-    return LINE_MARKUP.sub(r"\\\g<0>", MARKUP.sub(_escape_markup, text))
+    """Escape HTML, links and headings in a Markdown paragraph, except code between backticks."""
+    return LINE_MARKUP.sub(r"\\\g<0>", MARKDOWN_MARKUP.sub(_escape_markup, text))
 
 
 def _escape_markup(match: re.Match[str]) -> str:
@@ -502,7 +501,7 @@ def _escape_markup(match: re.Match[str]) -> str:
 
 
 def quote_code(code: str) -> str:
-    """Build a code block in Markdown with a fence that the code does not contain."""
+    """Build a Markdown code block with a fence that the code does not contain."""
     longest = max(map(len, re.findall("`+", code)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{code}\n{fence}"
@@ -512,56 +511,58 @@ class Medium(StrEnum):
     """An output medium that a section can be restricted to."""
 
     TEXT = "text"
-    """A terminal and Markdown."""
+    """Terminals and Markdown."""
     PAGE = "page"
-    """A page and a notebook."""
+    """Pages and notebooks."""
     LATEX = "latex"
 
 
 @dataclass(frozen=True)
 class DisplaySection:
-    """A section of a result: position charts, findings in sentences, tables and figures."""
+    """A section of a result, with position charts, sentences, tables and figures."""
 
     title: str = ""
     sentences: tuple[str, ...] = ()
     tables: Sequence[Table] = ()
     anchor: str = ""
-    """Id of the section on a page, for the link of a `Label`."""
+    """Id of the section on a page, to link from a `Label`."""
     entry: str = ""
-    """Name of the section in a page's navigation; empty for no entry."""
+    """Name of the section in the navigation of a page. If empty, there is no entry."""
     draw: Callable[[], Sequence[Figure]] | None = None
-    """Builds the figures on demand, because Altair takes a second to import; None without
-    figures.
+    """Function that builds the figures. They are built on demand, since importing Altair takes a
+    second.
     """
     lengths: tuple[tuple[str, int, float], ...] = ()
-    """Name, number of tokens and unread share of each text, longest first: bars on a page."""
+    """Name, number of tokens and unread share of each text, longest first. Pages show bars."""
     code: str = ""
-    """Code to paste."""
+    """Code to copy."""
     is_command: bool = True
-    """If true, the code is shell commands, which a terminal indents."""
+    """Whether the code consists of shell commands, which terminals indent."""
     folded: bool = False
-    """If true, a page shows only the title until the section is opened or printed."""
+    """Whether pages show only the title until the section is opened or printed."""
     group: str = ""
-    """Heading on a page above neighboring sections of one group; folded without `drawn`."""
+    """Heading on pages above neighboring sections with the same group. Groups without any `drawn`
+    are folded.
+    """
     drawn: tuple[float, ...] = ()
-    """A difference that a page draws next to a folded title: its value, the ends of its interval,
-    and published values.
+    """Difference that pages draw next to a folded title: its value, the bounds of its interval, and
+    published values.
     """
     unit: Unit = Unit.INDEX
-    """The unit of `drawn`."""
+    """Unit of `drawn`."""
     scale: str = ""
-    """Name of the axis of `drawn`, shared by sections with the same name."""
-    strips: PositionCharts = ()
-    """Position charts, below each other on one axis. Pages and notebooks begin with them."""
+    """Name of the axis of `drawn`. Sections with the same name share an axis."""
+    position_charts: PositionCharts = ()
+    """Position charts, shown first on pages and in notebooks."""
     only: Medium | None = None
-    """The only medium that shows the section, or None for all."""
+    """The only medium that shows the section. If None, all do."""
     detailed: bool = False
-    """If true, a terminal shows the section only with `--explain`."""
+    """Whether terminals show the section only with `--explain`."""
 
     @property
     def is_heading(self) -> bool:
         """True if the section has only a title."""
-        return not (self.sentences or self.tables or self.draw or self.code or self.strips)
+        return not (self.sentences or self.tables or self.draw or self.code or self.position_charts)
 
     def figures(self) -> Sequence[Figure]:
         """Build the figures."""
@@ -572,15 +573,15 @@ class DisplaySection:
         _print_title(console, self.title)
         if self.sentences:
             print_paragraph(console, " ".join(self.sentences))
-        if self.strips:
-            for line in sketch_charts(self.strips, min(find_width(console), PROSE)):
+        if self.position_charts:
+            for line in sketch_charts(self.position_charts, min(find_width(console), PROSE_WIDTH)):
                 console.print(escape_controls(line), markup=False, highlight=False, soft_wrap=True)
-            print_paragraph(console, explain_sketches(self.strips), "dim")
+            print_paragraph(console, explain_sketches(self.position_charts), "dim")
         if self.code and self.is_command:
             print_commands(console, self.code)
         elif self.code:
             console.print(Text(escape_controls(self.code.rstrip())), soft_wrap=True)
-        if self.tables and (self.sentences or self.strips):
+        if self.tables and (self.sentences or self.position_charts):
             console.print()
         print_tables(console, self.tables)
         if not self.tables or self.tables[-1].notes:
@@ -591,7 +592,7 @@ class DisplaySection:
         title = " ".join(escape_prose(escape_controls(self.title)).split())
         sentences = escape_prose(escape_controls(" ".join(self.sentences)))
         code = quote_code(escape_controls(self.code.rstrip())) if self.code else ""
-        sketches = "\n".join(map(escape_controls, sketch_charts(self.strips)))
+        sketches = "\n".join(map(escape_controls, sketch_charts(self.position_charts)))
         picture = quote_code(sketches) if sketches else ""
         parts = [
             f"## {title}" if title else "",

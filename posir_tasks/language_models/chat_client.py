@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from posir_tasks.base.digests import digest, digest_json
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.secrets import redact_collected
-from posir_tasks.base.untrusted import GateError, parse_json, parse_json_at
+from posir_tasks.base.untrusted import InputError, parse_json, parse_json_at
 from posir_tasks.base.wording import sanitize
 from posir_tasks.language_models.call_log import Completion
 from posir_tasks.language_models.settings import LanguageModelSettings
@@ -157,7 +157,7 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
         usage = response.get("usage") or {}
         counts = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
         model = str(response.get("model") or "")
-    except (GateError, KeyError, IndexError, TypeError, AttributeError):
+    except (InputError, KeyError, IndexError, TypeError, AttributeError):
         return None
     if not (isinstance(content, str) and isinstance(finish, str)):
         return None
@@ -369,7 +369,7 @@ def _list_candidates(text: str, answer: type[BaseModel], is_bare: bool) -> Itera
         for index, match in enumerate(islice(JSON_START.finditer(candidate), MAX_JSON_STARTS)):
             try:
                 value, _ = parse_json_at(candidate, match.start(), "answer")
-            except GateError:
+            except InputError:
                 yield None
                 continue
             if isinstance(value, dict):

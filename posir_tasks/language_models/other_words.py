@@ -30,7 +30,7 @@ from mteb.types import PromptType
 
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import cache_folder
+from posir_tasks.base.files import get_cache_folder
 from posir_tasks.base.progress import track
 from posir_tasks.base.settings_file import load_settings
 from posir_tasks.language_models.asking import LanguageModel
@@ -304,5 +304,5 @@ def open_writer(reference: str, texts: Sequence[str]) -> LanguageModelWriter:
             f"--llm {reference}: {error}. Write MODEL, or MODEL@ADDRESS such as "
             "name@http://localhost:8000/v1."
         ) from None
-    model = LanguageModel(settings, CallLog(cache_folder() / "other-words" / "calls.sqlite"))
+    model = LanguageModel(settings, CallLog(get_cache_folder() / "other-words" / "calls.sqlite"))
     return LanguageModelWriter(model, find_common_words(texts))

@@ -77,7 +77,7 @@ class CommandReference:
 
 def build_reference(meta: ModelMeta, model: str, data: str = "") -> CommandReference:
     """Build a command reference to a model with the settings that it was loaded with."""
-    return CommandReference(model, data, _find_variables(meta))
+    return CommandReference(model, data, _find_secret_variables(meta))
 
 
 def build_reference_from_environment(model: str) -> CommandReference:
@@ -86,7 +86,7 @@ def build_reference_from_environment(model: str) -> CommandReference:
     return CommandReference(model, variables=settings)
 
 
-def _find_variables(meta: ModelMeta) -> dict[str, str]:
+def _find_secret_variables(meta: ModelMeta) -> dict[str, str]:
     settings = meta.experiment_kwargs or {}
     # Line breaks are hard to quote in a shell.
     return {
@@ -105,7 +105,7 @@ def describe_reference(meta: ModelMeta) -> dict[str, Any]:
     record: dict[str, Any] = {}
     if get_portable_reference(meta) != meta.name:
         record["model"] = get_portable_reference(meta)
-    variables = _find_variables(meta)
+    variables = _find_secret_variables(meta)
     if variables:
         record["variables"] = variables
     return record

@@ -26,7 +26,7 @@ from urllib.request import getproxies, proxy_bypass
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.limits import MAX_BYTES, describe_bytes, read_line_limit
 from posir_tasks.base.secrets import add_address, add_secret, redact
-from posir_tasks.base.untrusted import GateError, parse_json
+from posir_tasks.base.untrusted import InputError, parse_json
 from posir_tasks.base.wording import sanitize
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ def _extract_message(text: str) -> str:
     """
     try:
         response = parse_json(text, "response")
-    except GateError:
+    except InputError:
         return text
     for key in ("error", "detail", "message"):
         if isinstance(response, dict) and response.get(key):

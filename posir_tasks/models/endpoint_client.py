@@ -23,7 +23,7 @@ from posir_tasks.base.errors import NoResponseError, PosirError
 from posir_tasks.base.overrides import override
 from posir_tasks.base.records import Fields
 from posir_tasks.base.settings_file import read_overrides
-from posir_tasks.base.untrusted import GateError, parse_json
+from posir_tasks.base.untrusted import InputError, parse_json
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.models.connection import (
     Connection,
@@ -112,7 +112,7 @@ class EndpointModel:
         text = submit(request).result()
         try:
             return parse_json(text, self._endpoint)
-        except GateError as error:
+        except InputError as error:
             kind = NotFiniteError if error.is_not_finite else PosirError
             raise self._make_response_error(f"cannot be read: {error.problem}", kind) from None
 
@@ -155,7 +155,7 @@ class EmbeddingClient(EndpointModel):
         super().__init__(endpoint, retries)
         self.query_fields = read_request_fields("query")
         self.passage_fields = read_request_fields("passage")
-        self.is_measured = False
+        self.is_estimate_text = False
         """If true, the window is being measured, so truncation needs no warning."""
         self._format: Fields = {}
         self._dimensions: int | None = None
@@ -502,7 +502,7 @@ class EmbeddingClient(EndpointModel):
             retries = self._connection.retries
         with (
             override(self._connection, retries=retries),
-            override(self, is_measured=True, _is_probing=is_probing),
+            override(self, is_estimate_text=True, _is_probing=is_probing),
         ):
             yield
 

@@ -25,7 +25,7 @@ from mteb.types import PromptType
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.wording import sanitize
 from posir_tasks.models.connection import RequestError, join_first, quote_message
 from posir_tasks.models.endpoint_client import (
@@ -339,7 +339,11 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
 
     def _warn_if_truncated(self, text: str) -> None:
         tokens = estimate_tokens(text)
-        if self.is_measured or len(text) <= self._longest_checked or tokens < MIN_CHECKED_TOKENS:
+        if (
+            self.is_estimate_text
+            or len(text) <= self._longest_checked
+            or tokens < MIN_CHECKED_TOKENS
+        ):
             return
         self._longest_checked = len(text)
         complete, beginning = self.embed([text, text[: round(CHECKED_SHARE * len(text))]])
@@ -461,7 +465,7 @@ def send_in_flight(
     """Send requests concurrently and return the responses. Stop sending after an error."""
     with ThreadPoolExecutor(MAX_IN_FLIGHT) as pool:
         futures = [pool.submit(send, item) for item in items]
-        pending_futures = progress(futures, description) if description else futures
+        pending_futures = track_items(futures, description) if description else futures
         try:
             return [future.result() for future in pending_futures]
         finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import cache_folder, write_text
+from posir_tasks.base.files import get_cache_folder, write_text
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.models.references import MISSING_REVISIONS
 from posir_tasks.values.read_part import ReadPart
@@ -45,4 +45,4 @@ def _find_file(model: str, revision: str | None) -> Path | None:
     """Return the file, or None: without a revision, the weights may change."""
     if revision in MISSING_REVISIONS:
         return None
-    return cache_folder() / "windows" / f"{digest(model, revision).hex()}.json"
+    return get_cache_folder() / "windows" / f"{digest(model, revision).hex()}.json"

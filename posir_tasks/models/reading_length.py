@@ -37,7 +37,7 @@ from posir_tasks.models.reading_probe import (
     search_cut,
     split_range,
 )
-from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import Part, ReadKind, ReadPart, WindowSource
 
 #: Number of pieces (usually words) in the first text if the model claims no window, and growth
 #: factor for later texts.
@@ -115,13 +115,13 @@ class ReadingLength:
         number of prompt and special tokens.
         """
         if self.part is None:
-            return ReadPart.all(KnownBy.MEASURED)
+            return ReadPart.all(WindowSource.MEASURED)
         tokens = self.max_tokens + added_tokens
         at_start = None
         if self.part is Part.ENDS:
             head = self.at_start.max_tokens + added_tokens if self.at_start else 0
             at_start = max(1, min(head, tokens - 1))
-        return ReadPart(ReadKind.PART, self.part, tokens, at_start, KnownBy.MEASURED)
+        return ReadPart(ReadKind.PART, self.part, tokens, at_start, WindowSource.MEASURED)
 
     def to_stored_part(self, added_tokens: int) -> ReadPart:
         """Return the part to store: a lower bound if the longest text was read completely."""

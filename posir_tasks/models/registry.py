@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from posir_tasks.base.digests import digest, digest_file
 from posir_tasks.base.errors import PosirError, hide_tracebacks, summarize_error
-from posir_tasks.base.private_names import MODEL_REGISTRY, fall_back, mteb_folder
+from posir_tasks.base.private_names import MODEL_REGISTRY, fall_back, find_mteb_folder
 from posir_tasks.base.public import load_object
 from posir_tasks.models.folder import (
     check_folder,
@@ -115,7 +115,7 @@ def read_declarations() -> dict[str, str]:
 
     The files are read, since importing mteb takes seconds.
     """
-    folder = mteb_folder() / "models" / "model_implementations"
+    folder = find_mteb_folder() / "models" / "model_implementations"
     declarations: dict[str, str] = {}
     for file in folder.glob("*.py"):
         for declaration in file.read_text(encoding="utf-8").split(DECLARATION):

@@ -16,7 +16,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.overrides import override
 from posir_tasks.models.loaded_model import find_inner_tokenizer, find_transformer
 from posir_tasks.models.measured_windows import read_measured
-from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import UNKNOWN, Part, ReadKind, ReadPart, WindowSource
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -48,16 +48,16 @@ def find_read_part(model: MTEBModels) -> ReadPart:
     if isinstance(declared_part, ReadPart):
         return declared_part
     if isinstance(model, BM25Search):
-        return ReadPart.all(KnownBy.CLASS)
+        return ReadPart.all(WindowSource.CLASS)
     side = getattr(find_inner_tokenizer(model), "truncation_side", None)
     part = Part.LAST if side == "left" else Part.FIRST
     tokens = find_window(model)
     if tokens:
-        return ReadPart(ReadKind.PART, part, tokens, known_by=KnownBy.CLASS)
+        return ReadPart(ReadKind.PART, part, tokens, known_by=WindowSource.CLASS)
     # Static embeddings have an infinite limit.
     is_infinite = any(limit.value == math.inf for limit in _list_limits(model))
     if is_infinite and _find_positions(model) is None:
-        return ReadPart.all(KnownBy.CLASS)
+        return ReadPart.all(WindowSource.CLASS)
     meta = model.mteb_model_meta
     measured_part = read_measured(str(meta.name), meta.revision) if meta else None
     max_tokens = meta.max_tokens if meta else None
@@ -66,7 +66,7 @@ def find_read_part(model: MTEBModels) -> ReadPart:
         if measured_part.kind is not ReadKind.UNKNOWN or is_longer:
             return measured_part
     if max_tokens and max_tokens < NO_LIMIT:
-        return ReadPart(ReadKind.PART, part, int(max_tokens), known_by=KnownBy.CLAIMED)
+        return ReadPart(ReadKind.PART, part, int(max_tokens), known_by=WindowSource.CLAIMED)
     return UNKNOWN
 
 

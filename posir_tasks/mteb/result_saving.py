@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, Any
 from posir_tasks.base.errors import PosirError, hide_tracebacks, summarize_error
 from posir_tasks.base.files import (
     PART_SUFFIX,
-    atomic_write,
     explain_disk_full,
     find_free_name,
-    folder_lock,
+    lock_folder,
     remove_stale_parts,
+    write_atomically,
     write_text,
 )
 from posir_tasks.base.private_names import TASKS_REGISTRY, fall_back
@@ -202,7 +202,7 @@ class ResultSaver:
             return
         counts_file = file.with_suffix(TOKENS_READ_SUFFIX)
         try:
-            with folder_lock(file.parent):
+            with lock_folder(file.parent):
                 earlier_entries = read_json(counts_file) if counts_file.exists() else {}
                 write_text(counts_file, json.dumps({**earlier_entries, **entries}, indent=2))
         except Exception as error:
@@ -214,7 +214,7 @@ class ResultSaver:
         temporary path. Then move the files into place, the result last.
         """
         with (
-            folder_lock(file.parent),
+            lock_folder(file.parent),
             explain_disk_full(file),
             tempfile.TemporaryDirectory(
                 dir=file.parent, prefix=PREFIX, suffix=PART_SUFFIX
@@ -231,7 +231,7 @@ class ResultSaver:
             yield temporary_cache, result_file
             for new_file in sorted(Path(folder).iterdir(), key=lambda path: path == result_file):
                 name = new_file.name.removesuffix(PART_SUFFIX)
-                with atomic_write(file.parent / name) as part:
+                with write_atomically(file.parent / name) as part:
                     shutil.copyfile(new_file, part)
         self._saved_states[file.absolute()] = _get_file_state(file)
 
@@ -360,7 +360,7 @@ def _merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState]
     states = _compare_subsets(earlier_result)
     if _has_mixed_origins(earlier_result, states, result.dataset_revision):
         other_file = find_free_name(file, "refused")
-        with atomic_write(other_file) as part:
+        with write_atomically(other_file) as part:
             result.to_disk(part)
         raise PosirError(f"{file}: {ORIGIN_ADVICE} The result is saved as {other_file.name}.")
     earlier = _select_subsets(earlier_result, states, keep, result.dataset_revision)
@@ -416,7 +416,7 @@ def _select_subsets(
 def back_up_result(file: Path, task_name: str, subsets: Iterable[str]) -> None:
     """Back up a file with a warning, before results for some of its subsets are replaced."""
     backup = find_free_name(file, "replaced")
-    with atomic_write(backup) as part:
+    with write_atomically(backup) as part:
         shutil.copyfile(file, part)
     logger.warning(
         "%s: results for %s were computed on other data and are replaced; the previous file is "

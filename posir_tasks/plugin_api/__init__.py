@@ -306,6 +306,6 @@ def score_result(values: ResultValues) -> ResultScores:
     bin_scores = {key: item for key, item in declared.items() if item[1].by_position}
     return ResultScores(
         tuple(score for _, score in declared.values()),
-        {group.name: ComputedScores(declared, group) for group in values.groups()},
-        tuple(ComputedScores(bin_scores, group) for group in values.bins()),
+        {group.name: ComputedScores(declared, group) for group in values.iterate_groups()},
+        tuple(ComputedScores(bin_scores, group) for group in values.iterate_bins()),
     )

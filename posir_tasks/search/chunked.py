@@ -34,7 +34,7 @@ from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_tokenizer
 from posir_tasks.values.ranks import SearchResults
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -247,7 +247,7 @@ class Chunker:
     def find_read_part(self, model: EncoderProtocol) -> ReadPart | None:
         """Return `ReadPart.all` if chunks always fit into the model's window, else None."""
         fits = self.chunking.unit is ChunkUnit.TOKENS and find_room(model) is not None
-        return ReadPart.all(KnownBy.CHUNKS) if fits else None
+        return ReadPart.all(WindowSource.CHUNKS) if fits else None
 
     def vectorize(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
         """Encode the chunks of documents. Raise PosirError if chunks do not fit into the window."""

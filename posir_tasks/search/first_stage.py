@@ -18,7 +18,7 @@ from polars._typing import PolarsDataType
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.base.files import atomic_write, cache_folder
+from posir_tasks.base.files import get_cache_folder, write_atomically
 from posir_tasks.data.checks import read_columns
 from posir_tasks.data.data import digest_texts
 from posir_tasks.models.bm25 import adapt_to_script
@@ -80,7 +80,7 @@ def load_first_stage(
         # The model's prompt depends on the task.
         settings += [task.name, subset]
     key = digest(*settings, digest_texts(request.corpus), digest_texts(request.queries)).hex()
-    file = cache_folder() / "first-stage" / f"{key}.parquet"
+    file = get_cache_folder() / "first-stage" / f"{key}.parquet"
     # Without a revision, the weights may have changed since the search.
     has_revision = meta.revision not in MISSING_REVISIONS
     top_ranked = _read_candidates(file) if has_revision else None
@@ -95,7 +95,7 @@ def load_first_stage(
         top_ranked = order_documents(search(model, request))
         if has_revision:
             columns = {"query": list(top_ranked), "documents": list(top_ranked.values())}
-            with atomic_write(file) as part:
+            with write_atomically(file) as part:
                 pl.DataFrame(columns, schema=CANDIDATES).write_parquet(part)
     return top_ranked, {"model_name": str(meta.name), "revision": str(meta.revision)}
 

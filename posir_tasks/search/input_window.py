@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import summarize_error
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.data.data import to_frame
 from posir_tasks.models.prompts import find_document_prompt, preprocess
 from posir_tasks.models.request import SearchRequest
@@ -72,7 +72,7 @@ def find_read_evidence(
     )
     languages = context.task_metadata.hf_subsets_to_langscripts[context.hf_subset]
     return read_evidence or ReadEvidence.estimate(
-        read_part, evidence.complete(select_texts(documents)), languages
+        read_part, evidence.add_lengths(select_texts(documents)), languages
     )
 
 
@@ -187,7 +187,7 @@ def _count_twelfths(
     if features["input_ids"][0].tolist() != reader.tokenize([longest])[0].ids:
         return None
     offsets = reader.truncate(distinct)
-    twelfths = evidence.complete(select_texts(documents)).twelfths()
+    twelfths = evidence.add_lengths(select_texts(documents)).compute_twelfths()
     for query, (model_input, text) in enumerate(zip(inputs, texts, strict=True)):
         if model_input in offsets:
             # Except for white space, the input ends with the text.
@@ -258,7 +258,7 @@ class _InputReader:
         room = self.window - special_tokens - len(inputs[0])
         long_inputs = [texts for texts in inputs if sum(map(_count_bytes, texts)) > room]
         offsets = dict[ModelInput, Offsets]()
-        for batch in progress(split_batches(long_inputs, BATCH_SIZE), "Counting tokens"):
+        for batch in track_items(split_batches(long_inputs, BATCH_SIZE), "Counting tokens"):
             for model_input, encoding in zip(batch, self.tokenize(batch), strict=True):
                 if len(encoding) >= self.window:
                     offsets[model_input] = _find_offsets(encoding, len(model_input) - 1)

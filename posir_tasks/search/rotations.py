@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from datasets import Dataset
 
-from posir_tasks.base.arrays import Integers, empty_integers
+from posir_tasks.base.arrays import Integers, make_empty_column
 from posir_tasks.base.digests import digest
 from posir_tasks.models.dispatch import HybridSearch, is_reranker
 from posir_tasks.models.embeddings.cached_encoder import CachedEncoder
@@ -43,21 +43,21 @@ from posir_tasks.text.rotations import (
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Tokenizer
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet, order_queries
-from posir_tasks.values.evidence import TWELFTHS, Evidence, read_third
+from posir_tasks.values.evidence import TWELFTHS, Evidence, parse_third
 from posir_tasks.values.profile import map_ranks_to_columns
 from posir_tasks.values.ranks import Results
 from posir_tasks.values.read_part import Part, ReadKind, ReadPart
 from posir_tasks.values.rotation_ranks import (
     IN_WHOLE,
     IN_WINDOW,
-    VERSION_BITS,
-    LeftOut,
+    VERSION_COMBINATIONS,
+    ExclusionReason,
     RotationRanks,
     RotationSet,
-    Untested,
+    UntestedReason,
     Window,
     build_untested,
-    code_unread,
+    encode_unread,
 )
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class RotatedDocument:
         """Version numbers in both tests, as a bit mask."""
         whole_bits = sum(1 << version.number for version in self.whole_versions)
         excerpt_bits = sum(1 << version.number for version in self.excerpt_versions)
-        return int(whole_bits + VERSION_BITS * excerpt_bits)
+        return int(whole_bits + VERSION_COMBINATIONS * excerpt_bits)
 
 
 class VersionRow(NamedTuple):
@@ -271,14 +271,14 @@ class RotationTest:
         sample = [group for group, number in zip(groups, numbers, strict=True) if number]
         return RotationRanks((subset.build(ranks.sets[0], sample, numbers),))
 
-    def _find_reason(self, evidence: Evidence) -> Untested | None:
+    def _find_reason(self, evidence: Evidence) -> UntestedReason | None:
         """Return the reason why no document can be tested, or None."""
         models = self.model.models if isinstance(self.model, HybridSearch) else [self.model]
         if all(map(is_order_blind, models)):
-            return Untested.ORDER_BLIND
+            return UntestedReason.ORDER_BLIND
         if not can_score_versions(self.model):
-            return Untested.NO_TEXTS
-        return None if len(evidence) else Untested.SEVERAL_POSITIONS
+            return UntestedReason.NO_TEXTS
+        return None if len(evidence) else UntestedReason.SEVERAL_POSITIONS
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,7 +313,7 @@ class SubsetRotation:
         """The labeled third for each question, or None if the label covers several thirds. The list
         is empty if the evidence has spans.
         """
-        return [read_third(label) for label in self.evidence.labels]
+        return [parse_third(label) for label in self.evidence.labels]
 
     @cached_property
     def spans(self) -> list[Span]:
@@ -368,12 +368,12 @@ class SubsetRotation:
             left_out={name: count for name, count in sorted(self.left_out.items()) if count},
         )
 
-    def _find_reason(self, documents: Sequence[RotatedDocument]) -> Untested | None:
+    def _find_reason(self, documents: Sequence[RotatedDocument]) -> UntestedReason | None:
         """Return the reason why no version can be ranked, or None."""
         if not any(any(document.tests) for document in documents):
-            return Untested.ONE_UNIT if self.left_out else Untested.SEVERAL_POSITIONS
+            return UntestedReason.ONE_UNIT if self.left_out else UntestedReason.SEVERAL_POSITIONS
         if self.test.is_run and not self._reproduces_run(documents):
-            return Untested.SCORES_DIFFER
+            return UntestedReason.SCORES_DIFFER
         return None
 
     def _list_tests(
@@ -428,7 +428,7 @@ class SubsetRotation:
         units = find_units(text, language, spans)
         whole_versions = rotate_text(text, units)
         if len(whole_versions) < 2:
-            self.left_out[LeftOut.DOCUMENTS_OF_ONE_UNIT] += 1
+            self.left_out[ExclusionReason.DOCUMENTS_OF_ONE_UNIT] += 1
         document = RotatedDocument(name, row, questions, whole_versions)
         if self.reader is None:
             return (
@@ -444,7 +444,7 @@ class SubsetRotation:
         excerpt_span = choose_excerpt(text, units, sizes, room, spans) if spans else None
         excerpt_versions = rotate_text(text, units, excerpt_span) if excerpt_span else []
         if len(excerpt_versions) < 2:
-            self.left_out[LeftOut.DOCUMENTS_WITHOUT_EXCERPT] += 1
+            self.left_out[ExclusionReason.DOCUMENTS_WITHOUT_EXCERPT] += 1
             return document
         return replace(document, excerpt_versions=excerpt_versions)
 
@@ -463,17 +463,17 @@ class SubsetRotation:
             masks.append(mask)
         return masks
 
-    def _find_exclusion(self, document: RotatedDocument, question: int) -> LeftOut | None:
+    def _find_exclusion(self, document: RotatedDocument, question: int) -> ExclusionReason | None:
         """Return the reason why a question is not tested, or None."""
         if not self._has_position(document, question):
-            return LeftOut.QUESTIONS_WITHOUT_SPAN
+            return ExclusionReason.QUESTIONS_WITHOUT_SPAN
         name = self.evidence.query_ids[question]
         request = self.test.request
         if request.top_ranked is not None and document.name not in request.top_ranked.get(name, ()):
-            return LeftOut.QUESTIONS_MISSED_BY_FIRST_STAGE
+            return ExclusionReason.QUESTIONS_MISSED_BY_FIRST_STAGE
         hits = len(self.test.results.get(name, {}))
         if self.test.is_run and hits < min(MIN_HITS, len(request.corpus)):
-            return LeftOut.QUESTIONS_WITH_FEW_HITS
+            return ExclusionReason.QUESTIONS_WITH_FEW_HITS
         return None
 
     def _has_position(self, document: RotatedDocument, question: int) -> bool:
@@ -497,7 +497,7 @@ class SubsetRotation:
             span = self.spans[question]
             end = first.offset + len(first.text)
             inside = first.offset <= span.start and span.end <= end
-        self.left_out[LeftOut.QUESTIONS_OUTSIDE_EXCERPT] += not inside
+        self.left_out[ExclusionReason.QUESTIONS_OUTSIDE_EXCERPT] += not inside
         return inside
 
     def _rank(self, documents: Sequence[RotatedDocument]) -> dict[Pair, int]:
@@ -515,7 +515,7 @@ class SubsetRotation:
             return {}
         ranker = self._build_ranker(candidates, document_ids)
         ranks = ranker.rank(self.test.model)
-        self.left_out[LeftOut.COPIES] += ranker.count_copies()
+        self.left_out[ExclusionReason.COPIES] += ranker.count_copies()
         return ranks
 
     def _list_ranks(self, rows: Sequence[VersionRow], ranks: Mapping[Pair, int]) -> Integers:
@@ -553,7 +553,7 @@ class SubsetRotation:
     def _find_unread(self, rows: Sequence[VersionRow]) -> Integers:
         """Return the codes of unread evidence, shape (rows,); shape (0,) if unknown."""
         if self.read_part.kind is ReadKind.ALL or self.thirds or not rows:
-            return empty_integers()
+            return make_empty_column()
         spans = self._locate_spans(rows)
         questions = [row.question for row in rows]
         # Rotation does not change the number of tokens.
@@ -573,7 +573,7 @@ class SubsetRotation:
         query_texts = [texts[name] for name in names]
         queries = Dataset.from_dict({"id": moved_evidence.query_ids, "text": query_texts})
         twelfths = self.find_read_evidence(queries, moved_evidence, documents).twelfths
-        return code_unread(twelfths) if len(twelfths) else empty_integers()
+        return encode_unread(twelfths) if len(twelfths) else make_empty_column()
 
 
 def digest_versions(texts: Iterable[str]) -> str:

@@ -37,7 +37,7 @@ from posir_tasks.values.ranks import (
 from posir_tasks.values.read_part import ReadPart
 from posir_tasks.values.result_schema import (
     DIGEST_KEY,
-    NO_SCORES,
+    NON_SCORE_KEYS,
     REVISION_KEY,
     RUN_KEY,
     SCHEMA,
@@ -139,7 +139,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
     def compute_plugin_scores(self) -> dict[str, Any]:
         """Compute the scores that plugins declare, in the format of results."""
         scores = score_result(self.additive)
-        reserved_keys = {*self.mteb_scores, *NO_SCORES}
+        reserved_keys = {*self.mteb_scores, *NON_SCORE_KEYS}
         return scores.to_json(self.additive.profile.positions, reserved_keys=reserved_keys)
 
 
@@ -215,7 +215,7 @@ class SubsetScorer:
             )
         with timer("Scoring positions", **phase):
             ranks_by_query = dict(
-                zip(evidence.positives(), ranked_queries.ranks.tolist(), strict=True)
+                zip(evidence.map_positives(), ranked_queries.ranks.tolist(), strict=True)
             )
             places = None if is_single else self._rank_places(subset)
             values = ResultValues(ranks, read_evidence.read, tokens_read, places, rotations)
@@ -241,7 +241,7 @@ class SubsetScorer:
         results = [subset.results.get(query, {}) for query in queries]
         results_by_span = dict(zip(evidence.query_ids, results, strict=True))
         documents = select_documents(subset.data["corpus"], evidence.document_ids)
-        ranks = rank_results(results_by_span, evidence.positives()).ranks
+        ranks = rank_results(results_by_span, evidence.map_positives()).ranks
         read_evidence = subset.find_read_evidence(places.queries, evidence, documents)
         texts = select_texts(documents)
         return rank_places(self.scheme, evidence, queries, ranks, read_evidence, subset.name, texts)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from mteb.timing import TimingStack
 
 from posir_tasks.base.errors import DataError, PosirError, hide_tracebacks
-from posir_tasks.base.files import atomic_update
+from posir_tasks.base.files import update_atomically
 from posir_tasks.base.private_names import TASKS_REGISTRY
 from posir_tasks.base.records import Fields, Record
 from posir_tasks.data.copies import find_copies
@@ -327,7 +327,7 @@ class PositionTask(RetrievalTask):
         request = SearchRequest(
             corpus=data["corpus"],
             queries=data["queries"],
-            positives=data["evidence"].positives(),
+            positives=data["evidence"].map_positives(),
             top_ranked=data["top_ranked"],
             top_k=self.top_k,
             context=context,
@@ -387,7 +387,7 @@ class PositionTask(RetrievalTask):
     def _save_results(
         self, model: MTEBModels, folder: Path, context: EncodingContext, results: Results
     ) -> None:
-        with atomic_update(folder / self.prediction_file_name) as part:
+        with update_atomically(folder / self.prediction_file_name) as part:
             self.save_predictions(results, model, part, context.hf_split, context.hf_subset)
 
     def build_scorer(self) -> SubsetScorer:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from posir_tasks.base.errors import PosirError, summarize_error
-from posir_tasks.base.private_names import TASKS_REGISTRY, mteb_folder
+from posir_tasks.base.private_names import TASKS_REGISTRY, find_mteb_folder
 from posir_tasks.base.wording import suggest_name
 from posir_tasks.data.repository import is_hub_name
 from posir_tasks.plugin_api import Plugins, get_plugins
@@ -136,7 +136,7 @@ def _is_mteb_task(name: str) -> bool:
         return name in TASKS_REGISTRY.resolve()
     return any(
         f'"{name}"' in module.read_text(encoding="utf-8")
-        for module in mteb_folder().glob("tasks/**/*.py")
+        for module in find_mteb_folder().glob("tasks/**/*.py")
     )
 
 

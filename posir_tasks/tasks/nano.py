@@ -65,7 +65,7 @@ class NanoTask(PosirTask):
         request = SearchRequest(
             corpus=data.corpus,
             queries=questions.queries,
-            positives=questions.evidence.positives(),
+            positives=questions.evidence.map_positives(),
             top_ranked=None,
             top_k=DISTRACTORS + 1,
             context=EncodingContext(self.metadata, SPLIT, subset),

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.private_names import mteb_folder
+from posir_tasks.base.private_names import find_mteb_folder
 from posir_tasks.base.untrusted import read_json
 
 CODE = re.compile(r"[a-z]{3}-[A-Z][a-z]{3}")
@@ -113,7 +113,7 @@ def check_code(code: str) -> None:
 @cache
 def read_codes(table: str) -> dict[str, str]:
     """Read a code table from the mteb package without importing mteb."""
-    names: dict[str, str] = read_json(mteb_folder() / "languages" / f"iso_{table}.json")
+    names: dict[str, str] = read_json(find_mteb_folder() / "languages" / f"iso_{table}.json")
     return names
 
 

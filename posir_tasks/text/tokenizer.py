@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import PosirError, summarize_error
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens, find_words, split_words
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class ModelTokenizer(Tokenizer):
         return tokens
 
     def _encode(self, texts: Sequence[str], **options: bool) -> Iterator[Any]:
-        for batch in progress(split_batches(texts, BATCH_SIZE), "Counting tokens"):
+        for batch in track_items(split_batches(texts, BATCH_SIZE), "Counting tokens"):
             yield self.tokenizer([*batch], **CALL_OPTIONS, **options)
 
 

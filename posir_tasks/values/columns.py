@@ -15,7 +15,7 @@ MAX_VARINT = 5
 
 
 def pack_column(column: Integers) -> str:
-    """Encode a column as deflated varints in base 85; a column of ones as its length."""
+    """Encode a column as deflated varints in base 85, or as its length if all numbers are 1."""
     if (column == 1).all():
         return str(len(column))
     raw = bytearray()
@@ -31,7 +31,7 @@ def unpack_column(text: str, max_size: int) -> Integers:
     """Decode the output of `pack_column`; raise ValueError if it is malformed or has more than
     `max_size` numbers.
     """
-    # `max_size` comes from the result, which may be malicious.
+    # The result that sets `max_size` may be malicious.
     max_size = min(max_size, MAX_ROWS.read())
     if not text.startswith("z"):
         size = int(text)

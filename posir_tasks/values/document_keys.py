@@ -19,7 +19,7 @@ from posir_tasks.base.digests import digest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Columns of document keys: digests of the text, the title and the first words.
+#: Columns of document keys: digests of the text, the title and the opening.
 KEY_NAMES = ("texts", "titles", "openings")
 TEXTS, TITLES, OPENINGS = range(len(KEY_NAMES))
 #: Bytes per digest. The probability of a collision among 42,000 documents is 0.001.
@@ -31,7 +31,7 @@ OPENING_WORDS = 200
 def digest_documents(
     names: Sequence[str], titles: Mapping[str, str], texts: Mapping[str, str]
 ) -> Integers:
-    """Compute document keys, shape (D, 3), from titles and texts by id; 0 if missing."""
+    """Compute document keys, shape (D, 3), from titles and texts by id. Missing keys are 0."""
     title_keys = {title: _digest_words(_normalize(title)) for title in set(titles.values())}
     rows = np.zeros((len(names), len(KEY_NAMES)), np.int64)
     for row, name in zip(rows, names, strict=True):
@@ -49,7 +49,7 @@ def _normalize(text: str) -> list[str]:
 
 
 def _digest_words(words: Sequence[str]) -> int:
-    """Hash words to a number above 0; 0 without words."""
+    """Hash words to a positive number, or return 0 without words."""
     if not words:
         return 0
     key = digest(" ".join(words), size=KEY_BYTES)
@@ -57,9 +57,9 @@ def _digest_words(words: Sequence[str]) -> int:
 
 
 def link_documents(columns: Iterable[Integers]) -> Integers:
-    """Number the connected components of documents that share a positive number in any column.
+    """Return the component number of each document, shape (D,).
 
-    Columns and components have shape (D,).
+    Documents are connected if they have the same positive number in any column, shape (D,) each.
     """
     rows = []
     nodes = []
@@ -75,7 +75,7 @@ def link_documents(columns: Iterable[Integers]) -> Integers:
     node = np.concatenate(nodes)
     size = len(column)
     if size + len(row) == offset:
-        # All numbers are unique.
+        # No documents are connected.
         return np.arange(size)
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -87,14 +87,14 @@ def link_documents(columns: Iterable[Integers]) -> Integers:
 
 
 def pack_keys(keys: Integers) -> str:
-    """Encode a column of keys in base 85, with 5 bytes per key."""
+    """Encode a column of keys in base 85, 5 bytes per key."""
     wide = keys.astype(">u8").view(np.uint8).reshape(len(keys), 8)
     raw = wide[:, 8 - KEY_BYTES :]
     return base64.b85encode(raw.tobytes()).decode()
 
 
 def unpack_keys(text: str, documents: int) -> Integers:
-    """Decode the output of `pack_keys`; raise ValueError for a wrong length."""
+    """Decode the output of `pack_keys`; raise ValueError if its length is wrong."""
     raw = base64.b85decode(text)
     if len(raw) != documents * KEY_BYTES:
         raise ValueError(

@@ -1,8 +1,8 @@
-"""Ranks of the relevant documents, grouped by document; the source of the position profile.
+"""Ranks of relevant documents, grouped by document. Position profiles are computed from them.
 
-Questions about the same document are not independent, so intervals for new documents need the
-grouping. The value is additive and contains neither texts nor ids. Two results on the same data
-list their queries in the same order and can be paired by query.
+Questions about the same document are not independent, so intervals need to know the groups. Ranks
+are additive and contain no texts or ids. Results on the same data list queries in the same order,
+so they can be paired by query.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from posir_tasks.base.arrays import Booleans, Floats, Integers, empty_integers
+from posir_tasks.base.arrays import Booleans, Floats, Integers, make_empty_column
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import ProfileError
 from posir_tasks.base.wording import sanitize
@@ -35,7 +35,7 @@ from posir_tasks.values.profile import (
     RANKS,
     PositionProfile,
     map_ranks_to_columns,
-    reading_json,
+    validate_json,
 )
 from posir_tasks.values.read_part import CountedWith
 from posir_tasks.values.result_schema import (
@@ -51,9 +51,9 @@ logger = logging.getLogger(__name__)
 
 #: Bytes of a hash that orders documents and queries.
 HASH_BYTES = 8
-#: Maximum number of queries to read from a result: 45 times SQuAD-PosQ, the largest task.
+#: Maximum number of queries in a result, 45 times as many as in the largest task, SQuAD-PosQ.
 MAX_QUERIES = 2**22
-#: Weight of a query, shared equally by its places: the least common multiple of 1 to 12.
+#: Weight of a query, split equally between its places: the least common multiple of 1 to 12.
 PLACE_WEIGHT = 27_720
 
 #: Key of a cell: the length bucket and the position bins of its queries.
@@ -69,7 +69,7 @@ class DocumentSet:
     documents: str
     """Digest of the documents."""
     queries: str
-    """Digest of the queries; comparable between sets of the same documents."""
+    """Digest of the queries, comparable if the documents are the same."""
     document_sizes: Integers
     """Number of queries per document, shape (D,)."""
     cells: Integers
@@ -87,10 +87,10 @@ class DocumentSet:
     document_keys: Integers
     """Digests of each document in the order of `KEY_NAMES`, 0 if unknown; shape (D, 3)."""
     counted_with: CountedWith | None
-    """How tokens before the evidence were counted; None if no count was necessary."""
-    questions: Integers = field(default_factory=empty_integers)
+    """How tokens before the evidence were counted, or None if they were not needed."""
+    questions: Integers = field(default_factory=make_empty_column)
     """Query number of each row if rows are places of evidence, shape (n,); else shape (0,)."""
-    weights: Integers = field(default_factory=empty_integers)
+    weights: Integers = field(default_factory=make_empty_column)
     """Weight of each place in units of 1 / `PLACE_WEIGHT`, shape (n,); shape (0,) if rows are
     queries, which have equal weights.
     """
@@ -101,23 +101,23 @@ class DocumentSet:
         return self.subset, self.documents, self.queries
 
     @property
-    def key(self) -> tuple[str, str, str, bytes, bytes]:
-        """Sort key."""
+    def sort_key(self) -> tuple[str, str, str, bytes, bytes]:
+        """Key that sorts sets independently of the order of addition."""
         ranks = self.ranks.astype(np.uint8).tobytes()
         twelfths = self.twelfths.astype(np.uint8).tobytes()
         return self.documents, self.queries, self.subset, ranks, twelfths
 
     def select(self, rows: Booleans) -> DocumentSet:
-        """Return the set with the selected queries; documents without queries are kept."""
+        """Select queries. Documents are kept even if none of their queries is selected."""
         owners = np.repeat(np.arange(len(self.document_sizes)), self.document_sizes)
         sizes = np.bincount(owners[rows], minlength=len(self.document_sizes))
         bits = np.packbits(rows).tobytes()
         mask = blake2b(bits, key=self.queries.encode(), digest_size=HASH_BYTES)
-        selected = dict[str, Any]()
+        columns = dict[str, Any]()
         for name in ("cells", "ranks", "twelfths", "thirds", "questions", "weights"):
             column = getattr(self, name)
-            selected[name] = column[rows] if len(column) else column
-        return replace(self, queries=mask.hexdigest(), document_sizes=sizes, **selected)
+            columns[name] = column[rows] if len(column) else column
+        return replace(self, queries=mask.hexdigest(), document_sizes=sizes, **columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,11 +131,9 @@ class QueryColumns:
     subsets: Integers
     """Index of the subset."""
     clusters: Integers
-    """Cluster number. Documents of any set that share a text, a title or an opening are one
-    cluster.
-    """
+    """Cluster number, equal for documents that share a text, a title or an opening."""
     documents: Integers
-    """Document number; equal across sets for the same text."""
+    """Document number, equal for the same text in different sets."""
     cells: Integers
     ranks: Integers
     twelfths: Integers
@@ -165,11 +163,11 @@ class DocumentRanks:
     axes: Axes
     """Length buckets and position bins."""
     cell_keys: tuple[CellKey, ...] = field(repr=False)
-    """Keys of the cells in use, sorted."""
+    """Sorted keys of the cells that contain queries."""
     sets: tuple[DocumentSet, ...] = field(repr=False)
-    """Sets of documents, sorted by `DocumentSet.key`."""
+    """Sets of documents, sorted by `DocumentSet.sort_key`."""
     left_out: int = 0
-    """Number of queries that are left out because they have too many places."""
+    """Number of queries excluded because they have too many places."""
 
     @classmethod
     def from_ranks(
@@ -177,7 +175,7 @@ class DocumentRanks:
         scheme: PositionScheme,
         evidence: Evidence,
         ranks: Integers,
-        placed: ReadEvidence | None = None,
+        read_evidence: ReadEvidence | None = None,
         subset: str = "default",
         texts: Mapping[str, str] | None = None,
         queries: Sequence[str] | None = None,
@@ -190,9 +188,9 @@ class DocumentRanks:
             ranks: Rank of each query's relevant document from 1, or 0 for a miss; shape (n,).
             placed: The evidence relative to the window; None if the window is unknown.
             subset: Subset of the task.
-            texts: Texts of the relevant documents by id. Without texts, only titles link documents
-                across subsets.
-            queries: The query id of each row, if rows are places of evidence.
+            texts: Texts of the relevant documents by id. Without them, documents are only linked by
+                title.
+            queries: Query id of each row, if rows are places of evidence.
         """
         cell_keys, cells = _list_cells(scheme, evidence)
         if not len(evidence):
@@ -200,15 +198,15 @@ class DocumentRanks:
         documents, keys = _group_by_document(evidence, cells)
         order = [row for rows in documents for row in rows]
         first_rows = [rows[0] for rows in documents]
-        complete = evidence.complete(texts) if texts else evidence
-        thirds = complete.twelfths() // (TWELFTHS // 3)
-        twelfths = placed.twelfths if placed else empty_integers()
+        complete = evidence.add_lengths(texts) if texts else evidence
+        thirds = complete.compute_twelfths() // (TWELFTHS // 3)
+        twelfths = read_evidence.twelfths if read_evidence else make_empty_column()
         numbers = np.array([*(queries or ())], np.str_)
         _, questions, counts = np.unique(numbers, return_inverse=True, return_counts=True)
         place_rows = order if len(numbers) else []
         titles = dict(zip(evidence.document_ids, evidence.clusters, strict=False))
-        names = [evidence.document_ids[row] for row in first_rows]
-        part = DocumentSet(
+        document_ids = [evidence.document_ids[row] for row in first_rows]
+        document_set = DocumentSet(
             subset=subset,
             documents=_digest_hashes(keys[row][0] for row in first_rows),
             queries=_digest_hashes(keys[row][2] for row in order),
@@ -217,12 +215,12 @@ class DocumentRanks:
             ranks=map_ranks_to_columns(ranks)[order],
             twelfths=twelfths[order] if len(twelfths) else twelfths,
             thirds=thirds[order] if len(thirds) else thirds,
-            document_keys=digest_documents(names, titles, texts or {}),
-            counted_with=placed.counted_with if placed else None,
+            document_keys=digest_documents(document_ids, titles, texts or {}),
+            counted_with=read_evidence.counted_with if read_evidence else None,
             questions=questions[place_rows].astype(np.int64),
             weights=(PLACE_WEIGHT // counts[questions])[place_rows].astype(np.int64),
         )
-        return cls(scheme.axes, tuple(cell_keys), (part,))
+        return cls(scheme.axes, tuple(cell_keys), (document_set,))
 
     def __add__(self, other: DocumentRanks) -> DocumentRanks:
         self.axes.check_same(other.axes)
@@ -230,7 +228,10 @@ class DocumentRanks:
         sets = []
         for value in (self, other):
             indices = np.array([cell_keys.index(key) for key in value.cell_keys], np.int64)
-            sets += [replace(part, cells=indices[part.cells]) for part in value.sets]
+            sets += [
+                replace(document_set, cells=indices[document_set.cells])
+                for document_set in value.sets
+            ]
         left_out = self.left_out + other.left_out
         return DocumentRanks(self.axes, cell_keys, _sort_sets(sets), left_out)
 
@@ -242,37 +243,42 @@ class DocumentRanks:
         )
 
     def __hash__(self) -> int:
-        return hash((self.axes, tuple(part.key for part in self.sets)))
+        return hash((self.axes, tuple(document_set.sort_key for document_set in self.sets)))
 
-    def same_queries(self, other: DocumentRanks) -> bool:
-        """Return True if queries, documents and cells are the same, in the same order."""
+    def has_same_queries(self, other: DocumentRanks) -> bool:
+        """Return True if queries, documents and cells are equal, in the same order."""
         return self._query_key == other._query_key
 
     @property
     def _query_key(self) -> tuple[object, ...]:
-        keys = [(part.documents, part.queries, part.cells.tobytes()) for part in self.sets]
+        keys = [
+            (document_set.documents, document_set.queries, document_set.cells.tobytes())
+            for document_set in self.sets
+        ]
         return self.axes, self.cell_keys, keys
 
     @cached_property
     def columns(self) -> QueryColumns:
         """The queries of all sets."""
-        names = sorted({part.subset for part in self.sets})
-        subsets = [empty_integers()]
-        owners = [empty_integers()]
-        questions = [empty_integers()]
+        subset_names = sorted({document_set.subset for document_set in self.sets})
+        subsets = [make_empty_column()]
+        owners = [make_empty_column()]
+        questions = [make_empty_column()]
         keys = [np.zeros((0, len(KEY_NAMES)), np.int64)]
         firsts = dict[str, int]()
         document_count = 1
         question_count = 1
-        for part in self.sets:
+        for document_set in self.sets:
             # Sets of the same documents share numbers.
-            first = firsts.setdefault(part.documents, document_count)
-            owners.append(np.arange(len(part.document_sizes)) + first)
-            document_count += len(part.document_sizes)
-            questions.append(part.questions + question_count)
-            question_count += len(part.questions)
-            subsets.append(np.full(len(part.ranks), names.index(part.subset)))
-            keys.append(part.document_keys)
+            first = firsts.setdefault(document_set.documents, document_count)
+            owners.append(np.arange(len(document_set.document_sizes)) + first)
+            document_count += len(document_set.document_sizes)
+            questions.append(document_set.questions + question_count)
+            question_count += len(document_set.questions)
+            subsets.append(
+                np.full(len(document_set.ranks), subset_names.index(document_set.subset))
+            )
+            keys.append(document_set.document_keys)
         owner = np.concatenate(owners)
         sizes = self._join("document_sizes")
         row = np.repeat(np.arange(len(sizes)), sizes)
@@ -295,11 +301,15 @@ class DocumentRanks:
         )
 
     def _join(self, name: str) -> Integers:
-        """Concatenate a column of all sets; empty if any set with queries lacks it."""
-        columns = [getattr(part, name) for part in self.sets]
+        """Concatenate a column of all sets, unless it is missing in a set with queries."""
+        columns = [getattr(document_set, name) for document_set in self.sets]
         pairs = zip(self.sets, columns, strict=True)
-        is_complete = all(len(column) > 0 or not len(part.ranks) for part, column in pairs)
-        return np.concatenate([empty_integers(), *columns] if is_complete else [empty_integers()])
+        is_complete = all(
+            len(column) > 0 or not len(document_set.ranks) for document_set, column in pairs
+        )
+        return np.concatenate(
+            [make_empty_column(), *columns] if is_complete else [make_empty_column()]
+        )
 
     @cached_property
     def cell_lengths(self) -> Integers:
@@ -308,7 +318,7 @@ class DocumentRanks:
 
     @cached_property
     def cell_bins(self) -> Integers:
-        """Position bins of each cell, shape (cells, most bins of a cell), padded with -1."""
+        """Position bins of each cell, padded with -1, shape (cells, maximum number of bins)."""
         bins_of_cells = [bins for _, bins in self.cell_keys]
         table = np.full((len(bins_of_cells), max(map(len, bins_of_cells), default=0)), -1)
         for cell, bins in enumerate(bins_of_cells):
@@ -339,23 +349,25 @@ class DocumentRanks:
         np.add.at(counts, (self.cell_lengths[cell], bins), table[cell])
         return PositionProfile(self.axes, counts, totals)
 
-    def within_window(self) -> DocumentRanks:
+    def select_within_window(self) -> DocumentRanks:
         """Select the queries whose evidence lies within the window.
 
         Raises:
             ProfileError: The window is unknown.
         """
-        if any(len(part.twelfths) != len(part.ranks) for part in self.sets):
+        if any(len(document_set.twelfths) != len(document_set.ranks) for document_set in self.sets):
             raise ProfileError(
                 "The window of a result is unknown, so its queries within the window are unknown."
             )
-        sets = [part.select(part.twelfths < TWELFTHS) for part in self.sets]
+        sets = [document_set.select(document_set.twelfths < TWELFTHS) for document_set in self.sets]
         return DocumentRanks(self.axes, self.cell_keys, _sort_sets(sets))
 
     @property
     def counted_with(self) -> CountedWith | None:
-        """The least accurate way in which tokens were counted; None if no count was necessary."""
-        methods = [part.counted_with for part in self.sets if part.counted_with]
+        """Least accurate method that counted tokens, or None if counts were not needed."""
+        methods = [
+            document_set.counted_with for document_set in self.sets if document_set.counted_with
+        ]
         return max(methods, key=list(CountedWith).index, default=None)
 
     def to_json(self, fields: Fields | None = None) -> dict[str, Any]:
@@ -363,7 +375,7 @@ class DocumentRanks:
         cells = {RANKS_KEY: {"cells": " ".join(map(_format_cell_key, self.cell_keys))}}
         data = dict[str, Any]()
         for key, names in (fields or FIELDS).items():
-            sets = [_pack(part, key, names) for part in self.sets]
+            sets = [_pack(document_set, key, names) for document_set in self.sets]
             data[key] = {"schema": SCHEMA, **cells.get(key, {}), "sets": sets}
         return data
 
@@ -381,7 +393,7 @@ class DocumentRanks:
             data: The fields of a result, as returned by `to_json`.
             axes: The axes, which are stored with the profile.
             queries: Number of queries in the profile, the limit for unpacking columns.
-            fields: Attributes of a set by field; by default those of queries with one place.
+            fields: Attributes of a set by field; defaults to `FIELDS`.
 
         Raises:
             ProfileError: A field is missing or damaged.
@@ -392,7 +404,7 @@ class DocumentRanks:
         for key in fields:
             if key not in data:
                 raise ProfileError(f"no field '{key}'. Run the model again.", key)
-            with reading_json(data[key], SCHEMA, field=key):
+            with validate_json(data[key], SCHEMA, field=key):
                 sets = data[key]["sets"]
                 if not isinstance(sets, list) or not all(isinstance(row, dict) for row in sets):
                     raise ValueError("'sets' must be a list of objects")
@@ -401,22 +413,22 @@ class DocumentRanks:
         unknown_names = sorted(names.difference(*fields.values()))
         if unknown_names:
             logger.warning(
-                "fields of a newer version of posir are left out: %s",
+                "ignoring fields written by a newer version of posir: %s",
                 sanitize(", ".join(unknown_names), 200),
             )
-        with reading_json(data[RANKS_KEY], SCHEMA, field=RANKS_KEY):
+        with validate_json(data[RANKS_KEY], SCHEMA, field=RANKS_KEY):
             cell_keys = _parse_cell_keys(data[RANKS_KEY]["cells"], axes)
             rows_of_sets = list(zip(*rows_by_field, strict=True))
-        parts = list[DocumentSet]()
+        document_sets = list[DocumentSet]()
         remaining = min(queries, MAX_QUERIES)
         for rows in rows_of_sets:
-            parts.append(_read_set(data, rows, len(cell_keys), remaining, fields))
-            remaining -= len(parts[-1].ranks)
-        return cls(axes, cell_keys, _sort_sets(parts))
+            document_sets.append(_read_set(data, rows, len(cell_keys), remaining, fields))
+            remaining -= len(document_sets[-1].ranks)
+        return cls(axes, cell_keys, _sort_sets(document_sets))
 
 
 def _sort_sets(sets: Iterable[DocumentSet]) -> tuple[DocumentSet, ...]:
-    return tuple(sorted(sets, key=lambda part: part.key))
+    return tuple(sorted(sets, key=lambda document_set: document_set.sort_key))
 
 
 #: Attributes of `DocumentSet` by field of a result.
@@ -431,14 +443,14 @@ FIELDS: Fields = {
 PLACE_FIELDS: Fields = {**FIELDS, WEIGHTS_KEY: ("questions", "weights")}
 
 
-def _pack(part: DocumentSet, key: str, names: Iterable[str]) -> dict[str, Any]:
-    """Return the entry of a set in a field, without columns of unknown document keys."""
+def _pack(document_set: DocumentSet, key: str, names: Iterable[str]) -> dict[str, Any]:
+    """Return the entry of a set in a field. Columns without any document key are omitted."""
     if key == KEYS_KEY:
-        columns = zip(KEY_NAMES, part.document_keys.T, strict=True)
+        columns = zip(KEY_NAMES, document_set.document_keys.T, strict=True)
         return {name: pack_keys(column) for name, column in columns if column.any()}
     entry = dict[str, Any]()
     for name in names:
-        value = getattr(part, name)
+        value = getattr(document_set, name)
         entry[name] = pack_column(value) if isinstance(value, np.ndarray) else value
     return entry
 
@@ -453,7 +465,7 @@ def _read_set(
     """Read a set from its entry in each field; raise ProfileError if a column is inconsistent."""
     values: dict[str, Any] = {}
     for (key, names), row in zip(fields.items(), rows, strict=True):
-        with reading_json(data[key], SCHEMA, field=key):
+        with validate_json(data[key], SCHEMA, field=key):
             if key == KEYS_KEY:
                 documents = len(values["document_sizes"])
                 keys = np.zeros((documents, len(names)), np.int64)
@@ -512,12 +524,12 @@ def order_queries(scheme: PositionScheme, evidence: Evidence) -> list[list[int]]
 def _group_by_document(
     evidence: Evidence, cells: Integers
 ) -> tuple[list[list[int]], list[tuple[bytes, int, bytes]]]:
-    """Group query rows by document, sorted by key. A key is the document's hash (of id and length),
-    the cell and the query's hash. Also return the key of each query.
+    """Group query rows by document, sorted by key. Also return the key of each query: the hash of
+    the document's id and length, the cell, and the hash of the query id.
     """
     characters = evidence.characters.tolist() or [0] * len(evidence)
     documents_and_sizes = list(zip(evidence.document_ids, characters, strict=True))
-    # Hash repeated documents once.
+
     hashes = {row: digest(*row) for row in set(documents_and_sizes)}
     document_keys = [hashes[row] for row in documents_and_sizes]
     query_keys = [digest(name) for name in evidence.query_ids]
@@ -538,7 +550,7 @@ def _format_cell_key(key: CellKey) -> str:
 
 @lru_cache
 def _parse_cell_keys(text: str, axes: Axes) -> tuple[CellKey, ...]:
-    """Parse cell keys separated by spaces; raise ValueError if the axes lack a cell."""
+    """Parse cell keys separated by spaces. Raise ValueError if a cell is not on the axes."""
     cell_keys = list[CellKey]()
     for item in text.split():
         length_text, _, bins_text = item.partition(":")

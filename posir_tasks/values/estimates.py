@@ -15,24 +15,26 @@ class Estimate:
 
     value: float
     interval: Interval | None = None
-    """None for too few clusters or documents."""
+    """None with too few clusters."""
 
     @property
     def low(self) -> float | None:
-        """Lower end of the interval."""
+        """Lower bound of the interval."""
         return self.interval[0] if self.interval else None
 
     @property
     def high(self) -> float | None:
-        """Upper end of the interval."""
+        """Upper bound of the interval."""
         return self.interval[1] if self.interval else None
 
 
 @dataclass(frozen=True)
 class Difference(Estimate):
-    """A difference b - a with the p-value for no difference."""
+    """A difference b - a with its interval and p-value."""
 
     p_value: float | None = None
-    """Two-sided, uncorrected, in (0, 1]; None for too few clusters of documents."""
-    interval_at: Callable[[float], Interval] | None = field(default=None, repr=False, compare=False)
+    """Two-sided p-value without correction, in (0, 1]; None with too few clusters."""
+    compute_interval: Callable[[float], Interval] | None = field(
+        default=None, repr=False, compare=False
+    )
     """Computes the interval at a level in (0, 1), such as 0.99; None without an interval."""

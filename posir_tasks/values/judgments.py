@@ -1,7 +1,7 @@
-"""Metrics of judged queries, without evidence positions, as additive sums by cluster.
+"""Additive sums of the metrics of judged queries by cluster, without evidence positions.
 
-Queries about the same document succeed and fail together, so clusters determine the variance of a
-mean. Cluster sums and sizes are enough to compute intervals for means and paired differences.
+Queries about the same document tend to succeed or fail together, so the variance of a mean is
+computed between clusters. Sums and sizes are enough for intervals of means and paired differences.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 
 from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.digests import digest
-from posir_tasks.values.profile import format_counts, reading_json
+from posir_tasks.values.profile import format_counts, validate_json
 from posir_tasks.values.result_schema import JUDGMENTS_KEY, SCHEMA
 
-#: Titles of the stored metrics by mteb's name.
+#: Titles of stored metrics by mteb's metric name.
 METRICS = {
     "ndcg_at_10": "nDCG@10",
     "mrr_at_10": "MRR@10",
@@ -25,23 +25,24 @@ METRICS = {
     "recall_at_100": "Recall@100",
     "map_at_100": "MAP@100",
 }
-#: Sums are stored in millionths, the precision of mteb's scores, so that addition is exact.
+#: Sums are stored in millionths, the precision of mteb's scores, to make addition exact.
 UNIT = 10**6
-#: Cluster keys other than query columns: by document, or each query as a topic.
+#: Cluster key for queries grouped by document.
 DOCUMENT = "document"
+#: Cluster key if each query is its own cluster.
 TOPIC = "topic"
-#: Name of the unit for all other cluster keys.
+#: Unit name for other cluster keys, which are columns of the queries.
 CLUSTER = "cluster"
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedScores:
-    """Sums of each metric by cluster of queries; additive over subsets."""
+    """Sum of each metric by cluster of queries; additive over subsets."""
 
     clusters: str
     """The cluster key: `document`, `topic`, or a column of the queries."""
     digests: tuple[str, ...]
-    """Digest of queries, grades and clusters by subset."""
+    """Digest of queries, grades and clusters, one per subset."""
     sizes: Integers
     """Number of queries per cluster, shape (clusters,)."""
     sums: Integers
@@ -54,10 +55,10 @@ class JudgedScores:
         """Sum scores by metric and cluster.
 
         Args:
-            scores: Scores of the queries in [0, 1], by metric.
-            clusters: The cluster of each query, in the order of the scores.
-            by: The cluster key.
-            data: Digest of the queries and their grades.
+            scores: Scores of n queries in [0, 1], by metric.
+            clusters: Cluster by query id, in the order of the scores.
+            by: Cluster key.
+            data: Digest of queries and grades.
         """
         names = [*clusters.values()]
         _, rows, sizes = np.unique(names, return_inverse=True, return_counts=True)
@@ -77,7 +78,7 @@ class JudgedScores:
 
     @property
     def unit_name(self) -> str:
-        """Name of the unit that is counted: `document`, `topic` or `cluster`."""
+        """What a cluster is called: `document`, `topic` or `cluster`."""
         return self.clusters if self.clusters in (DOCUMENT, TOPIC) else CLUSTER
 
     @property
@@ -86,10 +87,10 @@ class JudgedScores:
         return int(self.sizes.sum())
 
     def expand(self, metric: str) -> tuple[Floats, Integers]:
-        """Return the metric and the cluster of each query, shape (queries,) each.
+        """Return the cluster mean of a metric and the cluster of each query, shape (n,) each.
 
-        The metric is the mean of the cluster, which preserves the overall mean, its variance
-        between clusters and its degrees of freedom.
+        Cluster means preserve the overall mean, its variance between clusters and its degrees of
+        freedom.
         """
         row = list(METRICS).index(metric)
         means = self.sums[row] / self.sizes / UNIT
@@ -116,12 +117,12 @@ class JudgedScores:
             ProfileError: The JSON is damaged.
             NewerSchemaError: A newer version of posir wrote it.
         """
-        with reading_json(data, SCHEMA, field=JUDGMENTS_KEY):
+        with validate_json(data, SCHEMA, field=JUDGMENTS_KEY):
             sizes = np.array(data["queries"].split(), np.int64)
             sums = np.array([data["sums"][name].split() for name in METRICS], np.int64)
             if not len(sizes) or sums.shape[1:] != sizes.shape or sizes.min() < 1:
                 raise ValueError(
-                    "each cluster needs a number of queries above 0, and a sum of each metric"
+                    "each cluster needs a positive number of queries and a sum of each metric"
                 )
             if sums.min() < 0 or np.any(sums > sizes * UNIT):
                 raise ValueError("a sum is not between 0 and the number of queries")

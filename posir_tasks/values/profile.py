@@ -1,4 +1,4 @@
-"""Position profiles: additive counts of the relevant documents' ranks by length and position."""
+"""Position profiles: additive counts of ranks by document length and evidence position."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.result_schema import SCHEMA
 from posir_tasks.values.schemes import Axes, PositionScheme
 
-#: Maximum count; no corpus has as many queries.
+#: Maximum count, more than the queries of any corpus.
 MAX_COUNT = 10**12
-#: Ranks up to this depth have a column each.
+#: Each rank up to this depth has its own column.
 DEPTH = 10
 #: Columns of a profile: ranks 1 to 10, ranks 11 to 100, and misses.
 RANKS = (*map(str, range(1, DEPTH + 1)), f"{DEPTH + 1}-100", "miss")
@@ -40,42 +40,45 @@ def pool(values: Iterable[Addable]) -> Addable:
 
 
 @contextmanager
-def reading_json(data: object, newest: int, what: str = "", *, field: str = "") -> Iterator[None]:
-    """Check the schema of JSON, and convert errors while reading it to ProfileErrors.
+def validate_json(
+    data: object, newest: int, subject: str = "", *, field: str = ""
+) -> Iterator[None]:
+    """Check the schema version of JSON and convert errors in the body to ProfileErrors.
 
-    Messages name `what`, or the field of a result. Raises NewerSchemaError for newer schemas.
+    Messages name `subject`, or by default the field of a result. Raises NewerSchemaError if the
+    version is above `newest`.
     """
-    what = what or f"field '{field}'"
+    subject = subject or f"field '{field}'"
     if not isinstance(data, Mapping) or not isinstance(data.get("schema"), int):
         raise ProfileError(
-            f"The {what} must be a JSON object with an integer field 'schema'.", field
+            f"The {subject} must be a JSON object with an integer field 'schema'.", field
         )
-    check_schema(data["schema"], newest, f"The {what}")
+    check_schema(data["schema"], newest, f"The {subject}")
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ProfileError(f"The {what}: damaged ({summarize_error(error)})", field) from error
+        raise ProfileError(f"The {subject} is damaged ({summarize_error(error)})", field) from error
 
 
 def format_counts(row: Integers) -> str:
-    """Join counts to a string, which keeps JSON files readable and small."""
+    """Join counts with spaces, which keeps JSON files short."""
     return " ".join(map(str, row.tolist()))
 
 
 def map_ranks_to_columns(ranks: Integers) -> Integers:
-    """Return the column of each rank, shape (n,); rank 0 is a miss."""
+    """Map each rank to its column in `RANKS`, shape (n,). Rank 0 is a miss."""
     is_miss = (ranks < 1) | (ranks > 100)
     return np.where(is_miss, len(RANKS) - 1, np.minimum(ranks, DEPTH + 1) - 1)
 
 
 def build_recall_gains(depth: int) -> Floats:
-    """Return the gain of each column, shape (12,): 1 up to a depth of `RECALL_COLUMNS`, else 0."""
+    """Return recall at a depth of `RECALL_COLUMNS` for each column of `RANKS`, shape (12,)."""
     gain: Floats = (np.arange(len(RANKS)) < RECALL_COLUMNS[depth]).astype(np.float64)
     return gain
 
 
 def average_gains(counts: Integers | Floats, gains: Floats) -> Floats:
-    """Average gains of shape (12,) over counts of shape (..., 12); NaN without queries."""
+    """Average gains, shape (12,), weighted by counts, shape (..., 12); NaN if a sum is 0."""
     queries = counts.sum(axis=-1)
     with np.errstate(invalid="ignore"):
         means: Floats = np.where(queries > 0, counts @ gains / np.maximum(queries, 1), np.nan)
@@ -84,19 +87,19 @@ def average_gains(counts: Integers | Floats, gains: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class PositionProfile:
-    """Counts of the relevant documents' ranks, by document length and evidence position.
+    """Counts of ranks by document length and evidence position.
 
-    Profiles of one scheme are additive: `a + b` pools domains, languages or shards.
+    Profiles of the same scheme are additive: `a + b` pools domains, languages or shards.
     """
 
     axes: Axes
     """L length buckets and P position bins."""
     counts: Integers
-    """Queries per cell and column of `RANKS`, shape (L, P, 12). A query on a boundary is in two
-    cells.
+    """Number of queries per cell and column of `RANKS`, shape (L, P, 12). A query on a boundary is
+    in two cells.
     """
     totals: Integers
-    """Distinct queries per length bucket and column, shape (L, 12)."""
+    """Number of distinct queries per length bucket and column, shape (L, 12)."""
 
     def __post_init__(self) -> None:
         lengths = len(self.axes.lengths)
@@ -105,22 +108,20 @@ class PositionProfile:
         for array, shape in zip((self.counts, self.totals), shapes, strict=True):
             if array.shape != shape:
                 raise ValueError(
-                    f"an array has the shape {array.shape}; {lengths} length buckets and "
-                    f"{positions} position bins need {shape}."
+                    f"an array has the shape {array.shape}, but {lengths} length buckets and "
+                    f"{positions} position bins require {shape}."
                 )
             if array.min(initial=0) < 0 or array.max(initial=0) > MAX_COUNT:
-                raise ValueError(
-                    f"a count is not between 0 and {MAX_COUNT:,}; counts are numbers of queries."
-                )
+                raise ValueError(f"a count is not between 0 and {MAX_COUNT:,}.")
 
     @classmethod
     def from_ranks(
         cls, scheme: PositionScheme, evidence: Evidence, ranks: Integers | None = None
     ) -> PositionProfile:
-        """Count the ranks of n queries' relevant documents in the cells of a scheme.
+        """Count the ranks of n relevant documents in the cells of a scheme.
 
-        `ranks` start at 1 and are 0 for a miss, shape (n,). By default all are misses, since
-        `queries_by_cell` and `queries_by_length` do not depend on ranks.
+        `ranks` start at 1 and are 0 for a miss, shape (n,). Without `ranks`, all are misses, which
+        is enough for `queries_by_cell` and `queries_by_length`.
         """
         axes = scheme.axes
         cells = scheme.cells(evidence)
@@ -141,8 +142,8 @@ class PositionProfile:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PositionProfile) and self._key == other._key
 
-    def same_queries(self, other: PositionProfile) -> bool:
-        """Return True if both have the same numbers of queries by length and position."""
+    def has_same_queries(self, other: PositionProfile) -> bool:
+        """Return True if the numbers of queries per length and cell are equal."""
         return (
             self.axes == other.axes
             and np.array_equal(self.queries_by_cell, other.queries_by_cell)
@@ -164,13 +165,13 @@ class PositionProfile:
 
     @property
     def queries_by_cell(self) -> Integers:
-        """Queries per cell, shape (L, P)."""
+        """Number of queries per cell, shape (L, P)."""
         queries: Integers = self.counts.sum(axis=-1)
         return queries
 
     @property
     def queries_by_length(self) -> Integers:
-        """Distinct queries per length bucket, shape (L,)."""
+        """Number of distinct queries per length bucket, shape (L,)."""
         queries: Integers = self.totals.sum(axis=-1)
         return queries
 
@@ -185,7 +186,7 @@ class PositionProfile:
         return self.axes.positions
 
     def score(self, gains: Floats = NDCG_AT_10) -> float:
-        """Return the mean gain over all distinct queries, in [0, 1]; NaN without queries."""
+        """Return the mean gain of all distinct queries, in [0, 1]; NaN without queries."""
         return float(average_gains(self.totals.sum(axis=0), gains))
 
     def by_position(self, gains: Floats = NDCG_AT_10) -> Floats:
@@ -194,13 +195,13 @@ class PositionProfile:
         """
         return average_gains(self.counts.sum(axis=0), gains)
 
-    def of_length(self, index: int) -> PositionProfile:
+    def select_length(self, index: int) -> PositionProfile:
         """Return the profile of one length bucket."""
         rows = slice(index, index + 1)
         return PositionProfile(self.axes.select_length(index), self.counts[rows], self.totals[rows])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the profile as plain JSON, with a string of counts per cell."""
+        """Return the profile as plain JSON."""
         return {
             "schema": SCHEMA,
             "axes": self.axes.to_json(),
@@ -212,13 +213,12 @@ class PositionProfile:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PositionProfile:
-        """Read a profile.
-
+        """Read the output of `to_json`.
         Raises:
             ProfileError: The JSON is damaged.
             NewerSchemaError: A newer version of posir wrote it.
         """
-        with reading_json(data, SCHEMA, "position profile"):
+        with validate_json(data, SCHEMA, "position profile"):
             counts = np.array(
                 [[row.split() for row in bucket] for bucket in data["counts"]], np.int64
             )

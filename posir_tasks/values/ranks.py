@@ -1,4 +1,4 @@
-"""Ranks of relevant documents, and mteb's retrieval scores computed from ranks.
+"""Rank relevant documents and compute mteb's retrieval scores from the ranks.
 
 With one relevant document per query, every retrieval metric is a function of its rank. Scoring
 document by document would take most of the time and memory of a large retrieval task.
@@ -22,10 +22,10 @@ from posir_tasks.base.errors import ScoreError
 MEASURES = {"map": "map_cut", "recall": "recall", "precision": "P", "hit_rate": "success"}
 #: Number of queries per pytrec_eval batch.
 BATCH_SIZE = 1_000
-#: Shares of the least confident queries that mteb's nAUC leaves out.
+#: Shares of queries, the least confident first, that mteb's nAUC excludes in turn.
 ABSTENTION_RATES = np.linspace(0, 1, 11)[:-1]
 
-#: Scores by query and document id: read-only, and as returned by mteb's search models.
+#: Scores by query id and document id.
 Results: TypeAlias = Mapping[str, Mapping[str, float]]
 SearchResults: TypeAlias = dict[str, dict[str, float]]
 
@@ -37,14 +37,14 @@ class Hits:
     documents: Integers
     """Corpus rows, shape (queries, k)."""
     scores: NDArray[np.floating[Any]]
-    """Shape (queries, k), in any order."""
+    """Scores of the documents, unsorted, shape (queries, k)."""
     document_ids: Sequence[str]
     """Document ids by corpus row."""
 
 
 @dataclass(frozen=True, eq=False)
 class HitsByQuery(Mapping[str, Mapping[str, float]]):
-    """Hits as a mapping like mteb's results, converted query by query on access."""
+    """Hits as mteb's nested mapping of scores. Each query is converted on access."""
 
     hits: Hits
     rows: Mapping[str, int]
@@ -156,23 +156,25 @@ def _rank(
             "cannot be ranked, so nothing was scored. Common causes: overflow in half precision "
             "(try another dtype), a damaged checkpoint."
         )
-    single = scores.astype(np.float32)
+    scores32 = scores.astype(np.float32)
     per_score = np.repeat(relevant_scores.astype(np.float32), sizes)
-    ranks = np.where(np.isnan(relevant_scores), 0, _count(single > per_score, sizes) + 1)
-    for query in np.flatnonzero(_count(single == per_score, sizes) > 1).tolist():
+    ranks = np.where(
+        np.isnan(relevant_scores), 0, _count_per_query(scores32 > per_score, sizes) + 1
+    )
+    for query in np.flatnonzero(_count_per_query(scores32 == per_score, sizes) > 1).tolist():
         ranks[query] += count_ties_before(query)
-    return RankedQueries(ranks, _confidence(scores, sizes))
+    return RankedQueries(ranks, _compute_confidence(scores, sizes))
 
 
-def _count(flags: Booleans, sizes: Integers) -> Integers:
-    """Count the true flags of each query."""
+def _count_per_query(flags: Booleans, sizes: Integers) -> Integers:
+    """Count the true flags of each query, given the number of flags per query."""
     totals = np.concatenate([[0], np.cumsum(flags, dtype=np.int64)])
     ends = np.cumsum(sizes)
     counts: Integers = totals[ends] - totals[ends - sizes]
     return counts
 
 
-def _confidence(scores: Floats, sizes: Integers) -> dict[str, Floats]:
+def _compute_confidence(scores: Floats, sizes: Integers) -> dict[str, Floats]:
     """Vectorize `mteb._evaluators.retrieval_metrics.confidence_scores` over queries."""
     measures = {name: np.zeros(len(sizes)) for name in ("max", "std", "diff1")}
     nonempty = np.flatnonzero(sizes)
@@ -181,11 +183,11 @@ def _confidence(scores: Floats, sizes: Integers) -> dict[str, Floats]:
     lengths = sizes[nonempty]
     starts = np.cumsum(lengths) - lengths
     best = np.maximum.reduceat(scores, starts)
-    at_best = scores == np.repeat(best, lengths)
-    lower_scores = np.where(at_best, -np.inf, scores)
+    is_best = scores == np.repeat(best, lengths)
+    lower_scores = np.where(is_best, -np.inf, scores)
     second = np.maximum.reduceat(lower_scores, starts)
-    best_hits = np.add.reduceat(at_best, starts, dtype=np.int64)
-    second = np.where((best_hits > 1) | (lengths == 1), best, second)
+    best_counts = np.add.reduceat(is_best, starts, dtype=np.int64)
+    second = np.where((best_counts > 1) | (lengths == 1), best, second)
     means = np.add.reduceat(scores, starts) / lengths
     deviations = scores - np.repeat(means, lengths)
     variances = np.add.reduceat(deviations**2, starts) / lengths
@@ -201,7 +203,7 @@ def compute_retrieval_scores(queries: RankedQueries, k_values: Sequence[int]) ->
     `k_values` are cut-offs and include 1. With one relevant document per query, MAP@k is MRR@k,
     precision@k is recall@k / k, and the nAUC of precision is that of recall.
     """
-    gains = {k: _gains(queries.ranks, k) for k in k_values}
+    gains = {k: _compute_gains(queries.ranks, k) for k in k_values}
 
     def mean(name: str, metric: str) -> dict[str, float]:
         return {f"{name}_at_{k}": float(gains[k][metric].mean()) for k in k_values}
@@ -251,11 +253,11 @@ def score_each_query(
     """Compute mteb's retrieval scores of each query with grades, under mteb's names, in [0, 1].
 
     Scores equal those of trec_eval. nDCG also accepts fractional and large grades, which trec_eval
-    cannot read. A grade above 0 is relevant. A query without a ranking scores 0. `k_values` are
-    cut-offs and include 1; the reciprocal rank is cut off like the others.
+    cannot parse. Documents with a grade above 0 are relevant. A query without a ranking scores 0.
+    `k_values` are the cut-offs of all metrics, including MRR, and include 1.
     """
     cutoffs = ",".join(map(str, k_values))
-    judge = pytrec_eval.RelevanceEvaluator(
+    evaluator = pytrec_eval.RelevanceEvaluator(
         {
             query: {name: int(grade > 0) for name, grade in query_grades.items()}
             for query, query_grades in grades.items()
@@ -270,7 +272,7 @@ def score_each_query(
     rows: list[list[float]] = []
     for queries in split_batches(list(grades), BATCH_SIZE):
         runs = {query: dict(rankings[query]) for query in queries if rankings.get(query)}
-        query_measures = judge.evaluate(runs)
+        query_measures = evaluator.evaluate(runs)
         for query in queries:
             gains.append(compute_ndcg(runs.get(query, {}), grades[query], k_values))
             row = query_measures.get(query, {})
@@ -300,24 +302,24 @@ def compute_ndcg(
 ) -> Floats:
     """Compute nDCG of one query at each cut-off as trec_eval does, in [0, 1], shape (cut-offs,).
 
-    A gain is the grade of a document; negative and missing grades count as 0. The discount of rank
-    r is log2(r + 1). The ideal ranking contains all judged documents. Documents are sorted as in
-    `rank_results`.
+    The gain of a document is its grade, or 0 if the grade is negative or missing. The discount of
+    rank r is log2(r + 1). The ideal ranking contains all judged documents. Documents are sorted as
+    in `rank_results`.
     """
     with np.errstate(over="ignore"):
-        single = np.array([*ranking.values()], np.float32)
+        scores32 = np.array([*ranking.values()], np.float32)
     names = [*ranking]
-    if not (single[1:] < single[:-1]).all():
-        pairs = sorted(zip(single.tolist(), ranking, strict=True), reverse=True)
+    if not (scores32[1:] < scores32[:-1]).all():
+        pairs = sorted(zip(scores32.tolist(), ranking, strict=True), reverse=True)
         names = [name for _, name in pairs]
     gains = [(rank, grades[name]) for rank, name in enumerate(names) if name in grades]
-    dcg = _cumulate_gains(gains, k_values)
-    ideal_dcg = _cumulate_gains(enumerate(sorted(grades.values(), reverse=True)), k_values)
+    dcg = _sum_discounted_gains(gains, k_values)
+    ideal_dcg = _sum_discounted_gains(enumerate(sorted(grades.values(), reverse=True)), k_values)
     return np.divide(dcg, ideal_dcg, out=np.zeros(len(k_values)), where=ideal_dcg > 0)
 
 
-def _cumulate_gains(gains: Iterable[tuple[int, float]], k_values: Sequence[int]) -> Floats:
-    """Sum the discounted gains up to each cut-off; ranks start at 0, in ascending order."""
+def _sum_discounted_gains(gains: Iterable[tuple[int, float]], k_values: Sequence[int]) -> Floats:
+    """Sum the discounted gains up to each cut-off. Ranks start at 0 and are sorted."""
     totals = np.zeros(len(k_values))
     for rank, gain in gains:
         if gain > 0:
@@ -329,7 +331,9 @@ def compute_query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]
     """Compute the scores of one query under the names of pytrec_eval; `rank` is 0 for a miss."""
     scores: dict[str, float] = {}
     for k in k_values:
-        ndcg, recall, mrr = (float(gain[0]) for gain in _gains(np.array([rank]), k).values())
+        ndcg, recall, mrr = (
+            float(gain[0]) for gain in _compute_gains(np.array([rank]), k).values()
+        )
         scores |= {
             f"ndcg_cut_{k}": ndcg,
             f"map_cut_{k}": mrr,
@@ -343,19 +347,20 @@ def compute_query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]
 def compute_nauc(confidence: Floats, scores: Floats) -> float:
     """Compute the normalized area under the abstention curve as mteb does (arXiv 2402.12997).
 
-    1 means that confidence sorts queries by score, 0 that abstention changes nothing. NaN if all
-    scores are equal.
+    Returns:
+        1 if confidence sorts the queries by score, 0 if abstention does not help, NaN if all scores
+        are equal.
     """
-    raw = _abstention_curve(confidence, scores)
-    oracle = _abstention_curve(scores, scores)
+    raw = _compute_abstention_curve(confidence, scores)
+    oracle = _compute_abstention_curve(scores, scores)
     flat = oracle[0] * (ABSTENTION_RATES[-1] - ABSTENTION_RATES[0])
-    best = _area(oracle)
-    return np.nan if best == flat else float((_area(raw) - flat) / (best - flat))
+    best = _integrate(oracle)
+    return np.nan if best == flat else float((_integrate(raw) - flat) / (best - flat))
 
 
-def _abstention_curve(confidence: Floats, scores: Floats) -> Floats:
-    """Return the mean score of the remaining queries at each abstention rate. Queries with equal
-    confidence share their mean score.
+def _compute_abstention_curve(confidence: Floats, scores: Floats) -> Floats:
+    """Compute the mean score of the remaining queries at each abstention rate. Each query counts
+    with the mean score of all queries of equal confidence.
     """
     order = np.argsort(confidence, kind="stable")
     sizes = np.diff([0, *np.flatnonzero(np.diff(confidence[order])) + 1, len(order)])
@@ -365,13 +370,13 @@ def _abstention_curve(confidence: Floats, scores: Floats) -> Floats:
     return np.array([smoothed_scores[start:].mean() for start in starts])
 
 
-def _area(curve: Floats) -> float:
-    """Return the area under an abstention curve by the trapezoidal rule."""
+def _integrate(curve: Floats) -> float:
+    """Integrate an abstention curve with the trapezoidal rule."""
     return float((np.diff(ABSTENTION_RATES) * (curve[1:] + curve[:-1]) / 2).sum())
 
 
-def _gains(ranks: Integers, k: int) -> dict[str, Floats]:
-    """Compute each metric at `k` for queries with one relevant document, shape (n,) each."""
+def _compute_gains(ranks: Integers, k: int) -> dict[str, Floats]:
+    """Compute nDCG@k, recall@k and MRR@k of queries with one relevant document, shape (n,) each."""
     is_retrieved = (ranks >= 1) & (ranks <= k)
     rank = np.where(is_retrieved, ranks, 1)
     return {

@@ -14,7 +14,7 @@ from posir_tasks.base.wording import pluralize, sanitize
 
 
 class ReadKind(StrEnum):
-    """The extent of a window. Evidence may be truncated if it is unknown."""
+    """The extent of a window. If it is unknown, evidence may be truncated."""
 
     ALL = "all"
     PART = "part"
@@ -33,15 +33,15 @@ class Part(StrEnum):
     """The first tokens of each chunk of the text."""
 
 
-class KnownBy(StrEnum):
-    """The source of a window, the most reliable first."""
+class WindowSource(StrEnum):
+    """Sources of a window, most reliable first."""
 
     CLASS = "class"
-    """The retriever's class: BM25 reads everything, other classes cut texts at a limit."""
+    """The retriever's class: BM25 reads everything, other classes truncate at a fixed limit."""
     CHUNKS = "chunks"
-    """The retriever divides texts into chunks that fit into the window of its model."""
+    """The retriever, which splits texts into chunks that fit into its model's window."""
     MEASURED = "measured"
-    """A test of the loaded model by `posir window`, saved for later runs."""
+    """A measurement of the loaded model by `posir window`, saved for later runs."""
     GIVEN = "given"
     """The user: `posir score --window`."""
     CLAIMED = "claimed"
@@ -58,11 +58,11 @@ class ReadPart:
     tokens: Annotated[int | None, Field(strict=True)] = None
     """Size in tokens with special tokens and prompt; None unless the kind is `part`."""
     tokens_at_start: Annotated[int | None, Field(strict=True)] = None
-    """Number of tokens at the start of the text; None unless the part is `ends`."""
-    known_by: KnownBy | None = None
+    """Number of tokens at the start of a text; None unless the part is `ends`."""
+    known_by: WindowSource | None = None
     """The source; None if the kind is `unknown`."""
     least_tokens: Annotated[int | None, Field(strict=True)] = None
-    """Minimum size in text tokens, from a measurement that found no truncation; only for the kind
+    """Minimum size in text tokens if a measurement found no truncation; None unless the kind is
     `unknown`.
     """
 
@@ -88,28 +88,28 @@ class ReadPart:
             raise ValueError("tokens_at_start must be at least 1 and below tokens")
 
     @classmethod
-    def all(cls, known_by: KnownBy) -> ReadPart:
+    def all(cls, known_by: WindowSource) -> ReadPart:
         """Build the window of a model that reads everything."""
         return cls(ReadKind.ALL, known_by=known_by)
 
     @classmethod
-    def first(cls, tokens: int, known_by: KnownBy) -> ReadPart:
+    def first(cls, tokens: int, known_by: WindowSource) -> ReadPart:
         """Build a window of the first tokens."""
         return cls(ReadKind.PART, Part.FIRST, tokens, known_by=known_by)
 
     @classmethod
     def at_least(cls, tokens: int) -> ReadPart:
-        """Build an unknown window of at least the first tokens."""
+        """Build an unknown window that contains at least the first tokens."""
         return cls(ReadKind.UNKNOWN, least_tokens=tokens)
 
-    def settle(self, longest: int) -> ReadPart:
-        """Return the window for texts up to `longest` tokens: all, if `least_tokens` suffices."""
+    def resolve(self, longest: int) -> ReadPart:
+        """Return a window of whole texts if `longest` tokens fit into `least_tokens`, else self."""
         is_whole = self.least_tokens is not None and longest <= self.least_tokens
-        return ReadPart.all(KnownBy.MEASURED) if is_whole else self
+        return ReadPart.all(WindowSource.MEASURED) if is_whole else self
 
     @property
     def phrase(self) -> str:
-        """The object of "reads": `the first 256 tokens`."""
+        """Noun phrase for messages: `the first 256 tokens`."""
         if self.least_tokens is not None:
             return f"at least {pluralize(self.least_tokens, 'token')} of a text"
         match self.part:
@@ -135,10 +135,13 @@ class ReadPart:
         return 0
 
     def __add__(self, other: ReadPart) -> ReadPart:
-        """Pool two windows: unknown if either is; else with the less reliable source.
+        """Pool the windows of two results of a model.
 
-        Two minimums, or a minimum and all, give the smaller minimum. Raise ProfileError if the
-        windows differ.
+        The sum has the less reliable source. If either window is unknown, so is the sum, with the
+        smaller minimum if `least_tokens` is known.
+
+        Raises:
+            ProfileError: The windows differ.
         """
         minimums = [part.least_tokens for part in (self, other) if part.kind is not ReadKind.ALL]
         known_minimums = [tokens for tokens in minimums if tokens is not None]
@@ -149,9 +152,11 @@ class ReadPart:
         if replace(self, known_by=other.known_by) != other:
             raise ProfileError(
                 f"Results with different windows cannot be pooled: the model reads {self.phrase}, "
-                f"and {other.phrase}. Give both the same window, or show them separately."
+                f"and {other.phrase}. Use the same window for both, or report them separately."
             )
-        return replace(self, known_by=max(self.known_by, other.known_by, key=list(KnownBy).index))
+        return replace(
+            self, known_by=max(self.known_by, other.known_by, key=list(WindowSource).index)
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON without empty fields."""
@@ -176,15 +181,15 @@ UNKNOWN = ReadPart(ReadKind.UNKNOWN)
 
 
 def parse_window(window: int | str | None) -> ReadPart:
-    """Parse `--window`: a number of tokens, or `none` for a model that reads everything; raise
+    """Parse `--window`, a number of tokens, or `none` if the model reads everything. Raise
     PosirError if it is malformed.
     """
     if window is None:
         return UNKNOWN
     if str(window).lower() == "none":
-        return ReadPart.all(KnownBy.GIVEN)
+        return ReadPart.all(WindowSource.GIVEN)
     try:
-        return ReadPart.first(int(window), KnownBy.GIVEN)
+        return ReadPart.first(int(window), WindowSource.GIVEN)
     except ValueError:
         raise PosirError(
             f"--window {sanitize(str(window))}: must be a number of tokens, at least 1, or none."
@@ -196,20 +201,20 @@ ENGLISH = "eng"
 
 
 class CountedWith(StrEnum):
-    """The method of counting tokens, the most accurate first."""
+    """Methods of counting tokens, most accurate first."""
 
     TOKENIZER = "tokenizer"
     """The model's tokenizer, with special tokens and prompt."""
     ESTIMATE = "estimate"
     """The token counts in the data, for English texts."""
     ROUGH_ESTIMATE = "rough_estimate"
-    """The token counts in the data for other languages. They are estimated from bytes or belong to
-    an English original; a tokenizer may produce several times as many.
+    """The token counts in the data, for other languages. They are estimated from bytes or copied
+    from an English original, so a tokenizer may produce several times as many.
     """
 
     @classmethod
     def from_languages(cls, languages: Iterable[str]) -> CountedWith:
-        """Return the accuracy of estimates for texts in these languages, such as `eng-Latn`."""
+        """Return the method for estimates in these languages, with codes such as `eng-Latn`."""
         if {code.partition("-")[0] for code in languages} == {ENGLISH}:
             return cls.ESTIMATE
         return cls.ROUGH_ESTIMATE

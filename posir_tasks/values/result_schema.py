@@ -8,53 +8,53 @@ from typing import Any, TypeAlias
 
 from posir_tasks.base.digests import digest
 
-#: Schema version of a subset's scores and its profile. Newer versions are rejected.
+#: Schema version of a subset's entry and its profile. Newer versions are rejected.
 SCHEMA = 1
 #: Number of decimals of mteb's scores.
 DECIMALS = 6
 #: The only split of posir's tasks.
 SPLIT = "test"
-#: Keys of a subset's scores: the profile, and the data and settings of the run.
+#: Keys of a subset's entry: the position profile, and the record of data and settings of the run.
 PROFILE_KEY = "position_profile"
 RUN_KEY = "position_run"
 #: Keys of the ranks by document, of positions within the window, and of document digests.
 RANKS_KEY = "document_ranks"
 READ_RANKS_KEY = "read_ranks"
 KEYS_KEY = "document_keys"
-#: Keys of the window, and of the numbers of read and truncated tokens.
+#: Keys of the window and of the counts of read and truncated tokens.
 READ_KEY = "read"
 TOKENS_READ_KEY = "tokens_read"
-#: Suffix, instead of `.json`, of the file next to a result without positions that stores both for
-#: each `SPLIT, SUBSET`.
+#: Suffix of the file that stores both, by `SPLIT, SUBSET`, next to a result without positions. It
+#: replaces `.json`.
 TOKENS_READ_SUFFIX = ".tokens_read"
-#: Keys of the ranks of queries with several places of evidence, and of query numbers and weights
-#: within; absent without such queries.
+#: Keys of the ranks of queries with several places of evidence, and of their query numbers and
+#: weights. Absent if no query has several.
 PLACES_KEY = "places"
 WEIGHTS_KEY = "weights"
-#: Key of the ranks of rotated documents; absent if rotation is off.
+#: Key of the ranks of rotated documents. Absent if rotation is disabled.
 ROTATIONS_KEY = "rotations"
-#: Key of the metrics of all judged queries; absent if each has one place of evidence.
+#: Key of the metrics of all judged queries. Absent if each has one place of evidence.
 JUDGMENTS_KEY = "judgments"
-#: Key in the run record: names of the plugins' scores.
+#: Key in the run record: names of scores from plugins.
 SCORE_NAMES_KEY = "plugin_score_names"
 #: Keys in the run record: the data's revision, and its digests `corpus` and `queries`.
 REVISION_KEY = "data_revision"
 DIGEST_KEY = "data_digest"
-#: Key in the run record: numbers of documents and vectors in the index; absent if there are no
-#: vectors or one per document.
+#: Key in the run record: numbers of documents and vectors in the index. Absent if there are no
+#: vectors, or one per document.
 INDEX_KEY = "index"
-#: Key in the run record: numbers of tolerated invalid rows by rule; additive over subsets.
+#: Key in the run record: number of tolerated invalid rows by rule, additive over subsets.
 TOLERATED_KEY = "tolerated"
-#: Key in the run record: a paper's protocol, with its settings and those of the loaded model.
+#: Key in the run record: a paper's protocol, its settings, and the settings of the loaded model.
 PROTOCOL_KEY = "protocol"
-#: Key in the run record: command arguments for model, data and settings; absent if their names are
-#: enough.
+#: Key in the run record: command arguments for model, data and settings. Absent if their names are
+#: sufficient.
 REFERENCE_KEY = "reference"
-#: Key in the run record: counts that a search model reports about its search, by name; absent for
+#: Key in the run record: counts that a search model reports about its search, by name. Absent for
 #: most models.
 SEARCH_KEY = "search"
 #: Keys of a subset's entry that are not scores.
-NO_SCORES = frozenset(
+NON_SCORE_KEYS = frozenset(
     {
         PROFILE_KEY,
         RANKS_KEY,
@@ -79,48 +79,50 @@ class DataVersion:
     """The data of a result on one subset."""
 
     revision: str
-    """A commit on the Hub, `local-` with a digest of files, or the version of a package's data."""
+    """A commit on the Hub, `local-` plus a digest of the files, or the data version of a package.
+    """
     corpus: str = ""
-    """Digest of the documents' content; "" if not recorded."""
+    """Digest of the documents; "" if not recorded."""
     queries: str = ""
-    """Digest of the content of queries and evidence; "" if not recorded."""
+    """Digest of the queries and the evidence; "" if not recorded."""
 
     @classmethod
     def from_run(cls, run: Mapping[str, Any]) -> DataVersion:
-        """Read the data version from the record of a run."""
+        """Read the data version from a run record."""
         digests = run.get(DIGEST_KEY)
-        parts = digests if isinstance(digests, dict) else {}
+        if not isinstance(digests, dict):
+            digests = {}
         return cls(
             str(run.get(REVISION_KEY, "unknown")),
-            str(parts.get("corpus", "")),
-            str(parts.get("queries", "")),
+            str(digests.get("corpus", "")),
+            str(digests.get("queries", "")),
         )
 
-    def differing_parts(self, other: DataVersion) -> tuple[str, ...]:
-        """List the differing parts: `corpus` and `queries` by content, or else `revision`."""
+    def find_differences(self, other: DataVersion) -> tuple[str, ...]:
+        """List what differs: `corpus`, `queries` or, if digests are missing, `revision`."""
         if self.corpus and other.corpus:
             return tuple(
-                part
-                for part in ("corpus", "queries")
-                if getattr(self, part) != getattr(other, part)
+                name
+                for name in ("corpus", "queries")
+                if getattr(self, name) != getattr(other, name)
             )
         return () if self.revision == other.revision else ("revision",)
 
 
-#: The data of each subset.
+#: Data version by subset.
 SubsetData: TypeAlias = Mapping[str, DataVersion]
 
 
-def share_data(left: SubsetData, right: SubsetData) -> bool:
-    """Return True if two results have common subsets, all with the same data."""
+def has_same_data(left: SubsetData, right: SubsetData) -> bool:
+    """Return True if two results have subsets in common and the data of all of these is equal."""
     common = left.keys() & right.keys()
     return bool(common) and not any(
-        left[subset].differing_parts(right[subset]) for subset in common
+        left[subset].find_differences(right[subset]) for subset in common
     )
 
 
 def average_vectors(runs: Iterable[Mapping[str, Any]]) -> float | None:
-    """Average the number of vectors per document in the index; None without valid counts."""
+    """Compute the mean number of vectors per document in the indexes; None without valid counts."""
     documents = 0
     vectors = 0
     for run in runs:
@@ -135,7 +137,7 @@ def average_vectors(runs: Iterable[Mapping[str, Any]]) -> float | None:
 
 
 def identify_data(data: SubsetData) -> str:
-    """Digest the content of subsets, or their revisions if the content is unknown."""
+    """Compute a digest of the subsets' data, or of revisions if the data has no digest."""
     subsets = []
     revisions = []
     for name, version in sorted(data.items()):

@@ -1,8 +1,8 @@
 """Ranks of rotated documents: the same question with its evidence in each third of the document.
 
-Test W rotates the whole document, truncation included. Test R rotates an excerpt that fits into the
-window. Versions are ranked among the unchanged other documents. Values are additive (`a + b` pools
-subsets), and every estimate is computed from them without the model.
+Test W rotates the whole document, which may be truncated. Test R rotates an excerpt that fits into
+the window. Each version is ranked among the unchanged other documents. Ranks are additive (`a + b`
+pools subsets), and estimates are computed from them without the model.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from posir_tasks.base.arrays import Booleans, Integers, empty_integers
+from posir_tasks.base.arrays import Booleans, Integers, make_empty_column
 from posir_tasks.base.errors import PosirError
 from posir_tasks.text.rotations import VERSIONS
 from posir_tasks.values.columns import pack_column, unpack_column
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.values.evidence import TWELFTHS, Unread
-from posir_tasks.values.profile import RANKS, reading_json
+from posir_tasks.values.profile import RANKS, validate_json
 from posir_tasks.values.result_schema import ROTATIONS_KEY, SCHEMA
 
 #: Environment variable with the number of documents to rotate per length; 0 for none.
 ROTATED_VARIABLE = "POSIR_ROTATED"
-#: Number of documents to rotate per length, shared equally by the subsets of the task.
+#: Number of documents to rotate per length, split equally between the subsets of the task.
 DEFAULT_SAMPLE = 400
-#: Number of combinations of a document's versions in one test.
-VERSION_BITS = 2**VERSIONS
-#: Bits that mark a question with rows in test W, and in test R.
+#: Number of possible combinations of a document's versions in one test.
+VERSION_COMBINATIONS = 2**VERSIONS
+#: Bits of a question with rows in test W and in test R.
 IN_WHOLE = 1
 IN_WINDOW = 2
 #: Exclusive upper limit of stored counts.
-MAX_SAMPLE = 2**31
+COUNT_LIMIT = 2**31
 
 
 class Window(StrEnum):
     """The text that test R rotates."""
 
     WHOLE = "whole"
-    """The document, read completely: both tests have the same rows."""
+    """The whole document, which fits into the window. Both tests have the same rows."""
     EXCERPT = "excerpt"
     """An excerpt that fits into the window."""
     UNKNOWN = "unknown"
-    """None, since the window is unknown."""
+    """There is no test R, since the window is unknown."""
 
 
-class Untested(StrEnum):
+class UntestedReason(StrEnum):
     """The reason why a result has no rotated versions."""
 
     ORDER_BLIND = "order_blind"
@@ -66,8 +66,8 @@ class Untested(StrEnum):
     """The embedder does not reproduce the scores of the run."""
 
 
-class LeftOut(StrEnum):
-    """The reason why a sampled document or question has no rows; the prefix is the counted unit."""
+class ExclusionReason(StrEnum):
+    """The reason why a sampled document or question has no rows. The prefix names the unit."""
 
     DOCUMENTS_OF_ONE_UNIT = "documents_of_one_unit"
     DOCUMENTS_WITHOUT_EXCERPT = "documents_without_excerpt"
@@ -76,7 +76,7 @@ class LeftOut(StrEnum):
     QUESTIONS_WITHOUT_SPAN = "questions_without_span"
     QUESTIONS_WITH_FEW_HITS = "questions_with_few_hits"
     COPIES = "copies"
-    """Copies of a question's document among the other documents."""
+    """Copies of a question's document, excluded from the other documents."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,29 +95,31 @@ class RotationSet:
     """Requested number of documents per length, over all subsets of the task."""
     subsets: int
     """Number of subsets that share the sample."""
-    untested: Untested | None = None
+    untested: UntestedReason | None = None
     """None if there are rows."""
-    sample: Integers = field(default_factory=empty_integers)
+    sample: Integers = field(default_factory=make_empty_column)
     """Rank of each document, from 1, in the sample of its length, or 0 if it is not sampled; shape
     (D,).
     """
-    versions: Integers = field(default_factory=empty_integers)
-    """Bits of the versions in W, then in R, of the S sampled documents; shape (S,)."""
-    tested: Integers = field(default_factory=empty_integers)
-    """`IN_WHOLE` and `IN_WINDOW` bits of the Q questions about sampled documents, shape (Q,)."""
-    twelfths: Integers = field(default_factory=empty_integers)
+    versions: Integers = field(default_factory=make_empty_column)
+    """Bits of the versions in W, then in R, for each of the S sampled documents; shape (S,)."""
+    tested: Integers = field(default_factory=make_empty_column)
+    """`IN_WHOLE` and `IN_WINDOW` bits of each of the Q questions about sampled documents, shape
+    (Q,).
+    """
+    twelfths: Integers = field(default_factory=make_empty_column)
     """Twelfth of the version with the middle of the evidence, by characters, for rows of W."""
-    ranks: Integers = field(default_factory=empty_integers)
+    ranks: Integers = field(default_factory=make_empty_column)
     """Column of `profile.RANKS` for rows of W."""
-    unread: Integers = field(default_factory=empty_integers)
+    unread: Integers = field(default_factory=make_empty_column)
     """0 for evidence within the window, 1 for `Unread.CUT`, 2 for `Unread.BEYOND`, for rows of W;
     shape (0,) if unknown.
     """
-    window_twelfths: Integers = field(default_factory=empty_integers)
+    window_twelfths: Integers = field(default_factory=make_empty_column)
     """Twelfth of the version by tokens for rows of R; shape (0,) if both tests have the same rows.
     """
-    window_ranks: Integers = field(default_factory=empty_integers)
-    """Column of `profile.RANKS` for rows of R, or shape (0,)."""
+    window_ranks: Integers = field(default_factory=make_empty_column)
+    """Column of `profile.RANKS` for rows of R; shape (0,) like `window_twelfths`."""
     window: Window = Window.UNKNOWN
     room: int = 0
     """Maximum number of tokens of an excerpt; 0 without excerpts."""
@@ -126,11 +128,11 @@ class RotationSet:
     window_digest: str = ""
     """Digest of the versions of R."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """Counts by `LeftOut`."""
+    """Counts by `ExclusionReason`."""
 
     @property
-    def key(self) -> tuple[str, str, str, str, str, bytes]:
-        """Sort key."""
+    def sort_key(self) -> tuple[str, str, str, str, str, bytes]:
+        """Key that sorts sets independently of the order of addition."""
         return (
             self.documents,
             self.queries,
@@ -141,12 +143,12 @@ class RotationSet:
         )
 
     @property
-    def owner(self) -> tuple[str, str, str]:
-        """The `identity` of the `DocumentSet`."""
+    def identity(self) -> tuple[str, str, str]:
+        """Equal to `DocumentSet.identity`."""
         return self.subset, self.documents, self.queries
 
-    def quota(self, sample_size: int) -> int:
-        """Return the set's number of documents per length in a sample of this size."""
+    def compute_quota(self, sample_size: int) -> int:
+        """Compute how many documents per length a sample of this size has in this set."""
         return math.ceil(sample_size / self.subsets)
 
 
@@ -163,7 +165,7 @@ class RotationRows:
     ranks: Integers
     """Column of `profile.RANKS`."""
     unread: Integers
-    """0 if the evidence is within the window."""
+    """0 if the evidence is within the window, else as in `RotationSet.unread`."""
 
     def select(self, rows: Booleans) -> RotationRows:
         """Return the selected rows."""
@@ -175,70 +177,77 @@ class RotationRanks:
     """Ranks of rotated versions; additive for one model."""
 
     sets: tuple[RotationSet, ...]
-    """Sorted by `RotationSet.key`."""
+    """Sorted by `RotationSet.sort_key`."""
 
     def __add__(self, other: RotationRanks) -> RotationRanks:
-        return RotationRanks(tuple(sorted((*self.sets, *other.sets), key=lambda part: part.key)))
+        return RotationRanks(
+            tuple(sorted((*self.sets, *other.sets), key=lambda rotation_set: rotation_set.sort_key))
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RotationRanks) and self.to_json() == other.to_json()
 
     def __hash__(self) -> int:
-        return hash(tuple(part.key for part in self.sets))
+        return hash(tuple(rotation_set.sort_key for rotation_set in self.sets))
 
     @cached_property
     def sample_size(self) -> int:
-        """Documents per length in the smallest sample. Samples are nested."""
-        return min((part.sample_size for part in self.sets), default=0)
+        """Number of documents per length in the smallest sample. Samples are nested."""
+        return min((rotation_set.sample_size for rotation_set in self.sets), default=0)
 
     @property
-    def untested(self) -> Untested | None:
-        """The reason why no set has rows; None if any set has rows."""
-        reasons = [part.untested for part in self.sets]
+    def untested(self) -> UntestedReason | None:
+        """Why no set has rows, or None if any set has rows."""
+        reasons = [rotation_set.untested for rotation_set in self.sets]
         return None if None in reasons else next(iter(reasons), None)
 
     @property
     def is_partly_tested(self) -> bool:
-        """True if some sets have rows and the system could not score rotations of other sets."""
-        reasons = {part.untested for part in self.sets}
-        return None in reasons and bool(reasons & {Untested.NO_TEXTS, Untested.SCORES_DIFFER})
+        """True if some sets have rows and others could not be scored."""
+        reasons = {rotation_set.untested for rotation_set in self.sets}
+        return None in reasons and bool(
+            reasons & {UntestedReason.NO_TEXTS, UntestedReason.SCORES_DIFFER}
+        )
 
     @property
     def is_order_blind(self) -> bool:
-        """True if no scores depend on word order."""
-        return bool(self.sets) and all(part.untested is Untested.ORDER_BLIND for part in self.sets)
+        """True if scores of no set depend on word order."""
+        return bool(self.sets) and all(
+            rotation_set.untested is UntestedReason.ORDER_BLIND for rotation_set in self.sets
+        )
 
     @property
     def window(self) -> Window:
-        """The text that test R rotates; unknown if sets differ in it or in `room`."""
-        kinds = {(part.window, part.room) for part in self._tested}
-        return kinds.pop()[0] if len(kinds) == 1 else Window.UNKNOWN
+        """The text that test R rotates, or `UNKNOWN` if sets differ in it or in `room`."""
+        windows = {(rotation_set.window, rotation_set.room) for rotation_set in self._tested}
+        return windows.pop()[0] if len(windows) == 1 else Window.UNKNOWN
 
     @property
     def room(self) -> int:
-        """Maximum number of tokens of an excerpt; 0 without excerpts or if sets differ."""
-        rooms = {part.room for part in self._tested}
+        """Maximum number of tokens in an excerpt; 0 without excerpts or if sets differ."""
+        rooms = {rotation_set.room for rotation_set in self._tested}
         return rooms.pop() if len(rooms) == 1 else 0
 
     @property
     def _tested(self) -> list[RotationSet]:
-        """The sets with rows."""
-        return [part for part in self.sets if part.untested is None]
+        """Sets with rows."""
+        return [rotation_set for rotation_set in self.sets if rotation_set.untested is None]
 
-    def digests(self, *, window: bool) -> tuple[tuple[str, str, str, str], ...]:
-        """Return digests of the questions and versions of one test. Rows of two models can be
-        paired if the digests are equal.
+    def list_digests(self, *, window: bool) -> tuple[tuple[str, str, str, str], ...]:
+        """Return digests of the questions and versions of one test. If they are equal for two
+        models, their rows can be paired.
         """
         return tuple(
-            (*part.owner, part.window_digest if window else part.digest) for part in self._tested
+            (*rotation_set.identity, rotation_set.window_digest if window else rotation_set.digest)
+            for rotation_set in self._tested
         )
 
     def covers(self, ranks: DocumentRanks) -> bool:
-        """Return True if every set of a result has rotations."""
-        owners = {part.owner for part in self.sets}
-        return all(part.identity in owners for part in ranks.sets)
+        """Return True if every set of the result has rotations."""
+        document_sets = {rotation_set.identity for rotation_set in self.sets}
+        return all(rotation_set.identity in document_sets for rotation_set in ranks.sets)
 
-    def rows(
+    def select_rows(
         self, ranks: DocumentRanks, *, window: bool, sample_size: int | None = None
     ) -> RotationRows:
         """Return the rows of test W or test R.
@@ -246,38 +255,38 @@ class RotationRanks:
         Args:
             ranks: The ranks of the same result.
             window: If true, rows of test R.
-            sample_size: Documents per length; by default, and at most, those of the smallest
-                sample.
+            sample_size: Number of documents per length, at most that of the smallest sample, which
+                is the default.
         """
         firsts = dict[tuple[str, str, str], tuple[int, DocumentSet]]()
         first = 0
-        for owner in ranks.sets:
-            firsts.setdefault(owner.identity, (first, owner))
-            first += len(owner.ranks)
+        for document_set in ranks.sets:
+            firsts.setdefault(document_set.identity, (first, document_set))
+            first += len(document_set.ranks)
         size = sample_size or self.sample_size
-        rows_by_set = [RotationRows(*[empty_integers()] * 5)]
-        for part in self._tested:
-            if part.owner not in firsts:
+        rows_by_set = [RotationRows(*[make_empty_column()] * 5)]
+        for rotation_set in self._tested:
+            if rotation_set.identity not in firsts:
                 continue
-            first, owner = firsts[part.owner]
-            query, version, document = _list_rows(part, owner, window=window)
-            version_ranks = part.ranks
-            twelfths = part.twelfths
+            first, document_set = firsts[rotation_set.identity]
+            query, version, document = _list_rows(rotation_set, document_set, window=window)
+            version_ranks = rotation_set.ranks
+            twelfths = rotation_set.twelfths
             unread = np.zeros(len(query), np.int64)
-            if window and part.window is not Window.WHOLE:
-                version_ranks = part.window_ranks
-                twelfths = part.window_twelfths
-            elif len(part.unread) and not window:
-                unread = part.unread
+            if window and rotation_set.window is not Window.WHOLE:
+                version_ranks = rotation_set.window_ranks
+                twelfths = rotation_set.window_twelfths
+            elif len(rotation_set.unread) and not window:
+                unread = rotation_set.unread
             rows = RotationRows(query + first, version, twelfths, version_ranks, unread)
-            sample_ranks = part.sample[part.sample > 0][document]
-            rows_by_set.append(rows.select(sample_ranks <= part.quota(size)))
+            sample_ranks = rotation_set.sample[rotation_set.sample > 0][document]
+            rows_by_set.append(rows.select(sample_ranks <= rotation_set.compute_quota(size)))
         columns = zip(*(vars(rows).values() for rows in rows_by_set), strict=True)
         return RotationRows(*map(np.concatenate, columns))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {"schema": SCHEMA, "sets": [_pack(part) for part in self.sets]}
+        return {"schema": SCHEMA, "sets": [_pack(rotation_set) for rotation_set in self.sets]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], ranks: DocumentRanks) -> RotationRanks:
@@ -291,40 +300,42 @@ class RotationRanks:
             ProfileError: The JSON is damaged or contradicts the ranks.
             NewerSchemaError: A newer version of posir wrote it.
         """
-        owners = {part.identity: part for part in ranks.sets}
-        with reading_json(data, SCHEMA, field=ROTATIONS_KEY):
-            sets = [_unpack(row, owners) for row in data["sets"]]
-        return cls(tuple(sorted(sets, key=lambda part: part.key)))
+        document_sets = {rotation_set.identity: rotation_set for rotation_set in ranks.sets}
+        with validate_json(data, SCHEMA, field=ROTATIONS_KEY):
+            sets = [_unpack(row, document_sets) for row in data["sets"]]
+        return cls(tuple(sorted(sets, key=lambda rotation_set: rotation_set.sort_key)))
 
 
-def _question_owners(part: RotationSet, owner: DocumentSet) -> tuple[Integers, Integers]:
-    """Return the rows of questions about sampled documents in the `DocumentSet`, and the index of
-    the sampled document of each.
+def _find_sampled_questions(
+    rotation_set: RotationSet, document_set: DocumentSet
+) -> tuple[Integers, Integers]:
+    """Return the rows of the questions about sampled documents, and the index of each question's
+    document in the sample.
     """
-    documents = np.repeat(np.arange(len(owner.document_sizes)), owner.document_sizes)
-    is_sampled = part.sample[documents] > 0
-    indices = np.cumsum(part.sample > 0) - 1
+    documents = np.repeat(np.arange(len(document_set.document_sizes)), document_set.document_sizes)
+    is_sampled = rotation_set.sample[documents] > 0
+    indices = np.cumsum(rotation_set.sample > 0) - 1
     return np.flatnonzero(is_sampled), indices[documents[is_sampled]]
 
 
 def _list_rows(
-    part: RotationSet, owner: DocumentSet, *, window: bool
+    rotation_set: RotationSet, document_set: DocumentSet, *, window: bool
 ) -> tuple[Integers, Integers, Integers]:
-    """Return question, version and sampled document of each row of a test."""
-    questions, documents = _question_owners(part, owner)
-    shares_rows = window and part.window is Window.WHOLE
+    """Return the question, version and sampled document of each row of a test."""
+    questions, documents = _find_sampled_questions(rotation_set, document_set)
+    shares_rows = window and rotation_set.window is Window.WHOLE
     bit = IN_WHOLE
-    versions = part.versions % VERSION_BITS
+    versions = rotation_set.versions % VERSION_COMBINATIONS
     if window and not shares_rows:
         bit = IN_WINDOW
-        versions = part.versions // VERSION_BITS
-    has_rows = (part.tested & bit) > 0
+        versions = rotation_set.versions // VERSION_COMBINATIONS
+    has_rows = (rotation_set.tested & bit) > 0
     has_version = (versions[documents][:, None] >> np.arange(VERSIONS)) & 1 > 0
     rows, numbers = np.nonzero(has_version & has_rows[:, None])
     return questions[rows], numbers.astype(np.int64), documents[rows]
 
 
-#: Array attributes of a set in JSON.
+#: Attributes of a set that are stored as columns.
 COLUMNS = (
     "sample",
     "versions",
@@ -336,11 +347,11 @@ COLUMNS = (
     "window_ranks",
 )
 #: A stored number of questions, documents or tokens.
-Count: TypeAlias = Annotated[int, Field(strict=True, ge=0, lt=MAX_SAMPLE)]
+Count: TypeAlias = Annotated[int, Field(strict=True, ge=0, lt=COUNT_LIMIT)]
 
 
 class _Header(BaseModel):
-    """The attributes of a set in JSON, except arrays."""
+    """The stored attributes of a set, except columns."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -353,50 +364,56 @@ class _Header(BaseModel):
     digest: str
     window_digest: str
     window: Window
-    left_out: dict[LeftOut, Count]
-    untested: Untested | None = None
+    left_out: dict[ExclusionReason, Count]
+    untested: UntestedReason | None = None
 
 
-def _pack(part: RotationSet) -> dict[str, Any]:
-    values = _Header.model_validate(part).model_dump(mode="json", exclude_none=True)
-    if part.untested is not None:
+def _pack(rotation_set: RotationSet) -> dict[str, Any]:
+    values = _Header.model_validate(rotation_set).model_dump(mode="json", exclude_none=True)
+    if rotation_set.untested is not None:
         return values
-    return values | {name: pack_column(getattr(part, name)) for name in COLUMNS}
+    return values | {name: pack_column(getattr(rotation_set, name)) for name in COLUMNS}
 
 
 def _unpack(
-    row: Mapping[str, Any], owners: Mapping[tuple[str, str, str], DocumentSet]
+    row: Mapping[str, Any], document_sets: Mapping[tuple[str, str, str], DocumentSet]
 ) -> RotationSet:
     """Read a set; raise ValueError if it is inconsistent or contradicts the ranks."""
-    part = RotationSet(**dict(_Header.model_validate(row)))
-    owner = owners.get(part.owner)
-    if owner is None:
+    rotation_set = RotationSet(**dict(_Header.model_validate(row)))
+    document_set = document_sets.get(rotation_set.identity)
+    if document_set is None:
         raise ValueError(
             "a set has documents or questions that are missing from the ranks by document"
         )
-    if part.untested is not None:
-        return part
-    limit = max(VERSIONS * len(owner.ranks), len(owner.document_sizes))
+    if rotation_set.untested is not None:
+        return rotation_set
+    limit = max(VERSIONS * len(document_set.ranks), len(document_set.document_sizes))
     columns: dict[str, Any] = {name: unpack_column(row[name], limit) for name in COLUMNS}
-    part = replace(part, **columns)
-    _check_columns(part, owner)
-    return part
+    rotation_set = replace(rotation_set, **columns)
+    _check_columns(rotation_set, document_set)
+    return rotation_set
 
 
-def _check_columns(part: RotationSet, owner: DocumentSet) -> None:
+def _check_columns(rotation_set: RotationSet, document_set: DocumentSet) -> None:
     """Raise ValueError if columns contradict each other or the ranks of the original documents."""
-    if len(part.sample) != len(owner.document_sizes):
-        raise ValueError("'sample' does not fit the documents")
-    questions, _ = _question_owners(part, owner)
-    if len(part.versions) != int((part.sample > 0).sum()) or len(part.tested) != len(questions):
-        raise ValueError("'versions' or 'tested' does not fit the sampled documents")
-    query, version, _ = _list_rows(part, owner, window=False)
-    window_rows = 0 if part.window is Window.WHOLE else len(_list_rows(part, owner, window=True)[0])
+    if len(rotation_set.sample) != len(document_set.document_sizes):
+        raise ValueError("'sample' does not match the documents")
+    questions, _ = _find_sampled_questions(rotation_set, document_set)
+    if len(rotation_set.versions) != int((rotation_set.sample > 0).sum()) or len(
+        rotation_set.tested
+    ) != len(questions):
+        raise ValueError("'versions' or 'tested' does not match the sampled documents")
+    query, version, _ = _list_rows(rotation_set, document_set, window=False)
+    window_rows = (
+        0
+        if rotation_set.window is Window.WHOLE
+        else len(_list_rows(rotation_set, document_set, window=True)[0])
+    )
     rows = len(query)
     # Allowed sizes and exclusive upper bound of each column.
     limits = {
-        "versions": ((len(part.versions),), VERSION_BITS**2),
-        "tested": ((len(part.tested),), 4),
+        "versions": ((len(rotation_set.versions),), VERSION_COMBINATIONS**2),
+        "tested": ((len(rotation_set.tested),), 4),
         "twelfths": ((rows,), TWELFTHS),
         "ranks": ((rows,), len(RANKS)),
         "unread": ((0, rows), 3),
@@ -404,23 +421,23 @@ def _check_columns(part: RotationSet, owner: DocumentSet) -> None:
         "window_ranks": ((window_rows,), len(RANKS)),
     }
     for name, (sizes, bound) in limits.items():
-        column = getattr(part, name)
+        column = getattr(rotation_set, name)
         if len(column) not in sizes:
-            raise ValueError(f"'{name}' does not fit the tested questions and versions")
+            raise ValueError(f"'{name}' does not match the tested questions and versions")
         if column.max(initial=0) >= bound:
             raise ValueError(f"'{name}' has a value above {bound - 1}")
     is_original = version == 0
-    if not np.array_equal(part.ranks[is_original], owner.ranks[query[is_original]]):
+    if not np.array_equal(rotation_set.ranks[is_original], document_set.ranks[query[is_original]]):
         raise ValueError("the rank of an original document differs from its rank in the search")
-    if len(part.unread) and len(owner.twelfths):
-        is_unread = owner.twelfths[query[is_original]] >= TWELFTHS
-        if not np.array_equal(part.unread[is_original] > 0, is_unread):
+    if len(rotation_set.unread) and len(document_set.twelfths):
+        is_unread = document_set.twelfths[query[is_original]] >= TWELFTHS
+        if not np.array_equal(rotation_set.unread[is_original] > 0, is_unread):
             raise ValueError(
-                "evidence of an original document is truncated in one field and not in another"
+                "evidence of an original document is truncated in one field but not in another"
             )
 
 
-def code_unread(twelfths: Integers) -> Integers:
+def encode_unread(twelfths: Integers) -> Integers:
     """Map `ReadEvidence.twelfths` to 0 for evidence within the window, 1 for `Unread.CUT` and 2 for
     `Unread.BEYOND`.
     """
@@ -428,8 +445,8 @@ def code_unread(twelfths: Integers) -> Integers:
 
 
 def read_sample_size() -> int:
-    """Read the number of documents to rotate per length; raise PosirError if the variable is
-    invalid.
+    """Read the number of documents to rotate per length from the environment; raise PosirError if
+    it is invalid.
     """
     text = os.environ.get(ROTATED_VARIABLE, "").strip()
     if text and not (text.isdecimal() and len(text) < 10):
@@ -441,8 +458,11 @@ def read_sample_size() -> int:
 
 
 def build_untested(
-    ranks: DocumentRanks, untested: Untested, sample_size: int, subsets: int
+    ranks: DocumentRanks, untested: UntestedReason, sample_size: int, subsets: int
 ) -> RotationRanks:
-    """Build the rotation ranks of an untested result, with the reason."""
-    sets = (RotationSet(*part.identity, sample_size, subsets, untested) for part in ranks.sets)
+    """Build the rotation ranks of a result that cannot be tested, with the reason."""
+    sets = (
+        RotationSet(*rotation_set.identity, sample_size, subsets, untested)
+        for rotation_set in ranks.sets
+    )
     return RotationRanks(tuple(sets))

@@ -21,20 +21,20 @@ from posir_tasks.values.evidence import POSITIONS, Evidence
 
 @dataclass(frozen=True)
 class Axes:
-    """The length buckets and position bins of a scheme. Comparisons ignore titles."""
+    """The length buckets and position bins of a scheme. Titles are ignored in comparisons."""
 
     scheme: str
-    """Unique name of the `PositionScheme`; values of different schemes cannot be added."""
+    """Unique name of the `PositionScheme`. Values of different schemes cannot be added."""
     lengths: tuple[str, ...]
     """Names of the L length buckets, from short to long."""
     positions: tuple[str, ...]
-    """Names of the P position bins, from first to last."""
+    """Names of the P position bins, in document order."""
     position_title: str = field(default="Position of the evidence", compare=False)
     """Title of the position axis, with its unit."""
     length_titles: tuple[str, ...] = field(default=(), compare=False)
     """Titles of the length buckets, such as `Q2: 513 to 1,024 tokens`; by default the names."""
     equal_bins: bool = field(default=False, compare=False)
-    """If true, position bins are equal shares of a document's length."""
+    """Whether position bins are equal shares of the document length."""
 
     def __post_init__(self) -> None:
         if not self.length_titles:
@@ -45,7 +45,7 @@ class Axes:
             )
 
     def check_same(self, other: Axes) -> None:
-        """Raise ProfileError if values over these axes and other axes cannot be added."""
+        """Raise ProfileError if values on the two axes cannot be added."""
         if self.scheme != other.scheme:
             raise ProfileError(
                 f"Values of the schemes '{self.scheme}' and '{other.scheme}' cannot be added. Pool "
@@ -57,7 +57,7 @@ class Axes:
             )
 
     def select_length(self, index: int) -> Axes:
-        """Return the axes of one length bucket."""
+        """Return the axes with only one length bucket."""
         rows = slice(index, index + 1)
         return replace(self, lengths=self.lengths[rows], length_titles=self.length_titles[rows])
 
@@ -68,7 +68,7 @@ class Axes:
 
     @classmethod
     def from_json(cls, data: object) -> Axes:
-        """Read axes; raise ValueError for missing and invalid fields."""
+        """Read the output of `to_json`; raise ValueError if a field is missing or invalid."""
         return AXES.validate_python(data)
 
 
@@ -94,14 +94,14 @@ class QueryCells:
 
 
 class PositionScheme(Protocol):
-    """A rule that assigns evidence to the cells of a profile: length bucket and position bin."""
+    """Assigns queries to the cells of a profile: a length bucket and a position bin each."""
 
     @property
     def axes(self) -> Axes:
         """The axes, stored in every profile."""
 
     def length_buckets(self, evidence: Evidence) -> Integers:
-        """Return the index of each query's length bucket, shape (n,); by default 0."""
+        """Return the index of each query's length bucket, shape (n,). Defaults to 0."""
         return np.zeros(len(evidence), np.int64)
 
     def cells(self, evidence: Evidence) -> QueryCells:
@@ -110,12 +110,12 @@ class PositionScheme(Protocol):
 
 @dataclass(frozen=True)
 class RelativePositions:
-    """PosIR (Zeng et al. 2026, arXiv 2601.08363): equal bins of the evidence's midpoint, and length
-    buckets of documents.
+    """PosIR (Zeng et al. 2026, arXiv 2601.08363): equal bins of the evidence midpoint, and document
+    length buckets.
 
-    The position is (start + end) / 2 / characters, clipped to [0, 1]. Bins are right-closed, the
-    first bin on both sides (`pandas.cut(..., include_lowest=True)`). Length buckets Q1 to Qn are
-    right-closed intervals of tokens.
+    The midpoint is (start + end) / 2 / characters, clipped to [0, 1]. Bins are right-closed, and
+    the first bin includes 0, as in `pandas.cut(..., include_lowest=True)`. Length buckets Q1 to Qn
+    are right-closed intervals of tokens.
     """
 
     bins: int = 20
@@ -132,7 +132,7 @@ class RelativePositions:
             lengths=tuple(f"Q{k}" for k in range(1, len(self.token_bounds) + 2)),
             positions=tuple(intervals),
             position_title="Position of the evidence (0: start of the document, 1: end)",
-            length_titles=_title_lengths(self.token_bounds),
+            length_titles=_format_length_titles(self.token_bounds),
             equal_bins=True,
         )
 
@@ -141,7 +141,7 @@ class RelativePositions:
         return np.searchsorted(self.token_bounds, evidence.tokens, side="left").astype(np.int64)
 
     def cells(self, evidence: Evidence) -> QueryCells:
-        """Return one cell per query."""
+        """Return the cell of each query."""
         middles = (evidence.starts + evidence.ends) / 2
         midpoint = np.clip(middles / evidence.characters, 0.0, 1.0)
         edges = np.linspace(0, 1, self.bins + 1)
@@ -152,7 +152,7 @@ class RelativePositions:
 
 @lru_cache
 def find_scheme(name: str) -> PositionScheme | None:
-    """Find a built-in scheme by the name of its axes; None for a scheme of a plugin."""
+    """Find a built-in scheme by the name of its axes; None for other schemes."""
     numbers = [int(number) for number in re.findall(r"\d{1,9}", name)]
     schemes: list[PositionScheme] = []
     if name.startswith("relative-") and numbers and 0 < numbers[0] <= MAX_BINS:
@@ -164,7 +164,7 @@ def find_scheme(name: str) -> PositionScheme | None:
     return next((scheme for scheme in schemes if scheme.axes.scheme == name), None)
 
 
-def _title_lengths(bounds: tuple[int, ...]) -> tuple[str, ...]:
+def _format_length_titles(bounds: tuple[int, ...]) -> tuple[str, ...]:
     if not bounds:
         return (ALL_LENGTHS,)
     titles = [f"up to {bounds[0]:,} tokens"]
@@ -177,7 +177,7 @@ def _title_lengths(bounds: tuple[int, ...]) -> tuple[str, ...]:
 class AbsolutePositions(PositionScheme):
     """SQuAD-PosQ (Zeng et al. 2025, arXiv 2505.13950): buckets of the evidence's first character.
 
-    As in the authors' code, buckets are closed at both ends, and a shared boundary belongs to both.
+    As in the authors' code, buckets are closed on both sides, so a boundary belongs to two buckets.
     """
 
     buckets: tuple[tuple[int, int], ...] = (
@@ -193,14 +193,14 @@ class AbsolutePositions(PositionScheme):
     def axes(self) -> Axes:
         """A single length bucket, and positions in the papers' notation: 0-100."""
         positions = tuple(f"{low}-{high}" for low, high in self.buckets)
-        return _axes_of_any_length(
+        return _build_axes(
             "absolute",
             positions,
             "First character of the evidence, counted from the start of the passage",
         )
 
     def cells(self, evidence: Evidence) -> QueryCells:
-        """Return a cell for each bucket with the first character of the evidence."""
+        """Return a cell for each bucket that contains the first character of the evidence."""
         low, high = np.array(self.buckets).T
         starts = evidence.starts[:, None]
         query, position = np.nonzero((starts >= low) & (starts <= high))
@@ -211,7 +211,7 @@ class AbsolutePositions(PositionScheme):
 class LabeledPositions(PositionScheme):
     """FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950): labeled thirds of the passage.
 
-    A label counts in every position that it contains: an earlier release had rows with two labels.
+    A label counts for each position that it names, since an earlier release had two in some rows.
     """
 
     positions: tuple[str, ...] = POSITIONS
@@ -219,19 +219,19 @@ class LabeledPositions(PositionScheme):
     @property
     def axes(self) -> Axes:
         """A single length bucket, and the labels."""
-        return _axes_of_any_length(
+        return _build_axes(
             "label", self.positions, "Part of the passage that contains the evidence"
         )
 
     def cells(self, evidence: Evidence) -> QueryCells:
-        """Return a cell for each position in the query's label."""
+        """Return a cell for each position that a query's label names."""
         contains = [name in label for label in evidence.labels for name in self.positions]
         shape = (len(evidence), len(self.positions))
         query, position = np.nonzero(np.array(contains, dtype=bool).reshape(shape))
         return QueryCells(query, np.zeros(len(query), np.int64), position)
 
 
-def _axes_of_any_length(kind: str, positions: tuple[str, ...], title: str) -> Axes:
+def _build_axes(kind: str, positions: tuple[str, ...], title: str) -> Axes:
     return Axes(f"{kind}-{'-'.join(positions)}", ("all",), positions, title, (ALL_LENGTHS,))
 
 
@@ -241,23 +241,22 @@ def compute_bin_midpoints(bins: int) -> Floats:
 
 
 def assign_thirds(bins: int) -> Integers:
-    """Return the third of the document with each bin's midpoint, shape (P,). With two bins, one is
-    in the first third and one in the last.
-    """
-    middle = compute_bin_midpoints(bins)
-    thirds: Integers = (middle > 1 / 3).astype(np.int64) + (middle > 2 / 3)
+    """Return the third of the document that contains each bin's midpoint, 0 to 2, shape (P,)."""
+    midpoints = compute_bin_midpoints(bins)
+    thirds: Integers = (midpoints > 1 / 3).astype(np.int64) + (midpoints > 2 / 3)
     return thirds
 
 
-def contrast_thirds(bin_weights: Floats) -> Floats | None:
-    """Return coefficients of bin scores, shape (B,), for the score of the first third minus the
-    score of the last third; None if either third has no weight.
+def compute_thirds_contrast(bin_weights: Floats) -> Floats | None:
+    """Return the coefficients of P bin scores, shape (P,), in the score of the first third minus
+    the score of the last third. Return None if either third has no weight.
 
-    `bin_weights` are the weights of equal bins in their third, such as query counts, shape (B,).
+    `bin_weights` are the weights of equal bins within their third, such as query counts, shape
+    (P,).
     """
-    third = assign_thirds(len(bin_weights))
-    first = np.where(third == 0, bin_weights, 0.0)
-    last = np.where(third == 2, bin_weights, 0.0)
+    thirds = assign_thirds(len(bin_weights))
+    first = np.where(thirds == 0, bin_weights, 0.0)
+    last = np.where(thirds == 2, bin_weights, 0.0)
     if not first.any() or not last.any():
         return None
     contrast: Floats = first / first.sum() - last / last.sum()

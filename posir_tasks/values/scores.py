@@ -1,7 +1,6 @@
-"""Scores of a result: declaration (name, format, description) and computation from additive values.
+"""Declare scores (name, unit, description) and compute them from the additive values of a result.
 
-The declaration is used by result files, reports and their legends, CSV, LaTeX, and the leaderboard
-and its tooltips.
+Result files, reports, CSV, LaTeX and the leaderboard use the declarations.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from posir_tasks.base.errors import ProfileError
 from posir_tasks.base.logs import warn_once
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.place_ranks import places_from_json, places_to_json
+from posir_tasks.values.place_ranks import parse_places, serialize_places
 from posir_tasks.values.profile import Addable, PositionProfile, pool
 from posir_tasks.values.read_part import UNKNOWN, ReadPart
-from posir_tasks.values.result_schema import NO_SCORES, PLACES_KEY, PROFILE_KEY, ROTATIONS_KEY
+from posir_tasks.values.result_schema import NON_SCORE_KEYS, PLACES_KEY, PROFILE_KEY, ROTATIONS_KEY
 from posir_tasks.values.rotation_ranks import RotationRanks
 from posir_tasks.values.tokens_read import CorpusRead, TokensRead
 
@@ -64,7 +63,7 @@ class Unit(StrEnum):
 
 
 class Direction(StrEnum):
-    """The direction of better scores."""
+    """Which values of a score are better."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -79,8 +78,9 @@ def _add_optional(left: Addable | None, right: Addable | None) -> Addable | None
 
 @dataclass(frozen=True, eq=False)
 class ResultValues:
-    """The additive values of a result, the input of all scores. Values of one model and scheme can
-    be added.
+    """The additive values of a result, from which all scores are computed.
+
+    Values can be added for the same model and scheme.
     """
 
     ranks: DocumentRanks
@@ -107,8 +107,8 @@ class ResultValues:
 
     @cached_property
     def read_profile(self) -> PositionProfile | None:
-        """Profile of the queries with evidence within the window; None if nothing is truncated or
-        positions are unknown.
+        """Profile of the queries with evidence within the window. None if the window covers whole
+        texts or positions are unknown.
         """
         columns = self.ranks.columns
         if (
@@ -117,7 +117,7 @@ class ResultValues:
             or len(columns.twelfths) != len(columns.ranks)
         ):
             return None
-        return self.ranks.within_window().profile
+        return self.ranks.select_within_window().profile
 
     def __add__(self, other: ResultValues) -> ResultValues:
         ranks = self.ranks + other.ranks
@@ -127,12 +127,12 @@ class ResultValues:
         return ResultValues(ranks, corpus.read, corpus.tokens, places, rotations)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the values as fields of a result."""
+        """Return the fields of a result file."""
         data = {PROFILE_KEY: self.profile.to_json()}
         data |= self.ranks.to_json()
         data |= self.corpus.to_json()
         if self.places:
-            data[PLACES_KEY] = places_to_json(self.places)
+            data[PLACES_KEY] = serialize_places(self.places)
         if self.rotations:
             data[ROTATIONS_KEY] = self.rotations.to_json()
         return data
@@ -142,7 +142,7 @@ class ResultValues:
         """Read the output of `to_json`.
 
         Raises:
-            ProfileError: A field is damaged or contradicts another one.
+            ProfileError: A field is damaged or contradicts another field.
             NewerSchemaError: A newer version of posir wrote it.
         """
         profile = PositionProfile.from_json(data.get(PROFILE_KEY, {}))
@@ -150,13 +150,13 @@ class ResultValues:
         if ranks.profile != profile:
             raise ProfileError("The position profile and the ranks by document disagree.")
         corpus = CorpusRead.from_json(data)
-        places = places_from_json(data[PLACES_KEY], profile.axes) if PLACES_KEY in data else None
+        places = parse_places(data[PLACES_KEY], profile.axes) if PLACES_KEY in data else None
         rotations = (
             RotationRanks.from_json(data[ROTATIONS_KEY], ranks) if ROTATIONS_KEY in data else None
         )
         return cls(ranks, corpus.read, corpus.tokens, places, rotations)
 
-    def groups(self) -> Iterator[QueryGroup]:
+    def iterate_groups(self) -> Iterator[QueryGroup]:
         """Yield the group of all queries, then a group per length bucket if there are several."""
         yield QueryGroup(self)
         lengths = len(self.profile.lengths)
@@ -165,26 +165,27 @@ class ResultValues:
                 yield QueryGroup(self, length=index)
 
     def estimate_bins(self, gain: Floats) -> list[Estimate | None]:
-        """Estimate the mean gain of each position bin over all lengths; cached.
-
-        `gain` and the estimates are as in `QueryGroup.estimate`.
+        """Estimate the mean gain of each position bin over all lengths, as `QueryGroup.estimate`
+        does. The estimates are cached.
         """
         from posir_tasks.values.means import estimate_means
 
-        by_gain = self.cache.setdefault("bins", {})
+        estimates_by_gain = self.cache.setdefault("bins", {})
         key = gain.tobytes()
-        if key not in by_gain:
+        if key not in estimates_by_gain:
             columns = self.ranks.columns
             query, position = self.ranks.memberships
             size = len(self.profile.positions)
             shares = 1 / np.bincount(position, minlength=size)[position]
             gains = gain[columns.ranks[query]]
             means = estimate_means(gains, columns.clusters[query], shares, position, size)
-            by_gain[key] = [Estimate(mean.value, mean.interval) if mean else None for mean in means]
-        estimates: list[Estimate | None] = by_gain[key]
+            estimates_by_gain[key] = [
+                Estimate(mean.value, mean.interval) if mean else None for mean in means
+            ]
+        estimates: list[Estimate | None] = estimates_by_gain[key]
         return estimates
 
-    def bins(self) -> Iterator[QueryGroup]:
+    def iterate_bins(self) -> Iterator[QueryGroup]:
         """Yield a group per position bin, over all lengths."""
         for index in range(len(self.profile.positions)):
             yield QueryGroup(self, position=index)
@@ -192,7 +193,9 @@ class ResultValues:
 
 @dataclass(frozen=True, eq=False)
 class QueryGroup:
-    """The input of a score: all queries of a result, a length bucket or a position bin."""
+    """The queries that a score is computed from: all of a result, a length bucket or a position
+    bin.
+    """
 
     values: ResultValues
     length: int | None = None
@@ -212,7 +215,7 @@ class QueryGroup:
         """The position profile of the group's length bucket, or of all lengths."""
         if self.length is None:
             return self.values.profile
-        return self.values.profile.of_length(self.length)
+        return self.values.profile.select_length(self.length)
 
     @property
     def counts(self) -> Integers:
@@ -231,9 +234,9 @@ class QueryGroup:
 
     @cached_property
     def rows(self) -> Integers:
-        """Indices of the queries in the columns of the ranks, shape (n,).
+        """Indices of the queries in `DocumentRanks.columns`, shape (n,).
 
-        A query on a boundary is in both bins, but only once in a group of several bins.
+        A query on a boundary is in both bins, but is counted once in a group of all positions.
         """
         ranks = self.values.ranks
         lengths = ranks.cell_lengths[ranks.columns.cells]
@@ -287,9 +290,9 @@ class ScoreInfo:
     citation: str = ""
     """Paper that defines the score, with its arXiv id."""
     interval: bool = False
-    """If true, values are `Estimate`s with a 95% interval, or None."""
+    """Whether values are `Estimate`s with a 95% interval, or None."""
     column: bool = True
-    """If true, a default column of tables."""
+    """Whether tables show the score by default."""
 
     def __post_init__(self) -> None:
         if not KEY.fullmatch(self.key):
@@ -309,11 +312,11 @@ class Score(ScoreInfo):
 
     compute: Callable[[QueryGroup], ScoreValue]
     by_position: bool = False
-    """If true, also computed per position bin."""
+    """Whether the score is also computed per position bin."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.key in (*NO_SCORES, GROUPS_KEY, BINS_KEY):
+        if self.key in (*NON_SCORE_KEYS, GROUPS_KEY, BINS_KEY):
             raise ValueError(
                 f"score key '{self.key}': reserved by mteb or posir in result files. Choose "
                 "another key."
@@ -361,7 +364,6 @@ class ResultScores:
     """The scores of a result by group of queries and by position bin."""
 
     declarations: tuple[ScoreInfo, ...]
-    """Declarations of the scores."""
     groups: Mapping[str, GroupScores]
     bins: tuple[GroupScores, ...]
 
@@ -371,8 +373,10 @@ class ResultScores:
     def to_json(
         self, positions: Sequence[str], reserved_keys: Collection[str] = ()
     ) -> dict[str, Any]:
-        """Return the fields of a result file: scores by group, scores by bin, and top-level scores
-        except `reserved_keys`, which other fields of the file use.
+        """Return the fields of a result file: scores by group, scores by bin, and top-level scores.
+
+        `reserved_keys` are used by other fields of the file, so scores with these keys are skipped
+        at the top level.
         """
         columns = [
             score.key for score in self.declarations if score.column and score.unit is not Unit.TEXT
@@ -380,7 +384,7 @@ class ResultScores:
         by_group = dict[str, Any]()
         flat = dict[str, ScoreValue]()
         for group, scores in self.groups.items():
-            by_group[group] = scores_to_json(scores, self.declarations)
+            by_group[group] = serialize_scores(scores, self.declarations)
             suffix = "" if group == ALL else f"_{group}"
             for key in columns:
                 flat_key = f"{key}{suffix}"
@@ -389,42 +393,40 @@ class ResultScores:
                 value = scores[key]
                 flat[flat_key] = value.value if isinstance(value, Estimate) else value
         by_bin = [
-            {"position": name, **scores_to_json(scores, self.declarations)}
+            {"position": name, **serialize_scores(scores, self.declarations)}
             for name, scores in zip(positions, self.bins, strict=True)
         ]
         return {GROUPS_KEY: by_group, BINS_KEY: by_bin, **flat}
 
 
-#: Suffixes of the columns of an interval.
-INTERVAL = re.compile("_(low|high|interval)$")
+#: Suffixes of interval columns.
+INTERVAL_SUFFIX = re.compile("_(low|high|interval)$")
 
 
 def prefix_scores(cells: Mapping[str, Value], reserved_keys: Collection[str]) -> dict[str, Value]:
     """Rename cells to `scores.NAME` if another column has the score's name."""
     return {
-        f"scores.{name}" if INTERVAL.sub("", name) in reserved_keys else name: cell
+        f"scores.{name}" if INTERVAL_SUFFIX.sub("", name) in reserved_keys else name: cell
         for name, cell in cells.items()
     }
 
 
 def flatten(key: str, value: ScoreValue) -> dict[str, float | int | str | None]:
-    """Return the columns of a value: `key`, and `key_low` and `key_high` for an estimate."""
+    """Return a score as columns: `key`, plus `key_low` and `key_high` for an estimate."""
     if isinstance(value, Estimate):
         return {key: value.value, f"{key}_low": value.low, f"{key}_high": value.high}
     return {key: value}
 
 
-def scores_to_json(scores: GroupScores, declarations: Iterable[ScoreInfo]) -> dict[str, Any]:
-    """Return the scores of a group as JSON, with `key_interval` next to `key` for scores with an
-    interval.
-    """
+def serialize_scores(scores: GroupScores, declarations: Iterable[ScoreInfo]) -> dict[str, Any]:
+    """Return the scores of a group as JSON. Scores with an interval also get `key_interval`."""
     values: dict[str, Any] = {}
     for score in declarations:
         if score.key not in scores:
             continue
         value = scores[score.key]
         if isinstance(value, Estimate):
-            values |= estimate_to_json(score.key, value)
+            values |= serialize_estimate(score.key, value)
             continue
         values[score.key] = value
         if score.interval:
@@ -432,9 +434,8 @@ def scores_to_json(scores: GroupScores, declarations: Iterable[ScoreInfo]) -> di
     return values
 
 
-def estimate_to_json(key: str, estimate: Estimate) -> dict[str, Any]:
-    """Return an estimate as the fields `key` and `key_interval`: [lower bound, upper bound],
-    or None."""
+def serialize_estimate(key: str, estimate: Estimate) -> dict[str, Any]:
+    """Return the fields `key` and `key_interval` ([lower bound, upper bound] or None)."""
     return {
         key: estimate.value,
         f"{key}_interval": list(estimate.interval) if estimate.interval else None,
@@ -442,7 +443,7 @@ def estimate_to_json(key: str, estimate: Estimate) -> dict[str, Any]:
 
 
 def check_value(value: object) -> ScoreValue:
-    """Check the value of a score.
+    """Return the value of a score if it is valid.
 
     Raises:
         TypeError: The value is not an Estimate, number, string or None.

@@ -1,4 +1,4 @@
-"""Counts of read and truncated tokens in a corpus, from a tokenized sample of documents."""
+"""Count the read and truncated tokens of a corpus in a tokenized sample of documents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.text.words import BYTES_PER_TOKEN
 from posir_tasks.values.evidence import Evidence
-from posir_tasks.values.profile import MAX_COUNT, format_counts, reading_json
+from posir_tasks.values.profile import MAX_COUNT, format_counts, validate_json
 from posir_tasks.values.read_part import UNKNOWN, CountedWith, Part, ReadKind, ReadPart
 from posir_tasks.values.result_schema import READ_KEY, SCHEMA, TOKENS_READ_KEY
 
@@ -36,11 +36,13 @@ class TokensRead:
     """Truncated tokens, shape (L,)."""
     counted_with: CountedWith
     variance: int = 0
-    """Variance of the number of truncated tokens over samples of documents; 0 without sampling."""
+    """Variance of the number of truncated tokens between samples of documents, or 0 if all
+    documents were counted.
+    """
 
     @property
     def share(self) -> tuple[float, float]:
-        """Share of truncated tokens, and half the width of its 95% interval over samples."""
+        """Share of truncated tokens, in [0, 1], and half the width of its 95% interval."""
         truncated_tokens = self.not_read.sum()
         total = max(int(self.read.sum() + truncated_tokens), 1)
         margin = 1.96 * self.variance**0.5 / total
@@ -56,8 +58,8 @@ class TokensRead:
         )
 
 
-class _Stored(BaseModel):
-    """The fields of `TokensRead` in a result."""
+class _TokensReadFields(BaseModel):
+    """The stored fields of `TokensRead`."""
 
     read: str
     not_read: str
@@ -78,7 +80,7 @@ class CorpusRead:
         return CorpusRead(self.read + other.read, tokens)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of a result."""
+        """Return the fields of a result file."""
         if self.tokens is None:
             return {READ_KEY: self.read.to_json()}
         columns = {name: format_counts(getattr(self.tokens, name)) for name in ("read", "not_read")}
@@ -102,8 +104,8 @@ class CorpusRead:
         fields = data.get(TOKENS_READ_KEY)
         if fields is None:
             return cls(read)
-        with reading_json(fields, SCHEMA, field=TOKENS_READ_KEY):
-            counts = _Stored.model_validate(fields)
+        with validate_json(fields, SCHEMA, field=TOKENS_READ_KEY):
+            counts = _TokensReadFields.model_validate(fields)
             columns = np.array([counts.read.split(), counts.not_read.split()], np.int64)
             if columns.min(initial=0) < 0 or columns.max(initial=0) > MAX_COUNT:
                 raise ValueError(f"a count is not between 0 and {MAX_COUNT:,}")
@@ -118,10 +120,10 @@ def resolve_window(
     languages: Iterable[str],
     tokenizer: Tokenizer | None = None,
 ) -> ReadPart:
-    """Replace a window of which only a minimum is known with "all" if the longest document fits.
+    """Return a window of whole texts if the longest document fits into a known minimum.
 
-    Without a tokenizer, the tokens of English texts are estimated, and other texts count one token
-    per byte, the maximum.
+    Without a tokenizer, the tokens of English texts are estimated. Other texts count one token per
+    byte, an upper bound.
     """
     min_tokens = read.least_tokens
     if min_tokens is None:
@@ -130,12 +132,12 @@ def resolve_window(
     texts = (" ".join(filter(None, parts)).strip() for parts in zip(*columns, strict=True))
     sizes = {text: len(text.encode("utf-8", "surrogatepass")) for text in texts}
     if tokenizer is not None:
-        # Shorter texts cannot have more tokens than bytes.
+        # A text has no more tokens than bytes, so shorter texts fit.
         long = [text for text, size in sizes.items() if size > min_tokens]
-        return read.settle(max(tokenizer.count_all(long)) if long else min_tokens)
+        return read.resolve(max(tokenizer.count_all(long)) if long else min_tokens)
     is_english = CountedWith.from_languages(languages) is CountedWith.ESTIMATE
     longest = max(sizes.values(), default=0)
-    return read.settle(-(-longest // BYTES_PER_TOKEN) if is_english else longest)
+    return read.resolve(-(-longest // BYTES_PER_TOKEN) if is_english else longest)
 
 
 def count_tokens_read(
@@ -149,12 +151,12 @@ def count_tokens_read(
     """Count the read and truncated tokens of a corpus; None for an unknown window and for chunks.
 
     Args:
-        scheme: Assigns documents to length buckets by estimated tokens, the same for all models.
+        scheme: Assigns documents to length buckets by estimated tokens, equal for all models.
         languages: Language codes of the documents.
-        tokenizer: The model's tokenizer. Tokens are estimated if it is missing or if nothing is
+        tokenizer: The model's tokenizer. Tokens are estimated without a tokenizer, or if nothing is
             truncated.
         added_tokens: Number of special and prompt tokens that the model reads with every document.
-        corpus: Columns `id`, `text` and optionally `title`, which models read before the text.
+        corpus: Columns `id`, `text` and optionally `title`, which is prepended to the text.
         read: The window.
     """
     import polars as pl
@@ -193,10 +195,11 @@ def count_tokens_read(
 
 
 def _sample_documents(sizes: Integers) -> tuple[Integers, Floats | float]:
-    """Sample non-empty documents. Return rows, sorted by size, and weights (documents per row).
+    """Sample non-empty documents. Return rows, sorted by size, and their weights.
 
     The sample is systematic with probabilities proportional to size, since long documents contain
-    most of the tokens. Small corpora are returned completely, with weight 1.
+    most of the tokens. A weight is the number of documents that a row stands for. All rows of small
+    corpora are returned, with weight 1.
     """
     rows = np.flatnonzero(sizes)
     if len(rows) <= SAMPLE:

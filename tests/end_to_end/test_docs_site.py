@@ -15,7 +15,7 @@ from playwright.sync_api import Browser
 
 from docs_site.json_schema import SCHEMAS, build_schema
 from posir_recipes.api import list_papers
-from posir_tasks.command.commands import declared_commands
+from posir_tasks.command.commands import list_commands
 from tests.support.commands import BIN, run_process
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def test_the_navigation_has_every_page():
     files = [file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md")]
     generated = {name for name in pages if name.startswith(GENERATED)}
     assert pages - generated == {name for name in files if not name.startswith(GENERATED)}
-    commands = {f"posir-{command.name.replace(' ', '-')}" for command in declared_commands()}
+    commands = {f"posir-{command.name.replace(' ', '-')}" for command in list_commands()}
     notebooks = {f"notebook-{file.stem}" for file in (DOCS / "notebooks").glob("*.ipynb")}
     papers = {*list_papers()}
     others = {"commands", "json", "python", "scores"}
@@ -73,7 +73,7 @@ def test_links_lead_to_files(page: Path):
 
 @pytest.mark.slow
 def test_the_reference_has_every_command_and_declared_score(site: Path):
-    for command in declared_commands():
+    for command in list_commands():
         page = site / "reference" / f"posir-{command.name.replace(' ', '-')}.html"
         assert "<h1 id=" in page.read_text()
     options = re.findall(

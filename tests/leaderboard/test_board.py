@@ -56,7 +56,7 @@ from posir_significance.findings import ChangeState, Metric, Reason, State
 from posir_significance.intervals import build_student_difference
 from posir_significance.messages.verdicts import name_state
 from posir_tasks.base.errors import PosirError
-from posir_tasks.display.strip import draw_glyph
+from posir_tasks.display.position_charts import draw_glyph
 from posir_tasks.results import read_results
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate

@@ -34,7 +34,7 @@ from posir_tasks.values.columns import pack_column, unpack_column
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.profile import PositionProfile
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from posir_tasks.values.schemes import RelativePositions
 from tests.support.damage import find, places
 from tests.support.results import write_result
@@ -48,7 +48,7 @@ VALUES = st.recursive(
     max_leaves=20,
 )
 
-READ = ReadPart.first(100, KnownBy.CLASS)
+READ = ReadPart.first(100, WindowSource.CLASS)
 
 
 def is_safe(text):

@@ -1,4 +1,4 @@
-"""`import posir`: names, documentation with examples that run, and what functions return."""
+"""`import posir`: public names, runnable examples, and results."""
 
 import doctest
 import inspect
@@ -23,7 +23,7 @@ from tests.support.human_answers import Truth, mini_documents, write_documents
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
 from tests.support.models import write_tiny_model
 
-#: Packages that take long to import.
+#: Packages that are slow to import.
 HEAVY = {
     "altair",
     "datasets",
@@ -36,10 +36,10 @@ HEAVY = {
     "torch",
     "cyclopts",
 }
-#: The documents of a reader.
+#: Example documents.
 TEXTS = mini_documents()[:3]
 HUNG = "It hung there for many years until the tower fell. " * 8
-#: Articles with a question about their first and one about their last words.
+#: Articles with a question about the first words and one about the last words.
 BELLS = {
     f"Bell {number}": f"Bell {number} was cast in copper. {HUNG}Year {number}."
     for number in range(6)
@@ -54,9 +54,7 @@ FUNCTIONS = [name for name in posir.__all__ if name.islower()]
 
 @pytest.fixture(scope="session")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a reader who has results of BM25 and MiniLM on PosIR-Mini, a model and
-    data.
-    """
+    """Create a folder with results of BM25 and MiniLM on PosIR-Mini, a model and data."""
     folder = tmp_path_factory.mktemp("reader")
     write_tiny_model(folder / "my-model")
     write_documents(folder / "texts", TEXTS)
@@ -74,7 +72,7 @@ def test_importing_posir_imports_nothing_slow():
     assert not HEAVY & set(done.stdout.split())
 
 
-def test_touching_every_name_imports_no_framework():
+def test_accessing_every_name_imports_no_framework():
     code = "import sys, posir; [getattr(posir, name) for name in dir(posir)]; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     frameworks = {"torch", "transformers", "sentence_transformers", "mteb"}
@@ -103,7 +101,7 @@ def test_names_are_public_and_documented():
 
 @pytest.fixture(scope="module", autouse=True)
 def language_model() -> Iterator[None]:
-    """Serve what people asked about the reader's texts as the language model of the environment."""
+    """Serve human questions about the example documents as the configured language model."""
     with (
         serve_language_model(Truth(TEXTS), rates=dict(NO_FAILURES)) as server,
         pytest.MonkeyPatch.context() as patch,
@@ -113,7 +111,7 @@ def language_model() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_examples_run_and_what_they_return_shows_itself(
+def test_examples_run_and_their_results_display(
     name: str, reader: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(reader)
@@ -130,7 +128,7 @@ def test_examples_run_and_what_they_return_shows_itself(
 
 
 NAMES = {"language": "eng-Latn", "domain": "harbour", "sample": {"lengths": "any"}}
-#: What no example returns.
+#: Results that no example returns.
 RETURNED = {
     "stats": lambda _: posir.stats("PosIR-Mini"),
     "published_scores": lambda _: posir.published(
@@ -146,7 +144,7 @@ RETURNED = {
 
 
 class Fragment(HTMLParser):
-    """A parser of HTML whose tags must be closed in order; it counts cells."""
+    """An HTML parser that checks that tags are closed in order, and counts cells."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,12 +161,12 @@ class Fragment(HTMLParser):
 
 
 @pytest.mark.parametrize("name", RETURNED)
-def test_a_result_shows_itself_and_becomes_a_data_frame(name: str, reader: Path):
+def test_a_result_displays_and_converts_to_a_data_frame(name: str, reader: Path):
     check_shown(RETURNED[name](reader))
 
 
 def check_shown(shown: object) -> None:
-    """Check what a function returned in a terminal, a notebook, JSON and data frames."""
+    """Check a result in a terminal, a notebook, JSON and data frames."""
     assert isinstance(shown, Result)
     tables = [table for section in shown.sections() for table in section.tables]
     assert 1 + bool(tables) <= len(repr(shown).splitlines()) <= 12
@@ -176,7 +174,7 @@ def check_shown(shown: object) -> None:
     frame = shown.to_polars()
     assert frame.height == len(shown.records()) > 0
     assert frame.to_dicts() == pl.from_pandas(shown.to_pandas()).to_dicts()
-    # The published PSI is computed in two ways, which differ in the last digit.
+    # Two computations of the published PSI differ in the last digit.
     numbers = {round(number, 12) for number in walk_numbers(json.loads(shown.to_json()))}
     for column in frame.select(pl.col(pl.Float64)).iter_columns():
         assert {round(value, 12) for value in column if value is not None} <= numbers, column.name
@@ -195,9 +193,7 @@ def check_shown(shown: object) -> None:
 
 
 def assert_well_written(shown: Result) -> None:
-    """Check that there is one minus sign, no negative zero and one percent style, and that a legend
-    has at most six lines.
-    """
+    """Check minus signs, negative zeros, percent signs and the length of the legend."""
     text = str(shown)
     assert not re.search(r"(?<![\w.,])-0(\.0+)?(?![\d.])", text)
     assert "\N{MINUS SIGN}" not in text
@@ -207,7 +203,7 @@ def assert_well_written(shown: Result) -> None:
 
 
 def walk_numbers(value: object) -> Iterator[float]:
-    """Yield every number in a JSON value."""
+    """Yield all numbers in a JSON value."""
     if isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from walk_numbers(item)
@@ -270,7 +266,9 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("message", MISTAKES)
-def test_mistakes_are_posir_errors(message: str, reader: Path, monkeypatch: pytest.MonkeyPatch):
+def test_invalid_input_raises_posir_errors(
+    message: str, reader: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(reader)
     with pytest.raises(posir.PosirError, match=re.escape(message)):
         MISTAKES[message]()

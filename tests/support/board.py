@@ -25,7 +25,7 @@ from posir_significance.findings import Finding, GroupFindings, Quantity, Reason
 from posir_tasks.display.figures import bundle_chart_library
 from posir_tasks.text.languages import DOMAINS
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 
 LENGTHS = ("all", "Q1", "Q2", "Q3", "Q4")
 POSITIONS = [f"({index / 20:.2f}, {(index + 1) / 20:.2f}]" for index in range(20)]
@@ -85,7 +85,7 @@ def fake_findings(effect: float, error: float = 0.02, state: State | None = None
     )
     margin = DEFAULT_MARGINS.position_effect
     findings[verdict] = Finding(verdict, within, state=state, reason=reason, margin=margin)
-    read = ReadPart.first(256, KnownBy.CLASS)
+    read = ReadPart.first(256, WindowSource.CLASS)
     return GroupFindings(
         findings=findings,
         read=read,
@@ -247,6 +247,6 @@ def contents(site: Mapping[str, bytes]) -> dict[str, Any]:
         if path.startswith("data/"):
             name, quoted = re.fullmatch(
                 r"board\.receive\((\".*?\"),JSON\.parse\('(.*)'\)\);\n", body.decode("ascii")
-            ).groups()
+            ).iterate_groups()
             values[json.loads(name)] = json.loads(re.sub(r"\\(.)", r"\1", quoted))
     return values

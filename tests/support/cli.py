@@ -13,7 +13,7 @@ from unittest import mock
 from posir_tasks.base.errors import UsageError
 from posir_tasks.base.public import DECLARATION, Declaration, Parameter
 from posir_tasks.command.app import INTERRUPTED
-from posir_tasks.command.commands import declared_commands, load_command, run_command
+from posir_tasks.command.commands import list_commands, load_command, run_command
 from posir_tasks.command.options import list_function_options, list_shared_options
 
 
@@ -34,7 +34,7 @@ class Called:
 @cache
 def function_commands() -> Mapping[str, Any]:
     """Return the public function of every command by its name, such as `build sample`."""
-    targets = {command.name: load_command(command) for command in declared_commands()}
+    targets = {command.name: load_command(command) for command in list_commands()}
     return {name: target for name, target in targets.items() if hasattr(target, DECLARATION)}
 
 

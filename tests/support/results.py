@@ -9,7 +9,7 @@ from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.profile import PositionProfile
 from posir_tasks.values.read_part import UNKNOWN, ReadPart
 from posir_tasks.values.result_schema import SCHEMA
-from posir_tasks.values.scores import ResultValues, scores_to_json
+from posir_tasks.values.scores import ResultValues, serialize_scores
 from tests.support.rotations import rotate_ranks
 from tests.support.simulation import separate_documents
 
@@ -74,7 +74,7 @@ def score_groups(profile, ranks=None, read=UNKNOWN):
     """
     scores = score_result(ResultValues(ranks or separate_documents(profile), read))
     return {
-        name: scores_to_json(group, scores.declarations) for name, group in scores.groups.items()
+        name: serialize_scores(group, scores.declarations) for name, group in scores.groups.items()
     }
 
 

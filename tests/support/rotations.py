@@ -10,11 +10,11 @@ from posir_significance.observations import Observations
 from posir_tasks.text.rotations import VERSIONS
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.values.profile import RANKS
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from posir_tasks.values.rotation_ranks import IN_WHOLE, RotationRanks, RotationSet, Window
 
-READS_ALL = ReadPart.all(KnownBy.CLASS)
-READS_FIRST = ReadPart.first(256, KnownBy.CLASS)
+READS_ALL = ReadPart.all(WindowSource.CLASS)
+READS_FIRST = ReadPart.first(256, WindowSource.CLASS)
 
 
 class WordVectors:
@@ -26,7 +26,9 @@ class WordVectors:
         self.mteb_model_meta = ModelMeta.create_empty({"name": "test/words", "revision": "1"})
         self.window = window
         self.read_part = (
-            ReadPart.all(KnownBy.CLASS) if window is None else ReadPart.first(window, KnownBy.CLASS)
+            ReadPart.all(WindowSource.CLASS)
+            if window is None
+            else ReadPart.first(window, WindowSource.CLASS)
         )
 
     def encode(self, inputs, **_):

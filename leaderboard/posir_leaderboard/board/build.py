@@ -40,9 +40,9 @@ from posir_leaderboard.entries import (
 )
 from posir_leaderboard.identity import Identities, identify_models, list_lookup_problems
 from posir_tasks.base.digests import digest, digest_file
-from posir_tasks.base.files import atomic_write
+from posir_tasks.base.files import write_atomically
 from posir_tasks.base.private_names import MODEL_REGISTRY
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.plugin_api import get_plugins
 from posir_tasks.results import META_FILE
 
@@ -201,13 +201,13 @@ def score_results(
     newly_scored = {}
     problems = []
     outcomes = _score_files(uncached, submitted)
-    for file, outcome in zip(progress(uncached, "Scoring"), outcomes, strict=True):
+    for file, outcome in zip(track_items(uncached, "Scoring"), outcomes, strict=True):
         if isinstance(outcome, EntryProblem):
             problems.append(outcome)
         elif outcome:
             newly_scored[file] = outcome
             if path := paths[file]:
-                with atomic_write(path) as temporary:
+                with write_atomically(path) as temporary:
                     temporary.write_bytes(RECORD_ADAPTER.dump_json(outcome))
     scored = cached | newly_scored
     return {file: scored[file] for file in files if file in scored}, problems, len(newly_scored)

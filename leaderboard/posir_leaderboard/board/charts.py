@@ -145,9 +145,9 @@ def draw_curves(*, equal_bins: bool) -> charts.LayeredChart:
     """Draw nDCG@10 over position, a line per model, with 95% intervals."""
     title = "Position of the evidence, from start to end" if equal_bins else None
     base = alt.Chart(ROWS)
-    positions = charts.Positions(title, None, equal_bins)
+    positions = charts.PositionAxis(title, None, equal_bins)
     marks = {"fill": FILL, "shape": SHAPE, "tooltip": ROW}
-    lines = charts.curve(
+    lines = charts.build_curve_layers(
         base, positions, COLOR, "area" if equal_bins else "rule", scale=RANGE, point=marks
     )
     ends = (
@@ -180,7 +180,7 @@ def draw_heat_map() -> charts.LayeredChart:
         base.transform_filter("!datum.missing")
         .mark_rect()
         .encode(
-            **charts.Positions(None, None, equal_bins=True).extent,
+            **charts.PositionAxis(None, None, equal_bins=True).extent,
             color=charts.encode_heat(RANGE),
             tooltip=ROW,
         )

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, Vali
 from posir_leaderboard.board.records import BoardRecord, Exclusion, Unranked
 from posir_leaderboard.entries import PINS
 from posir_tasks.base.errors import PosirError, summarize_error
-from posir_tasks.base.untrusted import GateError, read_json
+from posir_tasks.base.untrusted import InputError, read_json
 from posir_tasks.data.data import digest_data
 from posir_tasks.data.declared import MINI
 from posir_tasks.data.repository import LOCAL, combine_revisions
@@ -62,8 +62,8 @@ def read_pins(folder: Path, repository: str | None = None) -> dict[str, Pin] | N
         return None
     try:
         return TypeAdapter(dict[str, Pin]).validate_python(read_json(file))
-    except (GateError, ValidationError) as error:
-        problem = error.problem if isinstance(error, GateError) else summarize_error(error)
+    except (InputError, ValidationError) as error:
+        problem = error.problem if isinstance(error, InputError) else summarize_error(error)
         source = str(file)
         removal = f"rm {shlex.quote(source)}"
         if repository:

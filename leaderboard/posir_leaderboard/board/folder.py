@@ -24,8 +24,8 @@ from posir_leaderboard.board.manifest import (
 )
 from posir_leaderboard.submission import HuggingFaceHub, RetryableError
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import atomic_write, find_free_name, follow_links, is_unfinished
-from posir_tasks.base.progress import progress
+from posir_tasks.base.files import find_free_name, follow_links, is_unfinished, write_atomically
+from posir_tasks.base.progress import track_items
 
 #: Content of every file by path.
 Site: TypeAlias = dict[str, bytes]
@@ -63,8 +63,8 @@ def write_site(site: Site, folder: Path) -> SiteChange:
     if changed or earlier != manifest:
         (earlier | manifest).write(folder)
     # Write the page last: until then, the earlier page mostly works.
-    for path in progress(sorted(changed, key=lambda path: path == "index.html"), "Writing"):
-        with atomic_write(folder / path) as temporary:
+    for path in track_items(sorted(changed, key=lambda path: path == "index.html"), "Writing"):
+        with write_atomically(folder / path) as temporary:
             temporary.write_bytes(site[path])
     removed = 0
     for path in earlier.files.keys() - site.keys():

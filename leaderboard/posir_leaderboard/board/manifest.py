@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, V
 
 from posir_tasks.base.errors import check_schema, summarize_error
 from posir_tasks.base.files import write_text
-from posir_tasks.base.untrusted import GateError, parse_json
+from posir_tasks.base.untrusted import InputError, parse_json
 
 #: Path of a site's manifest.
 MANIFEST = "posir-site.json"
@@ -69,7 +69,7 @@ def read_manifest(file: Path, name: object) -> Manifest:
     try:
         manifest = Manifest.model_validate(parse_json(file.read_bytes(), name))
     except ValidationError as error:
-        raise GateError(
+        raise InputError(
             name,
             f"is not the list of files of a leaderboard ({summarize_error(error)}). Build into "
             "another folder.",

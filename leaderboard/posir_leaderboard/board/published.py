@@ -32,14 +32,14 @@ from posir_published.rows import (
 from posir_report.published import convert_published
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.records import Record
-from posir_tasks.base.untrusted import GateError, read_json
+from posir_tasks.base.untrusted import InputError, read_json
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import Z, compute_wilson_interval
 from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.schemes import (
     ALL_LENGTHS,
     RelativePositions,
-    contrast_thirds,
+    compute_thirds_contrast,
 )
 from posir_tasks.values.scores import ALL
 
@@ -109,7 +109,7 @@ def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRo
         return row
     scores = np.array([bin_.ndcg_at_10 for bin_ in bins])
     queries = np.array(counts, float)
-    contrast = contrast_thirds(queries)
+    contrast = compute_thirds_contrast(queries)
     if contrast is None:
         return row
     difference = float(contrast @ scores)
@@ -171,8 +171,8 @@ def read_statistics(files: Iterable[Path]) -> dict[str, QueryCounts]:
     for file in files:
         try:
             statistics = StatisticsFile.model_validate(read_json(file))
-        except (GateError, ValidationError) as error:
-            problem = error.problem if isinstance(error, GateError) else summarize_error(error)
+        except (InputError, ValidationError) as error:
+            problem = error.problem if isinstance(error, InputError) else summarize_error(error)
             raise PosirError(
                 f"Cannot read the statistics of a task from {file}: {problem}. Give the output of "
                 "`posir stats TASK --format json`."

@@ -42,12 +42,12 @@ from posir_significance.messages.comparisons import name_change
 from posir_significance.messages.verdicts import name_state
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
-from posir_tasks.base.progress import progress
+from posir_tasks.base.progress import track_items
 from posir_tasks.base.records import Record
 from posir_tasks.data.declared import POSIR, POSQ
 from posir_tasks.display.figures import bundle_chart_library
 from posir_tasks.display.numbers import format_percent, format_points
-from posir_tasks.display.strip import draw_card, render_png
+from posir_tasks.display.position_charts import draw_card, render_png
 
 #: The scripts of the page, in execution order.
 SCRIPTS = (
@@ -202,7 +202,7 @@ def build_data(
             if view.is_average:
                 for average in view.rows:
                     averages[average.model.id][group] = _describe_record(average)
-    for model, results in progress(list(by_model.items()), "Rendering"):
+    for model, results in track_items(list(by_model.items()), "Rendering"):
         tasks = {record.task: _describe_record(record) for record in results}
         yield f"models/{model}", {"tasks": tasks, "averages": averages[model]}
 

@@ -50,7 +50,7 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.records import Record
 from posir_tasks.data.repository import LOCAL
 from posir_tasks.display.numbers import format_count
-from posir_tasks.display.strip import PositionChart, draw_glyph
+from posir_tasks.display.position_charts import PositionChart, draw_glyph
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.schemes import RelativePositions

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from posir_significance.findings import Prediction
 from posir_tasks.base.wording import pluralize
-from posir_tasks.display import numbers, strip
+from posir_tasks.display import numbers, position_charts
 from posir_tasks.values.estimates import Estimate
 
 
@@ -83,7 +83,7 @@ def describe_probe_sample(
 def describe_truncated_tokens(share: float, window: int, whole: int, documents: int) -> str:
     """Describe the share of truncated tokens, and the number of documents that fit the window."""
     return PROBE_TRUNCATED.format(
-        share=strip.format_share(share),
+        share=position_charts.format_share(share),
         window=window,
         whole=whole,
         documents=pluralize(documents, "document"),

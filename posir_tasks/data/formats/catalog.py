@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from posir_tasks.base.errors import DataError, summarize_error
 from posir_tasks.base.files import open_decompressed, split_suffix
-from posir_tasks.base.untrusted import GateError, decode, parse_yaml, read_bytes
+from posir_tasks.base.untrusted import InputError, decode, parse_yaml, read_bytes
 from posir_tasks.base.wording import sanitize
 from posir_tasks.data.formats import (
     collections,
@@ -492,7 +492,7 @@ def read_card_language(card: Path) -> str:
     if not card.is_file():
         return ""
     codes = []
-    with suppress(GateError, UnicodeDecodeError):
+    with suppress(InputError, UnicodeDecodeError):
         header = CARD_HEADER.match(decode(read_bytes(card)))
         values = parse_yaml(header[1], card) if header else None
         match values.get("language") if isinstance(values, dict) else None:

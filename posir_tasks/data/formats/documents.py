@@ -105,7 +105,7 @@ def _collect_losses() -> Iterator[list[str]]:
 def _extract_texts(pages: Sequence[Any], size: int) -> list[str]:
     """Extract the text of each page; raise LimitError for too many pages or too much text."""
     if len(pages) > read_page_limit():
-        raise MAX_ROWS.refuse(
+        raise MAX_ROWS.make_error(
             PDF, f"has {len(pages):,} pages, but at most {read_page_limit():,} are read"
         )
     texts = []
@@ -114,7 +114,7 @@ def _extract_texts(pages: Sequence[Any], size: int) -> list[str]:
         texts.append(page.extract_text())
         limit -= len(texts[-1])
         if limit < 0:
-            raise MAX_BYTES.refuse(
+            raise MAX_BYTES.make_error(
                 PDF, f"unpacks to more than {describe_bytes(compute_unpacked_limit(size))} of text"
             )
     return texts

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from posir_tasks.base.files import iterate_lines, open_decompressed, split_suffix
-from posir_tasks.base.untrusted import GateError, parse_json
+from posir_tasks.base.untrusted import InputError, parse_json
 from posir_tasks.data.checks import iterate_rows
 from posir_tasks.data.formats.passages import (
     Answer,
@@ -232,7 +232,7 @@ def is_squad_json(file: Path) -> bool:
     with open_decompressed(file) as content:
         try:
             value = parse_json(next(iterate_lines(content, file), b""), file)
-        except GateError:
+        except InputError:
             return True
     return not isinstance(value, dict) or "data" in value or "context" in value
 

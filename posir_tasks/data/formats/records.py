@@ -17,8 +17,8 @@ from posir_tasks.base.files import (
     split_suffix,
 )
 from posir_tasks.base.limits import LimitError
-from posir_tasks.base.progress import track_reading
-from posir_tasks.base.untrusted import GateError, decode, find_encoding, parse_json, read_json
+from posir_tasks.base.progress import track_lines
+from posir_tasks.base.untrusted import InputError, decode, find_encoding, parse_json, read_json
 from posir_tasks.data.checks import iterate_rows, read_column_types
 from posir_tasks.data.formats.documents import NOT_UTF8, describe_bad_byte
 from posir_tasks.data.formats.passages import Items, SkippedItem
@@ -176,7 +176,7 @@ def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedItem]
         yield from ((number, line) for number, line in lines if line.strip())
         return
     offset = 0
-    for number, raw_line in enumerate(track_reading(file), start=1):
+    for number, raw_line in enumerate(track_lines(file), start=1):
         try:
             line = raw_line.decode("utf-8-sig" if number == 1 else "utf-8")
             if line.strip():
@@ -199,8 +199,8 @@ def convert_errors(file: Path | str, location: str, expected: str) -> Iterator[N
     except (OSError, *GZIP_ERRORS) as error:
         problem = getattr(error, "strerror", None) or summarize_error(error)
         raise DataError(f"{where}: cannot be read ({problem}).") from error
-    except (GateError, ValueError, RecursionError) as error:
-        problem = error.problem if isinstance(error, GateError) else str(error)
+    except (InputError, ValueError, RecursionError) as error:
+        problem = error.problem if isinstance(error, InputError) else str(error)
         if isinstance(error, UnicodeDecodeError):
             problem += "; convert the file to UTF-8, for example with `iconv`"
         raise DataError(f"{where}: {problem}. Expected: {expected}.") from error
@@ -271,12 +271,12 @@ def load_values(file: Path) -> object:
     content = decode(read_decompressed(file))
     try:
         return parse_json(content, file)
-    except GateError as problem:
+    except InputError as problem:
         values = []
         for line in filter(str.strip, content.split("\n")):
             try:
                 values.append(parse_json(line, file))
-            except GateError as error:
+            except InputError as error:
                 raise error if values else problem  # noqa: B904
         if not values:
             raise

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from posir_tasks.base.table_files import read_delimited
-from posir_tasks.base.untrusted import GateError, parse_json
+from posir_tasks.base.untrusted import InputError, parse_json
 from posir_tasks.base.wording import sanitize
 from posir_tasks.data.checks import read_column_types, read_table
 from posir_tasks.data.formats.passages import (
@@ -74,7 +74,7 @@ def read_line_texts(file: Path, options: ReadOptions) -> Items:
         location = f"{name}:{number}"
         try:
             row = parse_json(line, location)
-        except GateError as error:
+        except InputError as error:
             yield SkippedItem(location, "not a JSON object", error.problem, name)
             continue
         yield read_text_row(row, name, f"line {number}", location, options)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from posir_tasks.base.arrays import Booleans, Integers
 from posir_tasks.base.errors import PosirError, check_schema
-from posir_tasks.base.files import atomic_write, remove_stale_parts
+from posir_tasks.base.files import remove_stale_parts, write_atomically
 
 if TYPE_CHECKING:
     from mteb.types import Array
@@ -142,7 +142,7 @@ def write_embeddings(file: Path, embedding_format: EmbeddingFormat, keys: Keys, 
         "checksum": embedding_format.checksum,
     }
     batch = pa.record_batch(columns).replace_schema_metadata({METADATA_KEY: json.dumps(header)})
-    with atomic_write(file) as part, pa.ipc.new_file(str(part), batch.schema) as writer:
+    with write_atomically(file) as part, pa.ipc.new_file(str(part), batch.schema) as writer:
         writer.write_batch(batch)
 
 

@@ -9,7 +9,7 @@ from posir_compare.comparison import compare_pair, compare_pairs
 from posir_compare.pairing import find_common_results
 from posir_significance.findings import ChangeState, Metric, Reason
 from posir_tasks.plugin_api import score_result
-from posir_tasks.values.scores import scores_to_json
+from posir_tasks.values.scores import serialize_scores
 from tests.support.comparison import draw_evidence, only_pair, pair_runs, write_run
 
 EVEN, FALLING = (0.5, 0.5, 0.5), (0.8, 0.6, 0.4)
@@ -59,7 +59,7 @@ def test_rows_contain_the_scores_of_the_models(folder):
     common = find_common_results(only_pair(folder))
     scored = score_result(common.b)
     scores = {
-        name: scores_to_json(group, scored.declarations) for name, group in scored.groups.items()
+        name: serialize_scores(group, scored.declarations) for name, group in scored.groups.items()
     }
     rows = compare_pair(only_pair(folder), common)
     assert {row.metric for row in rows} == {

@@ -40,8 +40,8 @@ def test_unpaired_intervals_combine_both_standard_errors(common):
     unpaired = replace(common, a=ResultValues(separate_documents(common.a.profile)))
     assert not unpaired.are_paired
     first, second = analyze(unpaired.a).overall, analyze(unpaired.b).overall
-    low, high = compare_groups(first, second, paired=False)[Metric.NDCG_AT_10].estimate.interval_at(
-        0.95
-    )
+    low, high = compare_groups(first, second, paired=False)[
+        Metric.NDCG_AT_10
+    ].estimate.compute_interval(0.95)
     errors = first.ndcg.standard_error, second.ndcg.standard_error
     assert (high - low) / 2 == pytest.approx(1.97 * np.hypot(*errors), rel=0.02)

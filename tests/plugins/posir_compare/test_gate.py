@@ -58,7 +58,7 @@ def check(comparison, limits, lengths=("all",), **options):
 
 def build_comparison_with_interval(comparison, metric, low, high):
     """Replace the changes over all lengths by a change with a fixed interval for every level."""
-    change = Difference((low + high) / 2, (low, high), interval_at=lambda _: (low, high))
+    change = Difference((low + high) / 2, (low, high), compute_interval=lambda _: (low, high))
     rows = [
         replace(row, estimate=change)
         for row in comparison.rows
@@ -106,7 +106,9 @@ def test_the_level_depends_on_the_number_of_tests(comparison):
     )
     alone = check(comparison, ["ndcg_at_10 < -1", "ndcg_at_10 > 1"])
     assert alone.level == pytest.approx(0.95)
-    assert {limit.change.interval for limit in alone.limits} == {row.estimate.interval_at(0.95)}
+    assert {limit.change.interval for limit in alone.limits} == {
+        row.estimate.compute_interval(0.95)
+    }
     lengths = ["all", "Q1", "Q2", "Q3", "Q4"]
     gate = check(comparison, ["ndcg_at_10 < -1", "position_effect > 10"], lengths)
     assert gate.level == pytest.approx(1 - 2 * 0.05 / 10)
@@ -121,7 +123,7 @@ def test_the_level_depends_on_the_number_of_tests(comparison):
     degrees = 1 / sum((size / 500) ** 2 for size in [5] * 100) - 1
     ratio = stdtrit(degrees, 1 - 0.005) / stdtrit(degrees, 0.975)
     assert wide.high - wide.low == pytest.approx(
-        ratio * float(np.diff(row.estimate.interval_at(0.95))[0])
+        ratio * float(np.diff(row.estimate.compute_interval(0.95))[0])
     )
     narrow, wider = (
         tested.limits[-1].change
@@ -174,7 +176,7 @@ def test_limits_on_scores_need_no_baseline(folder, tmp_path):
     ratio = stdtrit(group.ndcg.degrees, 1 - 0.0125) / np.sqrt(group.ndcg.trials)
     for end in ndcg.interval:
         assert abs(ndcg.value - end) == pytest.approx(ratio * np.sqrt(end * (1 - end)), abs=1e-7)
-    assert thirds.interval == group.whole.effect.interval_at(0.975)
+    assert thirds.interval == group.whole.effect.compute_interval(0.975)
     assert within.low < effect.low <= effect.high < within.high
     strict = call_posir(
         ["report", str(folder / "base"), "--fail-if", "position_effect > -3", "--strict"],
@@ -305,7 +307,7 @@ def test_crashes_are_inconclusive(folder, tmp_path, monkeypatch, name, error, me
     ids=lambda error: type(error).__name__,
 )
 def test_failed_output_is_inconclusive(folder, monkeypatch, error):
-    monkeypatch.setattr("posir_tasks.command.options.present", Mock(side_effect=error))
+    monkeypatch.setattr("posir_tasks.command.options.print_result", Mock(side_effect=error))
     # If the disk is full, the command redirects the real standard output.
     monkeypatch.setattr("os.dup2", Mock())
     assert invoke(folder / "base", folder / "worse", "--fail-if", "ndcg_at_10 < -1").exit_code == 2

@@ -12,8 +12,8 @@ from posir_significance.findings import Metric, Reason
 from posir_significance.observations import Observations
 from posir_tasks.base.errors import PosirError
 from posir_tasks.values.place_ranks import (
-    places_to_json,
     rank_places,
+    serialize_places,
 )
 from posir_tasks.values.profile import NDCG_AT_10, map_ranks_to_columns
 from posir_tasks.values.schemes import RelativePositions
@@ -173,7 +173,7 @@ def test_queries_with_several_spans_are_compared_separately(tmp_path):
             model,
             seed,
             {"game": draw_evidence(300, 1)},
-            places=places_to_json(places),
+            places=serialize_places(places),
             hit_rates=(0.5, 0.5, 0.5),
         )
     comparison = posir.compare(tmp_path)

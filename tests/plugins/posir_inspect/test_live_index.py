@@ -33,7 +33,7 @@ from posir_score.hits import Hit
 from posir_significance.findings import ChangeState
 from posir_significance.messages.texts import advise_index, describe_recall_change
 from posir_tasks.base.errors import PosirError
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from tests.plugins.posir_inspect.test_questions import collect
 from tests.support.cli import invoke
 from tests.support.probed_encoders import invent_texts
@@ -73,7 +73,7 @@ def list_recall(inspection: IndexInspection, unit: str = "document") -> dict[str
 def build_index(window: ReadPart | None = None) -> IndexedTexts:
     questions = generate_questions(collect(*DOCUMENTS.values()), [100] * len(DOCUMENTS))
     wordings = (Wording.RAREST_WORDS,)
-    window = window or ReadPart.all(KnownBy.GIVEN)
+    window = window or ReadPart.all(WindowSource.GIVEN)
     return IndexedTexts("texts", "en", set(questions.documents), questions, wordings, window, "")
 
 
@@ -183,7 +183,7 @@ def test_chunk_counts_only_with_the_whole_sentence():
 
 def test_recall_within_and_beyond_the_window():
     # The embedder reads the first 50 of 100 tokens. The sentence across the boundary is truncated.
-    texts = build_index(ReadPart.first(50, KnownBy.GIVEN))
+    texts = build_index(ReadPart.first(50, WindowSource.GIVEN))
     twelfths = texts.locate_in_window()
     in_first_half = {
         item.id: item.sentence.end <= len(DOCUMENTS[f"t{item.document[1:]}"]) / 2
@@ -359,7 +359,7 @@ def test_ambiguous_file_names_raise(inspect):
 def test_page_shows_finding_bars_and_advice(inspect):
     halves = {name: text[: len(text) // 2] for name, text in DOCUMENTS.items()}
     inspection = inspect(lambda query, k: find(query, halves, k))
-    (chart,) = [chart for section in inspection.sections() for chart in section.strips]
+    (chart,) = [chart for section in inspection.sections() for chart in section.position_charts]
     recall = list_recall(inspection)
     assert [round(part.value, 9) for part in chart.ndcg_by_part] == [recall[x] for x in THIRDS]
     assert chart.finding == describe_recall_change(inspection.changes[0])

@@ -11,7 +11,7 @@ from posir_inspect.questions import (
     keep_rarest_words,
     measure_unread_baseline,
 )
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from posir_tasks.values.schemes import RelativePositions
 from tests.support.probed_encoders import invent_texts
 
@@ -62,7 +62,7 @@ TOPICS = (
     "alpha beta gamma delta epsilon zeta eta theta",
     "iron zinc copper lead nickel cobalt silver gold",
 )
-FIRST_30 = ReadPart.first(30, KnownBy.MEASURED)
+FIRST_30 = ReadPart.first(30, WindowSource.MEASURED)
 
 
 def build_task(*texts: str):
@@ -84,7 +84,7 @@ def write_text(topic: str) -> str:
 
 def test_unread_baseline_searches_the_read_part():
     task = build_task(*map(write_text, TOPICS))
-    assert measure_unread_baseline(task, ReadPart.first(10_000, KnownBy.MEASURED)) is None
+    assert measure_unread_baseline(task, ReadPart.first(10_000, WindowSource.MEASURED)) is None
     baseline = measure_unread_baseline(task, FIRST_30)
     assert baseline.shared_words == 1
     assert baseline.chance == pytest.approx((1 + 1 / 1.58496) / 2, abs=1e-4)

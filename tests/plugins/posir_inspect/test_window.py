@@ -25,7 +25,7 @@ from posir_tasks.models.references import ModelReference, find_endpoint
 from posir_tasks.models.registry import load_model
 from posir_tasks.models.window import find_read_part
 from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
-from posir_tasks.values.read_part import UNKNOWN, KnownBy, ReadPart
+from posir_tasks.values.read_part import UNKNOWN, ReadPart, WindowSource
 from tests.support.cli import call_posir
 from tests.support.embedding_server import Failure, Pooling, serve_embeddings
 from tests.support.models import write_tiny_model
@@ -170,7 +170,7 @@ def test_reranker_results_use_the_measured_window(tmp_path, monkeypatch):
         reading = posir.window(reference)
         assert (reading.reading.words, len(server.requests) <= 40) == (Bounds(300, 300), True)
         assert find_read_part(load_model(ModelReference(reference))) == ReadPart.first(
-            300, KnownBy.MEASURED
+            300, WindowSource.MEASURED
         )
     with pytest.raises(PosirError, match="mteb/baseline-bm25s: not a dense encoder"):
         posir.window("mteb/baseline-bm25s")
@@ -312,7 +312,7 @@ def test_server_without_a_limit_reads_shorter_texts_whole(tmp_path, monkeypatch)
         model = load_model(ModelReference(reference))
         assert find_read_part(model) == ReadPart.at_least(3000)
         (result,) = posir.evaluate(reference, "PosIR-Mini", output_folder=tmp_path / "results")
-    assert result.values.read == ReadPart.all(KnownBy.MEASURED)
+    assert result.values.read == ReadPart.all(WindowSource.MEASURED)
 
 
 def find_max_words(server):

@@ -25,7 +25,7 @@ from posir_tasks.models.window import find_read_part
 from posir_tasks.search.chunked import DocumentVectors
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.tokenizer import find_tokenizer
-from posir_tasks.values.read_part import UNKNOWN, KnownBy, ReadPart
+from posir_tasks.values.read_part import UNKNOWN, ReadPart, WindowSource
 from tests.support.embedding_server import embed, serve_embeddings
 from tests.support.encode import TASK, encode
 from tests.support.models import build_encoder, write_tiny_model
@@ -177,10 +177,10 @@ def test_long_late_chunks_equal_late_chunks_in_one_window(model):
 @pytest.mark.parametrize(
     ("method", "part"),
     [
-        (Chunks(8), ReadPart.all(KnownBy.CHUNKS)),
-        (Chunks(8, combination=Combination.MEAN), ReadPart.all(KnownBy.CHUNKS)),
+        (Chunks(8), ReadPart.all(WindowSource.CHUNKS)),
+        (Chunks(8, combination=Combination.MEAN), ReadPart.all(WindowSource.CHUNKS)),
         (Chunks(unit=ChunkUnit.SENTENCES), UNKNOWN),
-        (LongLateChunks(8), ReadPart.all(KnownBy.CHUNKS)),
+        (LongLateChunks(8), ReadPart.all(WindowSource.CHUNKS)),
     ],
 )
 def test_chunks_within_the_window_read_to_the_end(model, method, part):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_probe.probe import compute_range, subtract_end
+from posir_probe.probe import compute_range, compute_start_minus_end
 from posir_probe.results import REPLICATES, ProbeSums, sample_weights
 from posir_tasks.base.errors import NewerSchemaError, ProfileError
 
@@ -84,7 +84,9 @@ def test_bootstrap_weights_depend_on_the_id_and_are_poisson():
 
 
 def test_few_documents_have_no_interval():
-    estimates = [build_sums([[1, 2]] * documents).estimate(subtract_end) for documents in (9, 10)]
+    estimates = [
+        build_sums([[1, 2]] * documents).estimate(compute_start_minus_end) for documents in (9, 10)
+    ]
     assert [estimate.interval for estimate in estimates] == [None, (-1, -1)]
     assert [estimate.value for estimate in estimates] == [-1, -1]
 

@@ -61,11 +61,11 @@ def compute(ranks):
     values = ResultValues(ranks)
     by_group = {
         group.name: {score.key: score.compute(group) for score in SCORES}
-        for group in values.groups()
+        for group in values.iterate_groups()
     }
     return by_group, [
         {score.key: score.compute(group) for score in SCORES if score.by_position}
-        for group in values.bins()
+        for group in values.iterate_bins()
     ]
 
 

@@ -30,11 +30,11 @@ from posir_significance.messages.verdicts import describe_group
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import shorten_middle
 from posir_tasks.display.figures import deduplicate, export, prepare_figures
-from posir_tasks.display.strip import FigureStyle
+from posir_tasks.display.position_charts import FigureStyle
 from posir_tasks.results import read_results
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.profile import RANKS, PositionProfile
-from posir_tasks.values.read_part import CountedWith, KnownBy, ReadPart
+from posir_tasks.values.read_part import CountedWith, ReadPart, WindowSource
 from posir_tasks.values.schemes import (
     AbsolutePositions,
     Axes,
@@ -452,7 +452,9 @@ def truncate_evidence(summary, counted_with):
         )
         for part in summary.ranks.sets
     )
-    values = ResultValues(replace(summary.ranks, sets=sets), ReadPart.first(256, KnownBy.CLASS))
+    values = ResultValues(
+        replace(summary.ranks, sets=sets), ReadPart.first(256, WindowSource.CLASS)
+    )
     return replace(summary, values=values)
 
 

@@ -50,7 +50,7 @@ from posir_tasks.text.languages import LANGUAGES
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.profile import PositionProfile
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from posir_tasks.values.result_schema import DataVersion
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ResultScores, ResultValues, ScoreInfo
@@ -146,7 +146,7 @@ def raw():
 def folder(raw, tmp_path_factory):
     output = tmp_path_factory.mktemp("output")
     profiles = {name: build_frame_profile(part) for name, part in raw.groupby("domain")}
-    write_result(output, profiles, read=ReadPart.all(KnownBy.CLASS), hit_rates=(0.8, 0.6, 0.5))
+    write_result(output, profiles, read=ReadPart.all(WindowSource.CLASS), hit_rates=(0.8, 0.6, 0.5))
     return output
 
 
@@ -463,7 +463,7 @@ def test_revisions_of_a_model_have_a_heading_and_a_column(summary):
     )
     labels = {"org/model @ rev1", "org/model @ 0123456789ab"}
     for table in (build_length_table(rows, COLUMNS), build_bin_table(bins, list_bin_columns())):
-        assert {part.title for part in table.parts()} == {
+        assert {part.title for part in table.split_rows()} == {
             f"{label} · PosIR-English" for label in labels
         }
     assert {row[0] for row in next(build_answer_sections(rows)).tables[0].rows} == labels

@@ -24,7 +24,7 @@ from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_tasks.values.evidence import Evidence
-from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadPart
+from posir_tasks.values.read_part import UNKNOWN, Part, ReadPart, WindowSource
 from tests.posir_tasks.data.formats.test_folders import TEXTS, write_chunking_folder
 from tests.support.probed_encoders import FirstWords
 
@@ -123,7 +123,9 @@ def test_unlocated_chunks_are_described():
         scores.chunks,
         "preview" in scores.suspects[0],
     ) == (0, 0, True)
-    assert ReadChunks.measure(chunks, ReadPart.first(100, KnownBy.GIVEN)).may_have_selection_bias
+    assert ReadChunks.measure(
+        chunks, ReadPart.first(100, WindowSource.GIVEN)
+    ).may_have_selection_bias
     assert {loss: share.value for loss, share in scores.lost.items() if share.value} == {
         Loss.NOT_LOCATED: 1
     }
@@ -190,7 +192,7 @@ def test_evidence_beyond_the_window_of_a_chunk_is_unread():
     }
     hits["absent"] = [Hit("b", 1.0, None, TEXT["b"][60:])]
     chunks = locate(hits, data)
-    read = ReadChunks.measure(chunks, ReadPart.first(14, KnownBy.GIVEN))
+    read = ReadChunks.measure(chunks, ReadPart.first(14, WindowSource.GIVEN))
     assert (read.read.part, read.read.tokens, read.truncated_chunks) == (Part.CHUNKS, 14, 1)
     limit = int(EstimatedTokenizer().find_tokens([TEXT["a"]])[0][13, 1])
     assert [
@@ -214,7 +216,7 @@ def test_evidence_beyond_the_window_of_a_chunk_is_unread():
     # Returned chunks contain only characters 80 to 85 of this evidence, so selection bias is
     # possible.
     part = locate(hits | {"absent": [Hit("b", 1.0, None, TEXT["b"][60:85])]}, data)
-    read = ReadChunks.measure(part, ReadPart.first(14, KnownBy.GIVEN))
+    read = ReadChunks.measure(part, ReadPart.first(14, WindowSource.GIVEN))
     assert (
         read.uncovered_spans,
         read.read.part,
@@ -230,7 +232,7 @@ def test_evidence_beyond_the_window_of_a_chunk_is_unread():
         for phrase in ("1 of 5 evidence spans", "unknown", "estimated; 1 is read in part")
     )
     # Even if all returned chunks are read completely, other chunks may be truncated.
-    read = ReadChunks.measure(part, ReadPart.first(100, KnownBy.GIVEN))
+    read = ReadChunks.measure(part, ReadPart.first(100, WindowSource.GIVEN))
     assert (read.read.part, read.locate(evidence, "s", ["eng-Latn"]).twelfths.tolist()) == (
         Part.CHUNKS,
         [],
@@ -239,13 +241,13 @@ def test_evidence_beyond_the_window_of_a_chunk_is_unread():
         "extra": hits["extra"]
     }
     chunks = locate(hits_in_b, data)
-    scores = score_chunks("run", ReadChunks.measure(chunks, ReadPart.first(14, KnownBy.GIVEN)))
+    scores = score_chunks("run", ReadChunks.measure(chunks, ReadPart.first(14, WindowSource.GIVEN)))
     lost = {loss: share.value for loss, share in scores.lost.items() if share.value}
     assert lost == {Loss.NOT_READ: 2 / 5, Loss.NOT_RETRIEVED: 1 / 5}
     # All chunks fit.
-    read = ReadChunks.measure(chunks, ReadPart.first(100, KnownBy.MEASURED))
+    read = ReadChunks.measure(chunks, ReadPart.first(100, WindowSource.MEASURED))
     assert (read.read, read.truncated_chunks, read.tokens) == (
-        ReadPart.all(KnownBy.MEASURED),
+        ReadPart.all(WindowSource.MEASURED),
         0,
         [10, 25],
     )

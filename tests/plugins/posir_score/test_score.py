@@ -29,7 +29,7 @@ from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.results import read_results
 from posir_tasks.values.judgments import METRICS
-from posir_tasks.values.place_ranks import average_places, count_queries, share_thirds
+from posir_tasks.values.place_ranks import average_places, compute_third_shares, count_queries
 from posir_tasks.values.ranks import compute_ndcg, score_rankings
 from tests.support.datasets import write_beir_folder
 from tests.support.embedding_server import Pooling, serve_embeddings
@@ -223,7 +223,7 @@ def test_evidence_spans_are_scored_by_the_rank_of_their_document(
         )
         # d1 contains two of the three spans and is third; d2 is first.
         assert average_places(places) == pytest.approx((0.5 + 0.5 + 1) / 3)
-        assert share_thirds(places) == pytest.approx([1 / 3, 1 / 3, 1 / 3])
+        assert compute_third_shares(places) == pytest.approx([1 / 3, 1 / 3, 1 / 3])
         graded = {"several": {"d1": 2, "d2": 1}} | ({} if only else {"one": {"d0": 1}})
         judge = pytrec_eval.RelevanceEvaluator(graded, {"ndcg_cut.10"})
         expected = np.mean([row["ndcg_cut_10"] for row in judge.evaluate(run).values()])

@@ -27,7 +27,7 @@ from posir_significance.observations import Observations
 from posir_tasks.base.errors import UsageError
 from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.read_part import UNKNOWN, KnownBy, ReadPart
+from posir_tasks.values.read_part import UNKNOWN, ReadPart, WindowSource
 from tests.support.rotations import READS_FIRST, build_group, build_test
 
 #: Fields of a test with a value per row.
@@ -176,7 +176,7 @@ def test_equal_systems_are_equivalent():
 def test_two_order_blind_systems_are_equivalent_at_any_level():
     blind = build_group(reason=Reason.ORDER_BLIND)
     change = compare_groups(blind, blind, paired=True)[Metric.POSITION_EFFECT]
-    assert change.estimate.interval_at(0.99) == (0.0, 0.0)
+    assert change.estimate.compute_interval(0.99) == (0.0, 0.0)
 
 
 def test_a_system_is_compared_with_an_order_blind_one():
@@ -238,7 +238,7 @@ def test_change_is_inconclusive_with_few_documents():
         (build_group(build_test(documents=200, spread=0.1)), [NextStep.NONE]),
         (build_group(build_test(effect=0.3)), [NextStep.CHUNK, NextStep.TRAIN]),
         (
-            build_group(build_test(effect=0.3), read=ReadPart.all(KnownBy.CHUNKS)),
+            build_group(build_test(effect=0.3), read=ReadPart.all(WindowSource.CHUNKS)),
             [NextStep.TRAIN],
         ),
         (build_group(reason=Reason.NOT_STORED), [NextStep.RUN_AGAIN]),

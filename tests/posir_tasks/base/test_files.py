@@ -1,4 +1,4 @@
-"""Atomic writes, and folders locked by one process at a time."""
+"""Atomic writes, folder locks and file search."""
 
 import errno
 import os
@@ -17,53 +17,55 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import (
     LOCK_FILE,
     PART_SUFFIX,
-    atomic_update,
-    atomic_write,
     check_writable,
     find_files,
-    folder_lock,
+    lock_folder,
     remove_stale_parts,
     split_suffix,
+    update_atomically,
+    write_atomically,
     write_text,
 )
 from tests.support.processes import exit_codes
 
 
-def names_in(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.iterdir())
 
 
-def test_a_file_is_there_only_at_the_end(tmp_path: Path):
-    with atomic_write(tmp_path / "new" / "file") as part:
+def test_a_file_appears_only_at_the_end(tmp_path: Path):
+    with write_atomically(tmp_path / "new" / "file") as part:
         part.write_text("half")
         assert not (tmp_path / "new" / "file").exists()
         part.write_text("whole")
     assert (tmp_path / "new" / "file").read_text() == "whole"
-    assert names_in(tmp_path / "new") == ["file"]
+    assert list_names(tmp_path / "new") == ["file"]
 
 
-def test_after_an_error_the_old_file_is_there_and_nothing_else(tmp_path: Path):
+def test_after_an_error_only_the_old_file_remains(tmp_path: Path):
     (tmp_path / "file").write_text("old")
 
-    with pytest.raises(TypeError), atomic_write(tmp_path / "file") as part:
+    with pytest.raises(TypeError), write_atomically(tmp_path / "file") as part:
         part.write_text(None)
     assert (tmp_path / "file").read_text() == "old"
-    assert names_in(tmp_path) == ["file"]
+    assert list_names(tmp_path) == ["file"]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
-def test_a_full_disk_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int):
+def test_a_full_disk_raises_a_posir_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+):
     monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(number, os.strerror(number))))
     with pytest.raises(
         PosirError,
         match=re.escape(f"{tmp_path / 'file'}: not enough disk space ({os.strerror(number)}"),
     ):
         write(tmp_path / "file", b"text")
-    assert names_in(tmp_path) == []
+    assert list_names(tmp_path) == []
 
 
 def write(file: Path, content: bytes) -> None:
-    with atomic_write(file) as part:
+    with write_atomically(file) as part:
         part.write_bytes(content)
 
 
@@ -79,22 +81,22 @@ def test_only_old_unfinished_files_of_posir_are_removed(tmp_path: Path):
     for name in (old, folder, "elsewhere", *foreign):
         os.utime(tmp_path / name, (time.time() - 3_600,) * 2)
     remove_stale_parts(tmp_path)
-    assert names_in(tmp_path) == sorted((new, *foreign, "elsewhere", link.name))
+    assert list_names(tmp_path) == sorted((new, *foreign, "elsewhere", link.name))
 
 
 def test_an_update_in_place_is_atomic(tmp_path: Path):
     (tmp_path / "file").write_text("old")
-    with atomic_update(tmp_path / "file") as folder:
+    with update_atomically(tmp_path / "file") as folder:
         assert (folder / "file").read_text() == "old"
         (folder / "file").write_text("new")
         assert (tmp_path / "file").read_text() == "old"
     assert (tmp_path / "file").read_text() == "new"
-    assert names_in(tmp_path) == [LOCK_FILE, "file"]
+    assert list_names(tmp_path) == [LOCK_FILE, "file"]
 
 
 def count(folder: Path, times: int) -> None:
     for _ in range(times):
-        with folder_lock(folder):
+        with lock_folder(folder):
             number = int((folder / "number").read_text())
             time.sleep(0.001)
             (folder / "number").write_text(str(number + 1))
@@ -107,27 +109,27 @@ def test_one_process_at_a_time_holds_the_lock(tmp_path: Path):
 
 
 def die_with_the_lock(folder: Path) -> None:
-    with folder_lock(folder):
+    with lock_folder(folder):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_the_lock_of_a_killed_process_is_free(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_the_lock_of_a_killed_process_is_released(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     assert exit_codes(die_with_the_lock, [(tmp_path,)]) == [-signal.SIGKILL]
-    with folder_lock(tmp_path):
+    with lock_folder(tmp_path):
         pass
     assert not caplog.records
 
 
-def test_without_a_lock_the_write_continues_with_a_warning(
+def test_a_write_without_a_lock_continues_with_a_warning(
     tmp_path: Path, monkeypatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr("posir_tasks.base.files.LOCK_TIMEOUT", 0.01)
-    with folder_lock(tmp_path), folder_lock(tmp_path):
+    with lock_folder(tmp_path), lock_folder(tmp_path):
         (tmp_path / "file").write_text("result")
     assert "Cannot lock" in caplog.text
 
 
-def test_files_are_found_through_links_and_loops_end(tmp_path):
+def test_links_are_followed_without_endless_loops(tmp_path):
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "other").mkdir()
     for file in ("a/b/1.json", "other/2.json", "a/3.txt"):
@@ -150,10 +152,10 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
     ):
         write(tmp_path / "file" / "new", b"text")
     check_writable(tmp_path / "new" / "results")
-    assert names_in(tmp_path / "new" / "results") == []
+    assert list_names(tmp_path / "new" / "results") == []
 
 
-def test_the_suffix_of_the_format():
+def test_split_suffix_ignores_case_and_gz():
     assert [split_suffix(Path(name)) for name in ("A.JSON.GZ", "a.gz", "a")] == [
         ("A", ".json"),
         ("a", ""),
@@ -168,7 +170,7 @@ def read_fifo(fifo: Path, contents: list[bytes]) -> threading.Thread:
 
 
 @pytest.mark.parametrize("linked", [False, True])
-def test_a_fifo_gets_the_content_and_stays(tmp_path: Path, linked: bool):
+def test_content_is_written_to_a_fifo_without_replacing_it(tmp_path: Path, linked: bool):
     fifo, contents = tmp_path / "fifo", []
     os.mkfifo(fifo)
     path = tmp_path / "link" if linked else fifo
@@ -193,7 +195,7 @@ def test_a_fifo_without_a_reader_is_an_error(tmp_path: Path, monkeypatch: pytest
     os.close(reader)
 
 
-def test_a_device_stays_and_what_it_answers_is_reported(tmp_path: Path):
+def test_content_is_written_to_a_device_and_errors_are_reported(tmp_path: Path):
     for name in ("null", "full"):
         (tmp_path / name).symlink_to(f"/dev/{name}")
     write_text(tmp_path / "null", "x")
@@ -205,9 +207,7 @@ def test_a_device_stays_and_what_it_answers_is_reported(tmp_path: Path):
     ]
 
 
-def test_an_open_file_gets_the_content_after_what_it_has(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-):
+def test_content_is_appended_to_an_open_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     sys.stdout.write("before\n")
     for path in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", f"/proc/{os.getpid()}/fd/1"):
         write_text(Path(path), f"{path}\n")
@@ -231,7 +231,7 @@ def test_an_open_file_gets_the_content_after_what_it_has(
         write_text(Path("/dev/fd/987"), "x")
 
 
-def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path):
+def test_a_link_is_kept_and_its_target_is_replaced(tmp_path: Path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "file").write_text("old")
     (tmp_path / "near").symlink_to("far")
@@ -240,7 +240,7 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path):
     (tmp_path / "folder").symlink_to("later")
     for name in ("near", "new", "folder/file"):
         write_text(tmp_path / name, name)
-    with atomic_update(tmp_path / "near") as folder:
+    with update_atomically(tmp_path / "near") as folder:
         (folder / "near").write_text((folder / "near").read_text() + " and more")
     assert [(tmp_path / name).is_symlink() for name in ("near", "far", "new", "folder")] == [
         True
@@ -248,7 +248,7 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path):
     assert (tmp_path / "there" / "file").read_text() == "near and more"
     assert (tmp_path / "missing" / "file").read_text() == "new"
     assert (tmp_path / "later" / "file").read_text() == "folder/file"
-    assert names_in(tmp_path / "missing") == ["file"]
+    assert list_names(tmp_path / "missing") == ["file"]
     (tmp_path / "output").symlink_to("to-come")
     check_writable(tmp_path / "output")
     assert (tmp_path / "to-come").is_dir()
@@ -262,18 +262,18 @@ def test_loops_folders_and_protected_files_are_errors(tmp_path: Path):
     (tmp_path / "protected").write_text("old")
     (tmp_path / "protected").chmod(0o444)
     os.mkfifo(tmp_path / "fifo")
-    before = names_in(tmp_path)
+    before = list_names(tmp_path)
     cases = {"a": "leads back", "a/b": "Cannot write", "x\0y": "zero byte"}
     cases |= dict.fromkeys(("folder", "link", "."), "is a folder")
     for name, problem in (cases | {"protected": "write-protected"}).items():
         with pytest.raises(PosirError, match=problem):
             write_text(tmp_path / name, "new")
-        with pytest.raises(PosirError, match=problem), atomic_update(tmp_path / name):
-            pytest.fail("nothing is to be written")
-    with pytest.raises(PosirError, match="FIFO"), atomic_update(tmp_path / "fifo"):
-        pytest.fail("nothing is to be written")
+        with pytest.raises(PosirError, match=problem), update_atomically(tmp_path / name):
+            pytest.fail("nothing must be written")
+    with pytest.raises(PosirError, match="FIFO"), update_atomically(tmp_path / "fifo"):
+        pytest.fail("nothing must be written")
     assert (tmp_path / "protected").read_text() == "old"
-    assert names_in(tmp_path) == before
+    assert list_names(tmp_path) == before
 
 
 def test_a_replaced_file_keeps_its_mode_and_owner(tmp_path: Path):
@@ -284,7 +284,7 @@ def test_a_replaced_file_keeps_its_mode_and_owner(tmp_path: Path):
         if os.getuid() == 0:
             os.chown(file, 1234, 4321)
         write_text(file, "new")
-        with atomic_update(file):
+        with update_atomically(file):
             pass
         state = file.stat()
         assert (file.read_text(), stat.S_IMODE(state.st_mode)) == ("new", mode)
@@ -292,27 +292,25 @@ def test_a_replaced_file_keeps_its_mode_and_owner(tmp_path: Path):
             assert (state.st_uid, state.st_gid) == (1234, 4321)
 
 
-def test_a_file_that_is_mounted_by_itself_gets_the_content(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_mount_point_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(
         Path, "replace", Mock(side_effect=OSError(errno.EBUSY, os.strerror(errno.EBUSY)))
     )
     (tmp_path / "mounted").write_text("old and longer")
     write_text(tmp_path / "mounted", "new")
     assert (tmp_path / "mounted").read_text() == "new"
-    assert names_in(tmp_path) == ["mounted"]
+    assert list_names(tmp_path) == ["mounted"]
 
 
-def test_the_longest_name_that_a_system_allows_can_be_written(tmp_path: Path):
+def test_the_longest_allowed_file_name_can_be_written(tmp_path: Path):
     name = "ä" * 127
     write_text(tmp_path / name, "x")
-    assert names_in(tmp_path) == [name]
+    assert list_names(tmp_path) == [name]
     with pytest.raises(PosirError, match="Cannot write"):
         write_text(tmp_path / (2 * name), "x")
 
 
-def test_a_suffix_that_is_no_format_is_part_of_a_name():
+def test_an_unknown_suffix_is_part_of_the_name():
     names = (
         "input.InexpC2.gz",
         "input.fub03IeOLKe3.gz",

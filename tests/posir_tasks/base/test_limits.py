@@ -1,6 +1,4 @@
-"""Work is bounded: small inputs that stand for much are refused in little time, and large ones are
-read.
-"""
+"""Small inputs that expand too much are rejected quickly, and large inputs are read."""
 
 import base64
 import gzip
@@ -28,7 +26,7 @@ from posir_tasks.base.limits import MAX_BYTES, MAX_EXPANSION, LimitError, limit_
 from posir_tasks.base.parquet import iterate_batches
 from posir_tasks.base.table_files import read_delimited, read_json_rows
 from posir_tasks.base.untrusted import (
-    GateError,
+    InputError,
     find_repeated,
     parse_json,
     parse_table,
@@ -45,13 +43,13 @@ from posir_tasks.datasets.opening import open_data
 from posir_tasks.text.locating import TextLocator
 from posir_tasks.values.columns import unpack_column
 
-#: Seconds that every refusal may take on a busy machine; what was unbounded took minutes.
+#: Maximum seconds to reject an input on a busy machine. Without limits it took minutes.
 SOON = 20.0
 
 
 @pytest.fixture
-def soon() -> Iterator[None]:
-    """Fail a test that takes too long."""
+def fail_if_slow() -> Iterator[None]:
+    """Fail a test after too many seconds."""
 
     def stop(*_: object) -> None:
         raise TimeoutError
@@ -69,7 +67,7 @@ def test_the_first_repeated_value_is_found(values: list[int]):
     assert find_repeated(values) == (expected[0] if expected else None)
 
 
-@pytest.mark.usefixtures("soon")
+@pytest.mark.usefixtures("fail_if_slow")
 @pytest.mark.parametrize(
     "read",
     [
@@ -87,13 +85,13 @@ def test_the_first_repeated_value_is_found(values: list[int]):
         lambda: parse_table(",".join(f"c{n}" for n in range(9_999)) + ",c9998\n", "x"),
     ],
 )
-def test_a_repeated_name_is_found_in_little_time(read: Callable[[], object]):
-    with pytest.raises(GateError):
+def test_a_repeated_name_is_found_quickly(read: Callable[[], object]):
+    with pytest.raises(InputError):
         read()
 
 
-@pytest.mark.usefixtures("soon")
-def test_every_real_folder_is_walked_once(tmp_path: Path):
+@pytest.mark.usefixtures("fail_if_slow")
+def test_each_folder_is_visited_once(tmp_path: Path):
     folders = [tmp_path / f"d{number}" for number in range(12)]
     for folder in folders:
         folder.mkdir()
@@ -103,7 +101,7 @@ def test_every_real_folder_is_walked_once(tmp_path: Path):
     assert find_files(tmp_path, ".json") == sorted(folder / "a.json" for folder in folders)
 
 
-def test_a_folder_that_only_a_link_leads_to_is_walked(tmp_path: Path):
+def test_a_folder_behind_a_link_is_visited(tmp_path: Path):
     outside = tmp_path / "outside"
     (outside / "deeper").mkdir(parents=True)
     (outside / "deeper" / "a.json").touch()
@@ -115,7 +113,7 @@ def test_a_folder_that_only_a_link_leads_to_is_walked(tmp_path: Path):
     ]
 
 
-def test_folders_may_be_deeper_than_calls_of_python(tmp_path: Path):
+def test_folders_may_be_nested_more_deeply_than_the_recursion_limit(tmp_path: Path):
     folders = [tmp_path / "deep"]
     for _ in range(1_010):
         folders.append(folders[-1] / "d")
@@ -124,7 +122,7 @@ def test_folders_may_be_deeper_than_calls_of_python(tmp_path: Path):
     file = folders[-1] / "a.json"
     file.touch()
     files = find_files(tmp_path / "deep", ".json")
-    # What removes the folders of tests calls itself.
+    # pytest removes temporary folders recursively.
     file.unlink()
     for folder in reversed(folders):
         folder.rmdir()
@@ -142,7 +140,7 @@ def test_files_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1e9", "1" * 30])
-def test_a_limit_that_is_none_is_one_message(value: str, monkeypatch: pytest.MonkeyPatch):
+def test_an_invalid_limit_raises_a_posir_error(value: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("POSIR_MAX_BYTES", value)
     with pytest.raises(PosirError, match="POSIR_MAX_BYTES"):
         MAX_BYTES.read()
@@ -157,7 +155,7 @@ def test_a_compressed_file_is_unpacked_to_a_limit(tmp_path: Path, monkeypatch: p
         list(iterate_lines(opened, bomb))
     with pytest.raises(LimitError):
         list(read_lines(bomb, ""))
-    # More than the limit, but no bomb.
+    # Above the limit for lines, but with a normal ratio.
     lines = [b'{"text": "%s"}\n' % os.urandom(16).hex().encode() for _ in range(1_000)]
     large.write_bytes(gzip.compress(b"".join(lines)))
     assert len(list(read_lines(large, ""))) == 1_000
@@ -182,12 +180,12 @@ def test_a_document_that_is_too_large_is_named(
         list(read_file(file, ReadOptions()))
 
 
-@pytest.mark.usefixtures("soon")
+@pytest.mark.usefixtures("fail_if_slow")
 @pytest.mark.parametrize(
     "suffix", ["", ".txt", ".json", ".jsonl", ".gz", ".parquet", ".csv", ".pdf", ".yaml"]
 )
 @pytest.mark.parametrize("kind", ["pipe", "device", "link"])
-def test_what_is_no_file_is_refused_at_once(kind: str, suffix: str, tmp_path: Path):
+def test_devices_and_pipes_are_rejected_at_once(kind: str, suffix: str, tmp_path: Path):
     file = tmp_path / f"a{suffix}"
     if kind == "pipe":
         os.mkfifo(file)
@@ -209,20 +207,20 @@ def test_what_is_no_file_is_refused_at_once(kind: str, suffix: str, tmp_path: Pa
             refuse(file)
 
 
-def test_a_pipe_between_processes_is_read_within_a_time(monkeypatch: pytest.MonkeyPatch):
+def test_reading_a_pipe_has_a_time_limit(monkeypatch: pytest.MonkeyPatch):
     end, start = os.pipe()
     file = Path(f"/dev/fd/{end}")
     os.write(start, b"q1 Q0 d1 1 9.5 tag\n")
     writer = threading.Timer(0.2, os.close, (start,))
     writer.start()
-    # Data is read more than once.
+    # Data sets are read several times, which a pipe does not allow.
     with pytest.raises(DataError, match="save its content in a file"):
         is_qrels(file)
     assert read_bytes(file) == b"q1 Q0 d1 1 9.5 tag\n"
     os.close(end)
     end, start = os.pipe()
     monkeypatch.setenv("POSIR_MAX_SECONDS", "1")
-    with pytest.raises(GateError, match="POSIR_MAX_SECONDS"):
+    with pytest.raises(InputError, match="POSIR_MAX_SECONDS"):
         read_bytes(Path(f"/dev/fd/{end}"))
     os.close(start)
     os.close(end)
@@ -270,7 +268,7 @@ def build_nested_lists() -> dict[str, pa.Array]:
         (build_nested_lists, "POSIR_MAX_BYTES"),
     ],
 )
-def test_a_small_parquet_file_that_stands_for_much_is_refused(
+def test_a_small_parquet_file_that_expands_too_much_is_rejected(
     build: Callable[[], dict[str, pa.Array]],
     variable: str,
     tmp_path: Path,
@@ -297,7 +295,7 @@ def test_a_column_of_a_result_is_limited(column: str, monkeypatch: pytest.Monkey
 def test_values_of_json_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("POSIR_MAX_ROWS", "1000")
     for document in ("[" + "{}," * 2_000 + "{}]", b"[" + b"[]," * 2_000 + b"[]]"):
-        with pytest.raises(GateError, match="POSIR_MAX_ROWS"):
+        with pytest.raises(InputError, match="POSIR_MAX_ROWS"):
             parse_json(document, "x")
     text = '["' + "The bell rang. " * 2_000 + '"]'
     assert parse_json(text, "x")[0].startswith("The bell")
@@ -335,7 +333,7 @@ def test_lists_of_parquet_are_limited(tmp_path: Path, monkeypatch: pytest.Monkey
     ),
     st.booleans(),
 )
-def test_parquet_is_read_as_it_was_written(
+def test_parquet_round_trip(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict], dictionary: bool
 ):
     file = tmp_path_factory.mktemp("parquet") / "a.parquet"
@@ -344,8 +342,8 @@ def test_parquet_is_read_as_it_was_written(
     assert list(iterate_rows(file)) == rows
 
 
-@pytest.mark.usefixtures("soon")
-def test_tables_of_many_columns_are_refused(tmp_path: Path):
+@pytest.mark.usefixtures("fail_if_slow")
+def test_tables_with_too_many_columns_are_rejected(tmp_path: Path):
     wide = tmp_path / "a.csv"
     wide.write_text(",".join(f"c{n}" for n in range(500_000)) + "\n")
     with pytest.raises(DataError, match="columns"):
@@ -361,8 +359,8 @@ def test_tables_of_many_columns_are_refused(tmp_path: Path):
     assert len(read_column_types(parquet)) == 5_000
 
 
-@pytest.mark.usefixtures("soon")
-def test_time_does_not_grow_with_the_square_of_a_text(tmp_path: Path):
+@pytest.mark.usefixtures("fail_if_slow")
+def test_time_is_not_quadratic_in_the_text_length(tmp_path: Path):
     assert not NUMBER.fullmatch("1" * 500_000 + "x")
     text = "".join(f"w{n} " for n in range(60_000))
     assert TextLocator(text).locate("".join(f"v{n} " for n in range(30_000))) is None
@@ -384,7 +382,7 @@ def test_the_time_of_a_document_is_limited(monkeypatch: pytest.MonkeyPatch):
 
 
 def write_pdf(file: Path, kids: list[str], objects: list[str]) -> Path:
-    """Write a PDF of a page tree: references to its pages, and objects from number 3 on."""
+    """Write a PDF with a page tree, which references pages, and objects from number 3."""
     tree = f"<< /Type /Pages /Kids [{' '.join(kids)}] /Count {len(kids)} >>"
     bodies = ["<< /Type /Catalog /Pages 2 0 R >>", tree, *objects]
     content, offsets = b"%PDF-1.4\n", []
@@ -403,7 +401,7 @@ def write_pdf(file: Path, kids: list[str], objects: list[str]) -> Path:
     return file
 
 
-@pytest.mark.usefixtures("soon")
+@pytest.mark.usefixtures("fail_if_slow")
 def test_pages_of_a_pdf_and_their_time_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     page = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] >>"
     many = write_pdf(
@@ -417,7 +415,7 @@ def test_pages_of_a_pdf_and_their_time_are_limited(tmp_path: Path, monkeypatch: 
     (empty,) = read_file(many, ReadOptions())
     assert isinstance(empty, SkippedItem)
     assert empty.reason == "empty"
-    # Each node of the tree has the next one ten times.
+    # Each node contains the next one ten times.
     levels = [
         f"<< /Type /Pages /Kids [{f'{number + 1} 0 R ' * 10}] /Count 10 >>"
         for number in range(3, 18)
@@ -428,6 +426,6 @@ def test_pages_of_a_pdf_and_their_time_are_limited(tmp_path: Path, monkeypatch: 
     assert isinstance(refused, SkippedItem)
 
 
-def test_limits_allow_yaml_that_people_write():
+def test_limits_allow_normal_yaml():
     rows = {f"name{number}": {"value": number, "text": "a: b"} for number in range(500)}
     assert parse_yaml(yaml.safe_dump(rows), "x") == rows

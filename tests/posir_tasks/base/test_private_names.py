@@ -1,6 +1,4 @@
-"""What posir relies on at each name of mteb that mteb does not promise to keep: one contract
-each.
-"""
+"""A contract test for each private name of mteb that posir uses."""
 
 import mteb
 import pytest
@@ -33,7 +31,7 @@ def contract(name: PrivateName):
     return lambda test: test
 
 
-def test_every_name_is_there_and_has_a_contract():
+def test_every_name_exists_and_has_a_contract():
     assert [name.path for name in PRIVATE_NAMES if name.is_missing()] == []
     assert set(PRIVATE_NAMES) == COVERED
     assert len(PRIVATE_NAMES) <= 10
@@ -47,7 +45,7 @@ def test_every_name_is_there_and_has_a_contract():
         "mteb.models.model_implementations.bm25:BM25Search()._gone",
     ],
 )
-def test_a_missing_name_says_what_does_not_work(path):
+def test_a_missing_name_is_reported_with_the_affected_features(path):
     name = PrivateName(path, "", "reranking")
     assert name.is_missing()
     for use in (name.resolve, lambda: name.read(BM25Search())):
@@ -116,7 +114,7 @@ def test_models_are_looked_up_in_the_registry(monkeypatch):
         ),
     ],
 )
-def test_loader_and_kind_follow_from_the_settings(
+def test_loader_and_kind_depend_on_the_settings(
     sentence_transformers, modules, config, loader, kind
 ):
     result = private_names.RESOLVE_LOADER.resolve()(
@@ -151,11 +149,11 @@ def test_evaluate_saves_and_loads_through_the_cache(monkeypatch, tmp_path):
     mteb.evaluate(
         mteb.get_model(BM25), Constant(), cache=ResultCache(tmp_path), show_progress_bar=False
     )
-    assert {*saved} == {*loaded} == {"PosIR-Mini"}, "None is no result"
+    assert {*saved} == {*loaded} == {"PosIR-Mini"}, "a call was skipped"
 
 
 @contract(private_names.EVALUATE_SUBSET)
-def test_what_the_evaluation_of_a_subset_returns_is_its_entry():
+def test_the_evaluation_of_a_subset_returns_its_entry():
     scores = {"ndcg_at_10": 0.5, "model": "str", "main_score": 0.5}
     assert Constant().evaluate("model", encode_kwargs={}) == {"default": scores}
 
@@ -174,7 +172,7 @@ def test_the_data_loader_yields_batches_of_texts():
 
 
 @contract(private_names.BM25_TOKENIZER)
-def test_the_tokenizer_treats_queries_as_search_does():
+def test_the_tokenizer_tokenizes_queries_like_search():
     model = BM25Search()
     model.index(list(CORPUS), encode_kwargs={}, **TASK)
     tokens = private_names.BM25_TOKENIZER.read(model).transform(QUERIES["text"][:])

@@ -1,6 +1,4 @@
-"""Progress: bars on a terminal, lines in a log, and nothing for a library call or with
-`--quiet`.
-"""
+"""Progress: bars on a terminal, lines in a log, nothing for library calls and with `--quiet`."""
 
 import io
 import re
@@ -17,10 +15,10 @@ from posir_tasks.base.progress import (
     LINE_SECONDS,
     LineReporter,
     format_seconds,
-    note_progress,
-    progress,
+    log_progress,
     report_progress,
     track,
+    track_items,
 )
 
 
@@ -38,8 +36,8 @@ def log():
     return LineReporter(lines.append, clock), clock, lines
 
 
-#: Stages: number of steps, delay, and what happens in turn: seconds pass, then steps are done; and
-#: the lines that are written.
+#: Stages (number of steps, delay, and pairs of elapsed seconds and finished steps), with the
+#: expected lines.
 STAGES = {
     "a line at the beginning and one every minute": (
         (1_200, 0.0, [(LINE_SECONDS, 300), (0, 0), (LINE_SECONDS, 300)]),
@@ -49,11 +47,11 @@ STAGES = {
             "Stage: 600 of 1,200, 0:02:00 elapsed, 0:02:00 left",
         ],
     ),
-    "no line before it takes long": (
+    "no line for a short stage": (
         (4, BRIEF_SECONDS, [(BRIEF_SECONDS - 0.1, 0), (0.1, 1)]),
         ["Stage: 1 of 4, 0:00:02 elapsed, 0:00:06 left"],
     ),
-    "a long step that is under way does not add to the time left": (
+    "an unfinished long step does not increase the time left": (
         (3, 0.0, [(300, 1), (LINE_SECONDS, 0), (LINE_SECONDS, 0)]),
         [
             "Stage: 0 of 3",
@@ -63,11 +61,11 @@ STAGES = {
             ),
         ],
     ),
-    "no known end": (
+    "unknown total": (
         (None, 0.0, [(0, 7), (3 * LINE_SECONDS, 0)]),
         ["Stage", "Stage: 0:03:00 elapsed"],
     ),
-    "nothing is promised before the first step": (
+    "no time left before the first step": (
         (10, 0.0, [(LINE_SECONDS, 0)]),
         ["Stage: 0 of 10", "Stage: 0 of 10, 0:01:00 elapsed"],
     ),
@@ -75,7 +73,7 @@ STAGES = {
 
 
 @pytest.mark.parametrize(("stage", "expected"), STAGES.values(), ids=STAGES)
-def test_a_log_has_lines_with_what_is_done_and_the_time_left(log, stage, expected):
+def test_log_lines_contain_finished_steps_and_the_time_left(log, stage, expected):
     reporter, clock, lines = log
     total, delay, events = stage
     with reporter.show("Stage", total, delay) as advance:
@@ -89,7 +87,7 @@ def test_a_log_has_lines_with_what_is_done_and_the_time_left(log, stage, expecte
 
 
 @given(st.integers(1, 500), st.integers(0, 500), st.integers(1, 10_000))
-def test_the_time_left_of_equally_long_steps_is_exact(done, left, seconds):
+def test_the_time_left_is_exact_for_steps_of_equal_length(done, left, seconds):
     clock, lines = Clock(), []
     reporter = LineReporter(lines.append, clock)
     with reporter.show("Steps", done + left, 1.0) as advance:
@@ -113,16 +111,16 @@ def test_a_log_is_written_while_a_step_blocks(capsys, monkeypatch):
 )
 def test_a_library_call_and_quiet_print_nothing(context, capsys):
     with context, track("Stage", 3):
-        assert list(progress([1, 2], "Loop")) == [1, 2]
-        note_progress("a job is done")
+        assert list(track_items([1, 2], "Loop")) == [1, 2]
+        log_progress("a job is done")
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_log_keeps_the_stream_of_the_command(capsys, monkeypatch):
+def test_a_log_is_written_to_the_original_stream(capsys, monkeypatch):
     with report_progress(quiet=False):
         monkeypatch.setattr("sys.stderr", io.StringIO())
         with track("Training"):
-            note_progress("1/2 done")
+            log_progress("1/2 done")
         monkeypatch.undo()
     assert capsys.readouterr().err == "Training\n1/2 done\n"
 
@@ -139,7 +137,7 @@ def test_a_bar_shows_the_time_left_after_a_step(monkeypatch):
     ):
         monkeypatch.setattr("sys.stderr", screen := io.StringIO())
         with track(
-            "A stage that is described in more words than a narrow line has", total
+            "A stage with a description that is longer than a narrow terminal line", total
         ) as advance:
             advance(steps)
             module._bars.refresh()
@@ -154,7 +152,7 @@ def test_bars_of_nested_stages_end_in_any_order(monkeypatch):
     monkeypatch.setattr(module, "FLASH_SECONDS", 0.0)
     screen = io.StringIO()
     monkeypatch.setattr("sys.stderr", screen)
-    outer, inner = progress([1, 2, 3], "Outer [stage]"), progress([1], "Inner")
+    outer, inner = track_items([1, 2, 3], "Outer [stage]"), track_items([1], "Inner")
     assert (next(iter(outer)), next(iter(inner))) == (1, 1)
     outer.close()
     inner.close()
@@ -163,4 +161,4 @@ def test_bars_of_nested_stages_end_in_any_order(monkeypatch):
     monkeypatch.setattr(module, "FLASH_SECONDS", 1.0)
     with track("Next"):
         pass
-    assert "Next" not in screen.getvalue(), "it would flash"
+    assert "Next" not in screen.getvalue(), "a short stage must not flash"

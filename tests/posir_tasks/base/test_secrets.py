@@ -1,5 +1,5 @@
-"""Secrets in all forms, and every exit: messages, exceptions and their causes, logs, tables, JSON
-and pages.
+"""Secrets are redacted in all forms and outputs: messages, exceptions and their causes, logs,
+tables, JSON and pages.
 """
 
 import base64
@@ -125,7 +125,7 @@ def test_the_password_of_a_proxy_is_hidden(monkeypatch, name, user, parts, schem
         assert not any(part in shown for part in (*parts, basic))
 
 
-def test_an_address_that_is_read_elsewhere_and_netrc_are_sources(monkeypatch, tmp_path):
+def test_added_addresses_and_netrc_contain_secrets(monkeypatch, tmp_path):
     add_address("http://me:correct-horse@proxy:1")
     (tmp_path / "netrc").write_text("machine hub.example login me password battery-staple\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
@@ -149,7 +149,7 @@ def test_an_address_that_is_read_elsewhere_and_netrc_are_sources(monkeypatch, tm
         ("sk-proj-abcdefghijklmnop1234", "***"),
     ],
 )
-def test_secrets_that_nobody_stated_are_known_by_their_form(text, shown):
+def test_uncollected_secrets_are_recognized_by_form(text, shown):
     assert redact(text) == shown
 
 
@@ -165,7 +165,7 @@ def test_secrets_that_nobody_stated_are_known_by_their_form(text, shown):
         "none of the tests has a token",
     ],
 )
-def test_other_texts_stay(monkeypatch, text):
+def test_other_texts_are_unchanged(monkeypatch, text):
     for name, value in {
         "A_KEY": "none",
         "B_TOKEN": "test",
@@ -177,13 +177,13 @@ def test_other_texts_stay(monkeypatch, text):
     assert escape_controls(text) == text
 
 
-def test_no_part_of_a_key_is_left_by_shortening(key):
+def test_shortening_leaves_no_part_of_a_key(key):
     for start in range(60, 90):
         shown = sanitize("x" * start + key)
         assert not any(key[:length] in shown for length in range(3, len(key)))
 
 
-def test_an_exception_and_its_causes_are_clean(key):
+def test_exceptions_and_causes_contain_no_secret(key):
     hostile = f"{key}\x1b[31m\u202e"
 
     def fail() -> None:
@@ -209,7 +209,7 @@ def test_an_exception_and_its_causes_are_clean(key):
     ]
 
 
-def test_a_cause_that_cannot_be_changed_is_detached(key):
+def test_a_cause_that_cannot_be_changed_is_removed(key):
     class FixedError(Exception):
         def __str__(self) -> str:
             return key
@@ -231,7 +231,7 @@ def test_a_cause_that_cannot_be_changed_is_detached(key):
     sanitize_chain(loop)
 
 
-def test_logs_are_clean_whatever_handler_they_have(key, caplog):
+def test_logs_contain_no_secret_with_any_handler(key, caplog):
     logger = logging.getLogger("posir_tasks.anything")
     with caplog.at_level(logging.DEBUG):
         logger.debug("read %s of %s", f"{key}\x1b[31m", 100)
@@ -245,7 +245,7 @@ def test_logs_are_clean_whatever_handler_they_have(key, caplog):
     assert key not in SafeFormatter(logging.Formatter("%(message)s")).format(record)
 
 
-def test_results_have_no_secret_in_any_format(key):
+def test_results_contain_no_secret_in_any_format(key):
     table = Table((Column("Model"),), ((f"org/{key}",),), title=key, notes=(key,))
     result = Result(
         title=key, tables=(table,), rows=[{"model": key}], sentences=(key,), notes=(key,)

@@ -1,4 +1,4 @@
-"""The one reader of settings files: precedence, the name of what is wrong, and the printed file."""
+"""Settings files: precedence, error messages, and the printed template."""
 
 from enum import StrEnum
 
@@ -40,7 +40,7 @@ def file(tmp_path):
     return path
 
 
-def test_an_option_precedes_an_override_and_an_override_the_file(file):
+def test_options_take_precedence_over_overrides_and_overrides_over_the_file(file):
     loaded = load_settings(
         Painting,
         file,
@@ -55,7 +55,7 @@ def test_an_option_precedes_an_override_and_an_override_the_file(file):
     )
 
 
-def test_overrides_as_values_change_fields_of_sections(file):
+def test_overrides_change_fields_in_sections(file):
     loaded = load_settings(Painting, file, {"color": Color.BLUE, "brush": {}, "layers": ["oil"]})
     assert (loaded.title, loaded.color, loaded.brush.width, loaded.layers) == (
         "sea",
@@ -83,7 +83,7 @@ def test_overrides_as_values_change_fields_of_sections(file):
         ({}, {"price": float("inf")}, "finite"),
     ],
 )
-def test_what_is_wrong_is_named_as_it_was_given(file, overrides, options, message):
+def test_errors_name_the_source_of_the_value(file, overrides, options, message):
     with pytest.raises(PosirError, match=message):
         load_settings(Painting, file, overrides, options)
     for given, said in (({"title": None}, "--title"), ({}, "settings: field 'title'")):
@@ -91,7 +91,7 @@ def test_what_is_wrong_is_named_as_it_was_given(file, overrides, options, messag
             load_settings(Painting, None, {}, given)
 
 
-def test_the_printed_file_has_every_setting():
+def test_the_template_contains_every_setting():
     text = describe_settings(Painting)
     assert (
         "# Of the painting. Required.\ntitle:\n# Of the background. One of red, blue.\ncolor: "
@@ -101,7 +101,7 @@ def test_the_printed_file_has_every_setting():
     assert Painting(**yaml.safe_load(text) | {"title": "sea"}) == Painting(title="sea")
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_dumped_settings_can_be_loaded(tmp_path):
     settings = Painting(title="no", color=Color.RED, layers=("a", "ü"), brush=Brush(width=1))
     file = tmp_path / "written.yaml"
     file.write_text(dump_settings(settings), encoding="utf-8")

@@ -1,5 +1,5 @@
-"""Tables of delimited cells: no row is lost to a quotation mark, a line end or a heading, and no
-column to another's name.
+"""Delimited tables: quotation marks, line breaks and headings lose no row, repeated names lose no
+column.
 """
 
 import csv
@@ -18,7 +18,7 @@ from posir_score.hits import read_rows
 from posir_score.run_files import read_run_file
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.table_files import read_delimited
-from posir_tasks.base.untrusted import GateError, parse_table
+from posir_tasks.base.untrusted import InputError, parse_table
 from posir_tasks.data.checks import iterate_rows, read_columns
 from posir_tasks.data.formats.passages import Passage
 from posir_tasks.datasets.opening import open_data
@@ -46,7 +46,7 @@ def read_tabs(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("before", [0, 2])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_quotation_marks_of_a_file_without_quoting_are_text(
+def test_quotation_marks_in_a_file_without_quoting_are_literal(
     tmp_path: Path, changes, end, before, mark
 ):
     texts = [changes.get(number, line) for number, line in enumerate(LINES)]
@@ -69,7 +69,7 @@ CELLS = st.text('a"\t ', min_size=1, max_size=6).filter(str.strip) | st.text(
     st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
     st.sampled_from(["\n", "\r\n"]),
 )
-def test_a_file_that_quotes_is_read_as_it_was_written(rows, quoting, end):
+def test_a_file_with_quoting_round_trip(rows, quoting, end):
     written = io.StringIO(newline="")
     csv.writer(written, delimiter="\t", quoting=quoting, lineterminator=end).writerows(
         [["id", "text"], *rows]
@@ -98,7 +98,7 @@ def test_a_file_without_quoting_is_read_literally(rows):
         ('text\n"Never again" was\n20" pipe\n', [['"Never again" was'], ['20" pipe']]),
     ],
 )
-def test_enclosed_cells_are_told_from_texts_in_quotation_marks(table, rows):
+def test_enclosed_cells_are_distinguished_from_quoted_text(table, rows):
     assert read_tabs(table) == rows
 
 
@@ -107,7 +107,7 @@ def test_enclosed_cells_are_told_from_texts_in_quotation_marks(table, rows):
     [
         ("a.tsv", "id\ttext\n1\ta\n2\n", 3),
         ("a.tsv", 'id\ttext\n1\t"a b\n2\tb\tc\n', 3),
-        # By the rules of CSV, the row with three cells would vanish in a text.
+        # With CSV rules, the row with three cells would become part of a text.
         ("a.tsv", 'id\ttext\n1\t"a\n2\tb\n3\tb\tc\n4\td"\n', 2),
         ("a.tsv", 'text\n"a\nb\n c"\n', 2),
         ("a.csv", 'id,text\n1,a\n2,"b\n3,c, d\n4,e"\n', 3),
@@ -119,15 +119,15 @@ def test_enclosed_cells_are_told_from_texts_in_quotation_marks(table, rows):
         ("a.csv", "id,text\n1,a\x00b\n", 2),
     ],
 )
-def test_an_ambiguous_table_is_an_error_with_its_line(tmp_path: Path, name, table, line):
+def test_an_ambiguous_table_is_an_error_that_names_the_line(tmp_path: Path, name, table, line):
     (tmp_path / name).write_text(table)
-    with pytest.raises(GateError, match=rf"{name}: line {line}: "):
+    with pytest.raises(InputError, match=rf"{name}: line {line}: "):
         read_delimited(tmp_path / name)
     with pytest.raises(DataError, match=rf"{name}: line {line}: "):
         list(open_data(tmp_path / name).read_texts())
 
 
-def test_texts_of_csv_may_have_lines_with_commas_and_numbers(tmp_path: Path):
+def test_csv_cells_may_contain_lines_with_commas_and_numbers(tmp_path: Path):
     texts = ["Steps:\n1, do this\n2, do that", "Hello,\nworld", "a\n9, b", "x\n\ny"]
     rows = [[str(number), text] for number, text in enumerate(texts, start=7)]
     with (tmp_path / "a.csv").open("w", newline="") as opened:
@@ -136,7 +136,7 @@ def test_texts_of_csv_may_have_lines_with_commas_and_numbers(tmp_path: Path):
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_csv_may_have_stray_marks_and_blank_lines(tmp_path: Path, end):
+def test_csv_may_contain_stray_marks_and_blank_lines(tmp_path: Path, end):
     table = ["", "id,text", '1,20" pipe', "", '2,"30"" pipe, x"', "3,", ""]
     (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbf" + end.join(table).encode())
     assert read_delimited(tmp_path / "a.csv").rows() == [
@@ -155,15 +155,15 @@ def test_csv_may_have_stray_marks_and_blank_lines(tmp_path: Path, end):
         ("\ttext\n5\ta\n", ["column 1", "text"], 1),
     ],
 )
-def test_a_first_line_that_is_no_heading_is_a_row(tmp_path: Path, table, columns, rows):
+def test_a_first_line_without_headings_is_a_row(tmp_path: Path, table, columns, rows):
     (tmp_path / "collection.tsv").write_text(table)
     frame = read_delimited(tmp_path / "collection.tsv")
     assert (frame.columns, frame.height) == (columns, rows)
 
 
-def test_more_columns_without_headings_are_refused(tmp_path: Path):
+def test_three_columns_without_headings_are_rejected(tmp_path: Path):
     (tmp_path / "docs.tsv").write_text("0\thttps://a\tA title\tA body\n")
-    with pytest.raises(GateError, match=r"docs\.tsv: line 1: is a row"):
+    with pytest.raises(InputError, match=r"docs\.tsv: line 1: is a row"):
         read_delimited(tmp_path / "docs.tsv")
 
 
@@ -175,7 +175,7 @@ REPEATED = {
 
 
 @pytest.mark.parametrize("kind", REPEATED)
-def test_a_repeated_column_of_texts_is_refused_by_name(tmp_path: Path, kind):
+def test_a_repeated_column_of_texts_is_rejected_by_name(tmp_path: Path, kind):
     (tmp_path / f"a.{kind}").write_text(REPEATED[kind])
     try:
         said = [*open_data(tmp_path / f"a.{kind}").read_texts()]
@@ -186,7 +186,7 @@ def test_a_repeated_column_of_texts_is_refused_by_name(tmp_path: Path, kind):
     assert "'text' occurs twice" in problem
 
 
-def test_a_repeated_column_of_a_run_is_refused_by_name(tmp_path: Path):
+def test_a_repeated_column_of_a_run_is_rejected_by_name(tmp_path: Path):
     columns = ["query_id", "doc_id", "score", "score"]
     pq.write_table(pa.table([["q"], ["d"], [0.5], [0.7]], names=columns), tmp_path / "run.parquet")
     (tmp_path / "run.csv").write_text(",".join(columns) + "\nq,d,0.5,0.7\n")
@@ -201,7 +201,7 @@ def test_a_repeated_column_of_a_run_is_refused_by_name(tmp_path: Path):
     assert read_rows(frame.iloc[:, :3]) == [{"query_id": "q", "doc_id": "d", "score": 0.5}]
 
 
-def test_a_repeated_column_of_questions_is_refused_by_name(tmp_path: Path):
+def test_a_repeated_column_of_questions_is_rejected_by_name(tmp_path: Path):
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table([["a"], ["b"], ["c"]], names=["question", "context", "question"]), file)
     with pytest.raises(DataError, match="'question' occurs twice"):
@@ -211,7 +211,7 @@ def test_a_repeated_column_of_questions_is_refused_by_name(tmp_path: Path):
         read_columns(tmp_path / "a.jsonl", {"text": pl.String})
 
 
-def test_quotation_marks_in_ids_are_characters(tmp_path: Path):
+def test_quotation_marks_in_ids_are_kept(tmp_path: Path):
     (tmp_path / "run.tsv").write_text(
         'query_id\tdoc_id\tscore\nq1\t"d1\t3\nq1\td2\t2\nq1\td3"\t1\n'
     )

@@ -1,6 +1,4 @@
-"""The gate: what comes from outside is read in one way or refused with its name, and nothing but
-`GateError` escapes.
-"""
+"""Untrusted input is parsed unambiguously, or rejected with an `InputError` that names it."""
 
 import csv
 import gzip
@@ -16,7 +14,7 @@ from hypothesis import strategies as st
 from posir_tasks.base.untrusted import (
     MAX_CELL,
     MAX_DEPTH,
-    GateError,
+    InputError,
     parse_json,
     parse_table,
     parse_yaml,
@@ -37,7 +35,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_json_is_read_as_it_was_written(value):
+def test_json_round_trip(value):
     assert parse_json(json.dumps(value), "x") == value
     assert parse_json(json.dumps(value, ensure_ascii=False).encode(), "x") == value
     assert parse_json(json.dumps(value, ensure_ascii=False).encode("utf-16"), "x") == value
@@ -64,32 +62,32 @@ def test_json_is_read_as_it_was_written(value):
         (b'{"nauc_a": Infinity}', "nauc_a"),
     ],
 )
-def test_json_that_could_mean_something_else_is_refused(data, why):
-    with pytest.raises(GateError, match=why) as caught:
+def test_ambiguous_json_is_rejected(data, why):
+    with pytest.raises(InputError, match=why) as caught:
         parse_json(data, "run.json")
     assert str(caught.value).startswith("run.json: ")
 
 
-def test_nan_is_allowed_for_the_keys_that_the_caller_names():
+def test_nan_is_allowed_for_keys_with_the_prefix():
     assert math.isnan(
         parse_json('{"scores": [{"nauc_mrr": NaN}]}', "x", nan_prefix="nauc_")["scores"][0][
             "nauc_mrr"
         ]
     )
     for data in ('{"psi": NaN}', '{"nauc_mrr": [NaN]}', '{"nauc_mrr": Infinity}', "NaN"):
-        with pytest.raises(GateError):
+        with pytest.raises(InputError):
             parse_json(data, "x", nan_prefix="nauc_")
 
 
-def test_no_more_is_decompressed_than_is_read(tmp_path):
+def test_decompression_stops_at_the_limit(tmp_path):
     bomb = tmp_path / "a.json.gz"
     bomb.write_bytes(gzip.compress(b"[" + b" " * 10_000_000 + b"]"))
-    with pytest.raises(GateError, match="larger than 1,000 bytes"):
+    with pytest.raises(InputError, match="larger than 1,000 bytes"):
         read_json(bomb, max_bytes=1000)
     assert read_json(bomb) == []
     bomb.write_bytes(bomb.read_bytes()[:-20])
     for file in (bomb, tmp_path / "missing.json", tmp_path):
-        with pytest.raises(GateError, match=file.name):
+        with pytest.raises(InputError, match=file.name):
             read_bytes(file)
 
 
@@ -104,7 +102,7 @@ CELLS = st.text(
     )
 )
 @example([["a\r\nb", 'c"'], [",", "'"]])
-def test_a_table_is_read_as_it_was_written(rows):
+def test_table_round_trip(rows):
     written = io.StringIO(newline="")
     headings = [f"c{place}" for place in range(len(rows[0]) if rows else 1)]
     csv.writer(written).writerows([headings, *rows])
@@ -125,12 +123,12 @@ def test_a_table_is_read_as_it_was_written(rows):
         (b"a\n" + b"x" * (MAX_CELL + 1), "line 2"),
     ],
 )
-def test_a_table_that_could_mean_something_else_is_refused(data, why):
-    with pytest.raises(GateError, match=why):
+def test_an_ambiguous_table_is_rejected(data, why):
+    with pytest.raises(InputError, match=why):
         parse_table(data, "sheet.csv")
 
 
-def test_a_table_may_have_long_cells_and_blank_lines(tmp_path):
+def test_a_table_may_contain_long_cells_and_blank_lines(tmp_path):
     before = csv.field_size_limit()
     file = tmp_path / "sheet.csv"
     file.write_text(
@@ -141,17 +139,17 @@ def test_a_table_may_have_long_cells_and_blank_lines(tmp_path):
         {"text": "y", "id": "2"},
     ]
     assert csv.field_size_limit() == before
-    with pytest.raises(GateError, match="no column score"):
+    with pytest.raises(InputError, match="no column score"):
         read_csv_rows(file, ("id", "score"), "a list")
 
 
 @given(VALUES)
-def test_yaml_is_read_as_it_was_written(value):
+def test_yaml_round_trip(value):
     assert parse_yaml(yaml.safe_dump(value), "x") == value
 
 
 def bomb(levels: int) -> str:
-    """Nine times nine times nine ... values, in a few lines."""
+    """Build YAML of a few lines that expands to 9 ** levels values."""
     lines = ["a0: &a0 [" + ",".join("x" * 9) + "]"]
     lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, levels)]
     return "\n".join(lines)
@@ -179,8 +177,8 @@ def bomb(levels: int) -> str:
         ("a" * (2**20 + 1), "larger than 1 MiB"),
     ],
 )
-def test_yaml_that_could_mean_something_else_is_refused(text, why):
-    with pytest.raises(GateError, match=why):
+def test_ambiguous_yaml_is_rejected(text, why):
+    with pytest.raises(InputError, match=why):
         parse_yaml(text, "settings.yaml")
 
 

@@ -1,4 +1,4 @@
-"""Wording of messages, and output in an encoding that lacks a character."""
+"""Wording of messages, and output in encodings without all characters."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from posir_tasks.base.wording import (
-    HANDLER,
+    ERROR_HANDLER,
     SUBSTITUTES,
     drop_organization,
     drop_organizations,
@@ -17,7 +17,7 @@ from posir_tasks.base.wording import (
 )
 
 
-def test_controls_are_escaped_and_text_in_any_script_is_not():
+def test_controls_are_escaped_and_other_text_is_not():
     text = "org/\x1b[31mred\u202edlo\x9b\u2028\ud800 نمی\u200cخواهم 👩\u200d🚀 a\u3000b\tc\nd"
     escaped = escape_controls(text)
     assert (
@@ -31,10 +31,10 @@ def test_controls_are_escaped_and_text_in_any_script_is_not():
 def test_substitutes_keep_the_width_and_names_are_escaped():
     make_output_encodable()
     assert all(len(text) == 1 and text.isascii() for text in SUBSTITUTES.values())
-    assert "✓ 1–2 █▎ Café 表".encode("ascii", HANDLER) == rb"+ 1-2 #: Caf\xe9 \u8868"
-    assert "✓ – Café".encode("cp1252", HANDLER) == "+ – Café".encode("cp1252")
+    assert "✓ 1–2 █▎ Café 表".encode("ascii", ERROR_HANDLER) == rb"+ 1-2 #: Caf\xe9 \u8868"
+    assert "✓ – Café".encode("cp1252", ERROR_HANDLER) == "+ – Café".encode("cp1252")
     with pytest.raises(UnicodeDecodeError):
-        b"\xff".decode("utf-8", HANDLER)
+        b"\xff".decode("utf-8", ERROR_HANDLER)
 
 
 def test_closed_streams_become_the_null_device(monkeypatch: pytest.MonkeyPatch):
@@ -55,7 +55,7 @@ def test_closed_streams_become_the_null_device(monkeypatch: pytest.MonkeyPatch):
         ("org/a+late_chunks(64,32,tokens)", "a+late_chunks(64,32,tokens)"),
     ],
 )
-def test_a_short_name_has_no_usual_arguments_of_chunks(name, short):
+def test_short_names_omit_default_chunk_arguments(name, short):
     assert drop_organizations([name, "other"]) == [short, "other"]
     assert shorten_names([name, "other"], 28) == [short, "other"]
 
@@ -75,6 +75,6 @@ def test_a_short_name_has_no_usual_arguments_of_chunks(name, short):
         ("org/a @ 0123", "a @ 0123"),
     ],
 )
-def test_organizations_are_dropped_also_inside_of_parentheses(name, short):
+def test_organizations_are_removed_also_in_parentheses(name, short):
     assert drop_organization(name) == short
     assert drop_organizations([name, "other"]) == [short, "other"]

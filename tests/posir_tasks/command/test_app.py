@@ -1,4 +1,4 @@
-"""`posir --help` lists every command in the panel of its purpose, and imports none of them."""
+"""The `posir` command: help, imports, plugins, errors and completion."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from mteb.models import ModelMeta
 from mteb.results import TaskResult
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.command.commands import declared_commands
+from posir_tasks.command.commands import list_commands
 from posir_tasks.command.exit_status import report_errors
 from posir_tasks.command.help import OVERVIEW
 from posir_tasks.data.mini import read_mini
@@ -25,7 +25,7 @@ from tests.support.commands import BIN, python, run
 from tests.support.results import write_result
 from tests.support.simulation import build_profile, draw_counts
 
-#: Packages that take longer to import than the rest of the command line.
+#: Packages that take longer to import than the command line.
 HEAVY = {
     "numpy",
     "scipy",
@@ -41,12 +41,12 @@ HEAVY = {
 }
 
 
-#: The commands that most people need.
+#: The most common commands.
 EIGHT = ["window", "inspect", "report", "run", "score", "compare", "mitigate", "train"]
 
 
-def commands_by_panel(help_text):
-    """Read the panels and the commands in them off the printed help."""
+def parse_panels(help_text):
+    """Parse the commands of each panel from the help."""
     panels = {}
     for line in help_text.splitlines():
         if title := re.match(r"[A-Z].*", line):
@@ -59,7 +59,7 @@ def commands_by_panel(help_text):
 def test_every_command_is_in_a_panel_and_the_panels_are_in_order():
     printed = run("posir", "--help")
     assert printed.returncode == 0, printed.stderr
-    panels = commands_by_panel(printed.stdout)
+    panels = parse_panels(printed.stdout)
     assert panels.pop("Usage: posir [--version] COMMAND [ARGS]...") == []
     examples = OVERVIEW.splitlines()[2:]
     assert [line for line in printed.stdout.splitlines() if "  # " in line] == [
@@ -74,7 +74,7 @@ def test_every_command_is_in_a_panel_and_the_panels_are_in_order():
 
 
 def test_summaries_are_sentences_that_fit_a_terminal():
-    commands = declared_commands()
+    commands = list_commands()
     assert {
         command.name
         for command in commands
@@ -82,8 +82,8 @@ def test_summaries_are_sentences_that_fit_a_terminal():
     } == set()
 
 
-def imported_after(*arguments):
-    """The top-level modules that a command has imported in a process of its own when it ends."""
+def list_imported_modules(*arguments):
+    """List the top-level modules that a command has imported at its end, in a new process."""
     done = python(
         f"""
 import json, sys
@@ -101,10 +101,10 @@ print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}} | ({{
 
 
 def test_help_imports_nothing_heavy_and_no_command():
-    modules = imported_after("--help")
+    modules = list_imported_modules("--help")
     assert modules & HEAVY == set()
     assert {point.value.partition(".")[0] for point in entry_points(group="posir")} <= modules
-    assert imported_after("tasks") & {"mteb", "torch", "datasets", "polars"} == set()
+    assert list_imported_modules("tasks") & {"mteb", "torch", "datasets", "polars"} == set()
 
 
 @pytest.mark.parametrize("command", ["report", "rescore", "published"])
@@ -114,7 +114,7 @@ def test_commands_that_read_results_do_not_import_mteb(command, tmp_path):
         write_result(tmp_path, {"": build_profile(draw_counts(np.full(20, 0.5), 40, 0))})
         results = (str(tmp_path),)
     used = {"numpy", "scipy", "pydantic", *(["scipy.stats"] if command == "rescore" else [])}
-    assert imported_after(command, *results) & (HEAVY - used) == set()
+    assert list_imported_modules(command, *results) & (HEAVY - used) == set()
 
 
 def test_a_run_is_scored_without_mteb(tmp_path):
@@ -123,7 +123,7 @@ def test_a_run_is_scored_without_mteb(tmp_path):
     (tmp_path / "a.trec").write_text(
         "".join(f"{query} Q0 {document} 1 1.0 a\n" for query, document in relevant)
     )
-    modules = imported_after(
+    modules = list_imported_modules(
         "score", str(tmp_path / "a.trec"), "--data", "PosIR-Mini", "--output", str(tmp_path)
     )
     assert modules & {"mteb", "torch", "transformers"} == set()
@@ -134,7 +134,7 @@ def test_a_run_is_scored_without_mteb(tmp_path):
         entry["hf_subset"],
         entry["position_run"]["search"]["queries"],
     ) == (1, "default", 720)
-    # mteb reads the file, and would write the same beside it.
+    # mteb can read the file and write an equal one.
     assert TaskResult.from_disk(file).get_score() == 1
     described = ModelMeta.create_empty(
         {"name": "run/a", "revision": "unversioned", "loader": None}
@@ -157,7 +157,7 @@ def test_a_plugin_that_cannot_add_its_commands_is_named(monkeypatch, caplog):
     }
     plugins = SimpleNamespace(iterate_callers={"posir_commands": declared.items()}.get)
     monkeypatch.setattr("posir_tasks.plugin_api.get_plugins", lambda: plugins)
-    assert [command.name for command in declared_commands()] == [
+    assert [command.name for command in list_commands()] == [
         "tasks",
         "doctor",
         "rescore",
@@ -178,7 +178,7 @@ def test_a_plugin_that_cannot_add_its_commands_is_named(monkeypatch, caplog):
         ("os:gone", "AttributeError: module 'os' has no attribute 'gone'"),
     ],
 )
-def test_a_command_that_cannot_be_imported_says_why(monkeypatch, target, problem):
+def test_a_command_that_cannot_be_imported_reports_the_reason(monkeypatch, target, problem):
     plugins = SimpleNamespace(
         iterate_callers=lambda _: [("working", lambda: [[Command("extra", target, "Do more.")]])]
     )
@@ -192,24 +192,24 @@ def test_a_command_that_cannot_be_imported_says_why(monkeypatch, target, problem
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("x" * 5_000, f"error: {'x' * 300}...: File name too long."),
         ("file/inside", "Not a directory."),
     ],
 )
 def test_a_file_that_cannot_be_opened_is_named_with_the_reason(
-    tmp_path: Path, monkeypatch, capsys, path: str, said: str
+    tmp_path: Path, monkeypatch, capsys, path: str, message: str
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit) as ended, report_errors(3):
         os.stat(path)  # noqa: PTH116 (a Path asks whether the name is too long)
     assert ended.value.code == 3
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_another_error_of_the_system_is_no_mistake_of_the_user():
+def test_other_system_errors_are_not_user_errors():
     with pytest.raises(ChildProcessError), report_errors():
         raise ChildProcessError
 
@@ -218,7 +218,7 @@ def test_columns_are_listed_without_results():
     assert "unread_share: Share of the questions" in invoke("report", "--columns", "help")
 
 
-def test_a_misspelled_path_is_no_dataset_of_the_hub(tmp_path, monkeypatch):
+def test_a_misspelled_path_is_not_looked_up_on_the_hub(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     with pytest.raises(PosirError, match=r"\./docz: no such file or folder\. Did you mean docs\?"):
@@ -226,7 +226,7 @@ def test_a_misspelled_path_is_no_dataset_of_the_hub(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_completion_has_commands_and_their_options(tmp_path):
+def test_completion_contains_commands_and_options(tmp_path):
     done = run("posir", "--install-completion", HOME=str(tmp_path), SHELL="/bin/bash")
     (file,) = (file for file in tmp_path.rglob("posir") if file.is_file())
     assert str(file) in done.stdout

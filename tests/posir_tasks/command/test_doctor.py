@@ -1,6 +1,4 @@
-"""`posir doctor` reports whether a new Python process autoloads posir, and every check whatever
-another one raises.
-"""
+"""`posir doctor` reports if Python autoloads posir, and continues after a failed check."""
 
 import sys
 import venv
@@ -12,7 +10,7 @@ from posir_tasks.command.api import AUTOLOAD_FILE, check_autoload, check_data, d
 from posir_tasks.tasks import catalog
 
 
-def test_a_python_that_runs_the_autoload_file_passes(monkeypatch):
+def test_autoload_passes_if_python_runs_the_file(monkeypatch):
     finding = next(check_autoload())
     assert finding.passed
     assert finding.text.endswith(AUTOLOAD_FILE)
@@ -23,7 +21,7 @@ def test_a_python_that_runs_the_autoload_file_passes(monkeypatch):
 
 
 @pytest.mark.parametrize("importable", [True, False])
-def test_a_python_that_does_not_run_the_autoload_file_fails(tmp_path, monkeypatch, importable):
+def test_autoload_fails_if_python_does_not_run_the_file(tmp_path, monkeypatch, importable):
     venv.create(tmp_path, symlinks=True)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
     if importable:
@@ -46,7 +44,7 @@ def test_a_check_that_raises_fails(monkeypatch):
     assert failed.text == "check_tasks failed (ImportError: mteb moved it)"
 
 
-def test_local_data_is_found_or_not_and_a_missing_folder_fails(monkeypatch, tmp_path):
+def test_local_data_is_reported_and_a_missing_folder_fails(monkeypatch, tmp_path):
     (tmp_path / "squad_v2").mkdir()
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     posir, squad, fineweb = check_data()

@@ -1,4 +1,4 @@
-"""A public function is declared once: its command has the same names, defaults, ranges and help."""
+"""Commands have the names, defaults, ranges and help of their public functions."""
 
 import inspect
 import re
@@ -13,7 +13,7 @@ import pytest
 import posir
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import Option, public, read_parameters
-from posir_tasks.command.commands import build_app, call_app, declared_commands, load_command
+from posir_tasks.command.commands import build_app, call_app, list_commands, load_command
 from posir_tasks.command.help import find_example, render_command
 from posir_tasks.command.options import list_function_options
 from posir_tasks.command.shell_lines import check_call
@@ -27,12 +27,12 @@ from tests.support.cli import (
     name_option,
 )
 
-#: Names of functions that do not follow from that of the command: `import` is a keyword of Python.
+#: Function names that differ from the command name. (`import` is a keyword.)
 NAMES = {"import": "import_data", "build run": "build"}
 
 
 @pytest.mark.parametrize("name", sorted(function_commands()))
-def test_a_command_is_its_function(name):
+def test_a_command_has_the_parameters_of_its_function(name):
     function = function_commands()[name]
     attribute = NAMES.get(name) or re.sub(r"[- ]", "_", name.removeprefix("study "))
     assert getattr(posir, attribute) is function
@@ -48,16 +48,15 @@ def test_a_command_is_its_function(name):
         assert is_argument == parameter.is_argument
 
 
-#: Commands that write a model, data, settings files or a site.
+#: Commands that write models, data, settings files or a site.
 WRITERS = ("train", "compose", "import", "recipe", "leaderboard build", "build sample")
 
 
-def test_a_parameter_of_one_name_is_explained_alike_everywhere():
+def test_parameters_with_the_same_name_have_the_same_help():
     texts = {}
     for name, function in function_commands().items():
         for parameter in read_parameters(function):
-            # What `score` scores is no model, and states its revision; some write other things than
-            # results.
+            # `score` needs no model and sets its own revision; some commands do not write results.
             if (name, parameter.name) not in {
                 ("score", "revision"),
                 *((writer, "output") for writer in WRITERS),
@@ -69,7 +68,7 @@ def test_a_parameter_of_one_name_is_explained_alike_everywhere():
     } == {}
 
 
-@public(undecided_by=("limit",))
+@public(check_options=("limit",))
 def example(
     name: str | Path,
     *,
@@ -127,7 +126,7 @@ def run(*arguments):
     return call_posir(arguments, run=lambda words: call_app(APP, "example", example, words))
 
 
-def test_the_function_gets_the_values_of_the_command():
+def test_the_function_is_called_with_the_values_of_the_command():
     done = run(
         *[
             "a",
@@ -162,7 +161,7 @@ def test_the_function_gets_the_values_of_the_command():
 
 
 @pytest.mark.parametrize("size", [0, 10, 1.5, "3", True])
-def test_python_and_the_command_refuse_the_same(size):
+def test_python_and_the_command_reject_the_same_values(size):
     with pytest.raises(PosirError, match="size"):
         example("a", size=size)
     if not isinstance(size, str | bool):
@@ -175,7 +174,7 @@ def test_each_of_several_values_is_checked(weight):
         example("a", weight=weight)
 
 
-def test_an_error_of_a_check_is_undecided_and_else_the_users():
+def test_errors_exit_with_status_2_only_in_checks():
     assert run("a", "--limit", "7").exit_code == 2
     assert run("a", "--limit", "6").exit_code == 0
 
@@ -188,11 +187,11 @@ def test_help_is_the_docstring_without_its_sections():
     assert "--show " not in shown
 
 
-def test_the_reference_pages_have_every_option_of_every_command(monkeypatch):
+def test_the_reference_pages_contain_every_option(monkeypatch):
     folder = Path(__file__).parents[3] / "docs_site"
     monkeypatch.syspath_prepend(str(folder))
     render = runpy.run_path(str(folder / "reference.py"))["render_command"]
-    commands = {command.name: command for command in declared_commands()}
+    commands = {command.name: command for command in list_commands()}
     for name, parameters in command_parameters():
         shown = render(name, load_command(commands[name]))
         options = {name_option(parameter) for parameter in parameters if not parameter.is_argument}
@@ -212,18 +211,18 @@ def test_the_reference_pages_have_every_option_of_every_command(monkeypatch):
         (["--name", "a"], 0),
     ],
 )
-def test_wrong_words_end_with_status_2(words, status):
+def test_invalid_command_lines_exit_with_status_2(words, status):
     assert run(*words).exit_code == status
 
 
 @pytest.mark.parametrize("name", sorted(function_commands()))
-def test_the_example_of_a_command_is_a_call_of_it(name):
+def test_the_example_of_a_command_calls_it(name):
     example = find_example(function_commands()[name], name)
     assert example or name.partition(" ")[0] in ("study", "build", "leaderboard")
     assert not example or check_call(shlex.split(example)) is None
 
 
-def test_the_short_help_has_the_usual_options():
+def test_the_short_help_contains_common_options():
     shown, whole = (invoke("score", name) for name in ("-h", "--help"))
     for name in ("--retriever", "--format", "--html", "--figures"):
         assert name in shown

@@ -1,4 +1,4 @@
-"""Functions of a user are loaded by name."""
+"""Functions of users are loaded by name."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from posir_tasks.base.public import load_function
         ("json:__name__", "str is not callable"),
     ],
 )
-def test_a_function_that_cannot_be_loaded_is_refused(reference: str, message: str):
+def test_a_function_that_cannot_be_loaded_is_an_error(reference: str, message: str):
     with pytest.raises(PosirError, match=message):
         load_function("--retriever", reference)
 

@@ -1,4 +1,4 @@
-"""Options: one name, one meaning and one set of values in all commands."""
+"""Options have the same names and meanings in all commands."""
 
 import webbrowser
 
@@ -11,7 +11,7 @@ from posir_tasks.display.presentation import Result
 from tests.support.cli import call_posir, command_parameters, name_option
 
 
-def test_a_log_has_the_stages_on_the_error_stream_unless_quiet():
+def test_stages_are_logged_to_standard_error_unless_quiet():
     @public()
     def example(name: str, *, loud: bool = False) -> Result:
         """Work."""
@@ -27,7 +27,7 @@ def test_a_log_has_the_stages_on_the_error_stream_unless_quiet():
         assert (done.stdout, done.stderr) == printed
 
 
-#: Names that are refused, and the one that all commands use.
+#: Synonyms that no command may use, by the common option name.
 SYNONYMS = {
     "--output": {
         "--output-folder",
@@ -49,13 +49,13 @@ SYNONYMS = {
     "--config": {"--settings"},
     "--quiet": {"--silent", "--no-progress"},
 }
-#: Pairs that only look like singular and plural: a field of the texts and scores to show; a view
-#: and a table of models; a seed and a number of seeds; the domain of a dataset and those to
-#: evaluate; the format of output and the list of those that are read.
+#: Pairs of options with different meanings: text column and shown columns; view and table of
+#: models; seed and number of seeds; domain of a dataset and domains to evaluate; output format and
+#: list of input formats.
 DIFFERENT = {"--columns", "--architectures", "--seeds", "--domains", "--formats"}
 
 
-def test_no_command_has_a_synonym_of_another_commands_option():
+def test_no_command_uses_a_synonym_of_an_option():
     names = {}
     for name, parameters in command_parameters():
         for parameter in (item for item in parameters if not item.is_argument):
@@ -86,7 +86,7 @@ def test_an_option_has_the_same_short_name_in_all_commands():
         (["stats", "PosIR-Mini", "--html=mine.html", "--open"], "mine.html"),
     ],
 )
-def test_a_page_without_a_name_is_named_after_the_command(tmp_path, monkeypatch, words, page):
+def test_a_page_without_a_file_name_is_named_after_the_command(tmp_path, monkeypatch, words, page):
     opened = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(webbrowser, "open", opened.append)

@@ -17,7 +17,7 @@ DOCUMENTS = {
 def test_evidence_is_located_in_its_document():
     questions = [("Which metal?", "bell", "copper"), ("Which fruit?", "crane", "plums")]
     data = build_position_data(DOCUMENTS, questions, revision="7")
-    assert data.evidence.positives() == {"q0": "bell", "q1": "crane"}
+    assert data.evidence.map_positives() == {"q0": "bell", "q1": "crane"}
     assert (data.evidence.starts.tolist(), data.evidence.ends.tolist()) == ([15, 14], [21, 19])
     assert data.evidence.characters.tolist() == [38, 20]
     assert data.evidence.tokens.tolist() == [10, 5]

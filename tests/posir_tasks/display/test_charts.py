@@ -1,4 +1,4 @@
-"""The shade of a model's window, and scores in words."""
+"""The label of the window's end, descriptions of scores, and file names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from posir_tasks.display.charts import describe_scores, explain_window, label_wi
 from posir_tasks.display.figures import Figure
 
 
-def test_the_end_of_the_window_is_named_once_in_each_panel():
+def test_the_end_of_the_window_is_labeled_once_per_panel():
     shares = {"short": (0.0, 0.1, 0.5), "long": (0.2, 0.6, 1.0)}
     rows = [
         {"panel": panel, "beyond_share": share}
@@ -23,7 +23,7 @@ def test_the_end_of_the_window_is_named_once_in_each_panel():
     assert explain_window(unknown, None) == ""
 
 
-def test_scores_are_described_for_those_who_do_not_see_them():
+def test_scores_are_described_for_screen_readers():
     assert (
         describe_scores("nDCG@10", [0.616, None, 0.27]) == "nDCG@10 from start to end: 62, –, 27."
     )

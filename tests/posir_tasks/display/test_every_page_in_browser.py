@@ -1,6 +1,4 @@
-"""Every kind of page in a real browser: accessible, legible, without sideways scroll, silent on the
-console.
-"""
+"""Check all kinds of pages in a browser: accessibility, text size, scrolling and console errors."""
 
 from __future__ import annotations
 
@@ -27,9 +25,9 @@ from tests.support.probed_encoders import FirstWords, invent_texts
 from tests.support.results import write_result
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-#: Color scheme and forced colors.
+#: Combinations of color scheme and forced colors.
 STATES = [("light", "none"), ("dark", "none"), ("light", "active")]
-#: Pixels of the smallest text of a chart.
+#: Minimum text size of charts in pixels.
 SMALLEST = """Math.min(...[...document.querySelectorAll("svg text")].filter((text) => text.getClientRects().length)
 .map((text) => {
   const svg = text.ownerSVGElement;
@@ -110,7 +108,7 @@ BUILDERS = {
     "power": lambda _: posir.power(difference=8).to_html(),
 }
 
-#: The first chart may be in a fold of a fold.
+#: The first chart may be in nested folded sections.
 FOLD_CHART = (
     "for (let at = document.querySelector('.chart'); at; at = at.parentElement) if "
     "(at.matches('details')) at.open = {}"
@@ -124,7 +122,7 @@ FOLD_CHART = (
         *(pytest.param(kind, marks=pytest.mark.slow) for kind in BUILDERS if kind != "report"),
     ],
 )
-def test_a_page_is_accessible_legible_and_silent(kind, results, browser, tmp_path):
+def test_a_page_is_accessible_and_legible_without_console_errors(kind, results, browser, tmp_path):
     file = tmp_path / f"{kind}.html"
     file.write_text(BUILDERS[kind](results), encoding="utf-8")
     page, console = browser.new_page(viewport={"width": 390, "height": 844}), []
@@ -146,7 +144,7 @@ def test_a_page_is_accessible_legible_and_silent(kind, results, browser, tmp_pat
     folded = page.locator("details.folded > :last-child")
     assert not any(part.is_visible() for part in folded.all())
     page.emulate_media(media="print", color_scheme="light", forced_colors="none")
-    # The rows of a list are as they were on the screen.
+    # Lists keep the rows of the screen.
     rows = "details.row > :last-child, details:has(> details.row) > :last-child"
     assert not any(part.is_visible() for part in page.locator(rows).all())
     assert all(

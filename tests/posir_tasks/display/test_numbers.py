@@ -1,4 +1,4 @@
-"""Numbers as text."""
+"""Number formats."""
 
 import copy
 import pickle
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_tasks.display.labels import is_measured
+from posir_tasks.display.labels import is_estimate_text
 from posir_tasks.display.numbers import (
     MISSING,
     format_count,
@@ -23,11 +23,11 @@ from posir_tasks.display.numbers import (
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import Unit
 
-#: Units of real numbers.
+#: Units with decimals.
 SIGNED = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.P_VALUE, Unit.NUMBER)
 
 
-def test_missing_values_have_one_mark():
+def test_missing_values_are_formatted_alike():
     missing = {form(None) for form in (format_count, format_percent, format_psi, format_p_value)}
     scores = {
         format_score(Unit.PERCENT, None),
@@ -57,7 +57,7 @@ def test_missing_values_have_one_mark():
         (format_p_value(0.001), "0.001"),
     ],
 )
-def test_numbers_are_printed_as_the_papers_print_them(text, expected):
+def test_numbers_are_formatted_as_in_the_papers(text, expected):
     assert text == expected
 
 
@@ -67,7 +67,7 @@ def test_no_p_value_is_printed_as_zero(value):
 
 
 @given(st.floats(-1e6, 1e6))
-def test_no_number_is_a_zero_with_a_sign(value):
+def test_zero_has_no_sign(value):
     estimate = Estimate(value, (value - 1e-6, value + 1e-6))
     for text in (format_score(unit, estimate if unit is Unit.POINTS else value) for unit in SIGNED):
         assert not re.search(r"[-+]0(\.0+)?(?![\d.])", text)
@@ -77,8 +77,8 @@ def test_no_number_is_a_zero_with_a_sign(value):
 @pytest.mark.parametrize(
     "duplicate", [copy.deepcopy, lambda text: pickle.loads(pickle.dumps(text))]
 )
-def test_an_estimate_with_an_interval_keeps_its_numbers(duplicate):
+def test_copies_of_a_formatted_estimate_keep_its_numbers(duplicate):
     text = duplicate(format_estimate(Estimate(0.5, (-0.1, 1.0)), format_points, " (a note)"))
     assert text == "+50.0 [-10.0, +100.0] (a note)"
     assert (text.value, text.ends) == ("+50.0", ["-10.0", "+100.0"])
-    assert not is_measured(format_estimate(Estimate(0.5), format_points))
+    assert not is_estimate_text(format_estimate(Estimate(0.5), format_points))

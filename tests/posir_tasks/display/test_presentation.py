@@ -1,4 +1,4 @@
-"""Results in a notebook and on pages."""
+"""Legends in notebooks and on pages."""
 
 from posir_tasks.display.presentation import Result
 
@@ -8,7 +8,7 @@ def test_each_paragraph_of_a_legend_is_shown_once():
     assert result._repr_html_().count("<p>Depth: of a list</p>") == 1
 
 
-def test_each_line_of_a_legend_is_a_paragraph_of_its_own():
+def test_each_line_of_a_legend_is_a_paragraph():
     page = Result(title="Scores", details=["Depth: of a list\nWidth: of a row"])._repr_html_()
     assert [page.count(f"<p>{text}</p>") for text in ("Depth: of a list", "Width: of a row")] == [
         1,

@@ -1,6 +1,4 @@
-"""Tables in each format: what a parser of the format reads is what the table holds, whatever its
-cells contain.
-"""
+"""Tables in each format. A parser of the format reads the original cells, whatever they contain."""
 
 import csv
 import io
@@ -16,9 +14,9 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from posir_tasks.base.wording import escape_controls
-from posir_tasks.display.labels import Label, Measured, Tone, change_text, find_tone
+from posir_tasks.display.labels import EstimateText, Label, Tone, change_text, find_tone
 from posir_tasks.display.latex import LATEX_SPECIAL, escape_latex, to_latex
-from posir_tasks.display.presentation import Result, present
+from posir_tasks.display.presentation import Result, print_result
 from posir_tasks.display.tables import (
     Column,
     DisplaySection,
@@ -42,18 +40,22 @@ TABLE = Table(
 )
 
 
-def printed(*tables, legend=(), width=60, terminal=False):
+def capture_output(*tables, legend=(), width=60, terminal=False):
     console = Console(width=width, file=io.StringIO(), force_terminal=terminal, color_system=None)
     print_tables(console, tables, legend)
     return console.file.getvalue()
 
 
-def printed_on_terminal(table, width):
-    return [line.rstrip() for line in printed(table, width=width, terminal=True).splitlines()]
+def print_to_terminal(table, width):
+    return [
+        line.rstrip() for line in capture_output(table, width=width, terminal=True).splitlines()
+    ]
 
 
 def test_a_terminal_shows_a_table_for_each_run_of_equal_keys():
-    lines = [line.rstrip() for line in printed(TABLE, legend=["How to read it."]).splitlines()]
+    lines = [
+        line.rstrip() for line in capture_output(TABLE, legend=["How to read it."]).splitlines()
+    ]
     assert lines == [
         *("org/a · T1", "Queries", "      1", "     20", ""),
         *("org/b · T1", "Queries", "    300", ""),
@@ -61,23 +63,23 @@ def test_a_terminal_shows_a_table_for_each_run_of_equal_keys():
     ]
 
 
-def test_an_empty_table_has_no_parts_and_names_no_markup():
-    assert printed(Table(TABLE.columns, (), split_by=TABLE.split_by)) == ""
+def test_an_empty_table_has_no_parts_and_names_are_not_markup():
+    assert capture_output(Table(TABLE.columns, (), split_by=TABLE.split_by)) == ""
     hostile = "[bold]{Task}[/] \\[x] :smile:"
     table = Table(TABLE.columns, ((hostile, "T", hostile),), split_by="{Model} · {Task}")
-    assert printed(table).count(hostile) == 2
+    assert capture_output(table).count(hostile) == 2
 
 
-def test_a_terminal_divides_a_wide_table_and_repeats_keys():
+def test_a_terminal_splits_a_wide_table_and_repeats_keys():
     table = Table(
         build_columns(("Length", "Metric", "A", "B")), (("all", "PSI", "a" * 9, "b" * 9),), keys=2
     )
-    assert printed_on_terminal(table, width=36) == [
+    assert print_to_terminal(table, width=36) == [
         "Length  Metric  A          B",
         "all     PSI     aaaaaaaaa  bbbbbbbbb",
         "",
     ]
-    assert printed_on_terminal(table, width=35) == [
+    assert print_to_terminal(table, width=35) == [
         *("Length  Metric  A", "all     PSI     aaaaaaaaa", ""),
         *("Length  Metric  B", "all     PSI     bbbbbbbbb", ""),
     ]
@@ -85,7 +87,7 @@ def test_a_terminal_divides_a_wide_table_and_repeats_keys():
 
 def test_a_terminal_folds_the_first_column_and_never_a_number():
     table = Table((Column("Name"), Column("Number", "right")), (("a" * 40, "12,345"),))
-    lines = printed_on_terminal(table, width=30)
+    lines = print_to_terminal(table, width=30)
     assert lines == ["Name                    Number", f"{'a' * 22}  12,345", "a" * 18, ""]
 
 
@@ -95,24 +97,24 @@ def test_a_terminal_folds_the_first_column_and_never_a_number():
     ),
     st.integers(20, 90),
 )
-def test_what_is_not_a_terminal_shows_every_row_on_one_line(rows, width):
+def test_rows_are_single_lines_outside_a_terminal(rows, width):
     table = Table(build_columns(("A", "B", "C")), tuple(map(tuple, rows)))
-    assert [line.split() for line in printed(table, width=width).splitlines()[1:-1]] == [
+    assert [line.split() for line in capture_output(table, width=width).splitlines()[1:-1]] == [
         [cell for cell in row if cell] for row in rows
     ]
 
 
 @pytest.mark.parametrize("columns", [60, 100, 120])
-def test_columns_are_honored_where_output_is_piped(columns, monkeypatch):
+def test_the_variable_columns_applies_to_piped_output(columns, monkeypatch):
     rows = ((f"a model {'m' * 30}", *("word " * 12,) * 3, "+1.0 [+0.5, +1.5]"),)
     table = Table(build_columns(("Model", "A", "B", "C", "Effect")), rows, notes=("note " * 60,))
     monkeypatch.setenv("COLUMNS", str(columns))
-    lines = printed(table, legend=["legend " * 60]).splitlines()
+    lines = capture_output(table, legend=["legend " * 60]).splitlines()
     assert min(columns, 100) - 10 < max(map(len, lines)) <= columns
 
 
-def markdown_cells(text):
-    """The cells of a Markdown table as an independent parser reads them, headings first."""
+def parse_markdown_cells(text):
+    """Parse the cells of a Markdown table with an independent parser, headings first."""
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
     inline = [
         "".join(child.content for child in token.children)
@@ -127,17 +129,17 @@ cells = st.text(alphabet="ab\\|- \n:", max_size=12)
 
 
 @given(st.lists(st.tuples(cells, cells), max_size=4))
-def test_markdown_reads_back_to_the_same_cells(rows):
+def test_markdown_round_trip(rows):
     table = Table((Column("A|B"), Column("C", "right")), tuple(rows))
     expected = [
         ["A|B", "C"],
         *([" ".join(cell.splitlines()).strip() for cell in row] for row in rows),
     ]
-    assert markdown_cells(to_markdown(table)) == expected
+    assert parse_markdown_cells(to_markdown(table)) == expected
 
 
 markup = st.text(alphabet='<>[]()!`*_~&;|\\ab:/#@.w"=- \n', max_size=30)
-#: Names that would be HTML, links, images or headings, or end the code or the table around them.
+#: Names that look like HTML, links, images or headings, or end a code block or a table.
 HOSTILE_NAMES = (
     "<img src=x onerror=alert(1)>",
     "<!-- hidden",
@@ -157,7 +159,7 @@ HOSTILE_NAMES = (
 
 
 def find_markup(text):
-    """The kinds of an independent parser's tokens that a name must not become."""
+    """List the markup tokens that an independent parser finds."""
     parser = MarkdownIt("commonmark").enable("table")
     tokens = [inner for token in parser.parse(text) for inner in (token, *(token.children or ()))]
     wrong = (
@@ -173,16 +175,16 @@ def find_markup(text):
 
 
 @given(markup)
-def test_no_cell_is_html_or_a_link_and_others_read_back(cell):
+def test_cells_are_neither_html_nor_links_and_round_trip(cell):
     text = to_markdown(Table((Column("A"), Column("B")), ((cell, "x"),)))
     assert find_markup(text) == []
     if "`" not in cell:
         expected = " ".join(cell.splitlines()).strip()
-        assert markdown_cells(text)[1] == [expected, "x"]
+        assert parse_markdown_cells(text)[1] == [expected, "x"]
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
-def test_a_name_is_text_wherever_markdown_has_it(name):
+def test_names_are_text_everywhere_in_markdown(name):
     table = Table((Column("A"),), ((name,),), title=f"of {name}", notes=(f"Of {name}.",))
     section = DisplaySection(
         title=f"of {name}",
@@ -194,10 +196,10 @@ def test_a_name_is_text_wherever_markdown_has_it(name):
     assert kinds == ["heading_open", "fence", "heading_open"]
 
 
-def test_addresses_in_cells_are_no_links_for_github():
+def test_github_does_not_link_addresses_in_cells():
     text = to_markdown(Table((Column("A"),), (("https://evil.example www.evil.example",),)))
     assert not re.search(r"https?://|www\.", text)
-    assert markdown_cells(text)[1] == ["https://evil.example www.evil.example"]
+    assert parse_markdown_cells(text)[1] == ["https://evil.example www.evil.example"]
 
 
 def test_code_stays_code_in_cells_and_sentences():
@@ -207,7 +209,7 @@ def test_code_stays_code_in_cells_and_sentences():
     assert section.to_markdown() == "Run `posir run <model> [x](y)` at [-1, +2] (n = 3)."
 
 
-def test_markdown_has_title_above_alignment_and_notes_below():
+def test_markdown_contains_title_alignment_and_notes():
     text = to_markdown(Table(TABLE.columns, TABLE.rows[:1], title="T", notes=("One.", "Two.")))
     assert text.split("\n") == [
         *("### T", "", "| Model | Task | Queries |", "| --- | --- | ---: |", "| org/a | T1 | 1 |"),
@@ -230,7 +232,7 @@ def test_escaped_latex_has_no_bare_special_character(text):
         max_size=4,
     )
 )
-def test_latex_has_a_cell_for_every_cell(rows):
+def test_latex_contains_every_cell(rows):
     table = Table(
         (Column("M"), Column("x", group="G"), Column("y", group="G")), tuple(map(tuple, rows))
     )
@@ -279,7 +281,7 @@ class Record:
 RECORDS = [Record(OutputFormat.TEXT, None), Record(OutputFormat.TEXT, 1 / 3)]
 
 
-def test_csv_and_json_hold_the_records_unrounded():
+def test_csv_and_json_contain_the_unrounded_records():
     rows = list(csv.DictReader(io.StringIO(to_csv(RECORDS))))
     assert [(row["kind"], row["score"]) for row in rows] == [("text", ""), ("text", repr(1 / 3))]
     expected = [{"kind": "text", "score": None}, {"kind": "text", "score": 1 / 3}]
@@ -302,7 +304,7 @@ FORMULAS = [
 ]
 
 
-def test_a_spreadsheet_shows_names_like_formulas_as_text():
+def test_spreadsheets_show_formulas_as_text():
     others = ["-0.5", "+4.2", "-.5", "-1e-07", "a=1", "org/model", "'=1"]
     for name in (*FORMULAS, *others):
         (row,) = csv.DictReader(io.StringIO(to_csv([{"name": name, "score": -0.5}]), newline=""))
@@ -310,14 +312,14 @@ def test_a_spreadsheet_shows_names_like_formulas_as_text():
         assert row["name"] == name or name in FORMULAS
 
 
-#: Text of which nothing is escaped, as control characters are.
+#: Text without control characters, which are escaped.
 SHOWN = st.text(st.characters(exclude_categories=["C", "Z"])).filter(
     lambda text: escape_controls(text) == text
 )
 
 
 @given(st.lists(st.lists(SHOWN, min_size=2, max_size=2)))
-def test_csv_is_read_as_it_was_written(rows):
+def test_csv_round_trip(rows):
     _, *read = csv.reader(io.StringIO(format_csv(["a", "b"], rows), newline=""))
     bare, expected = (
         [[cell.removeprefix("'") for cell in row] for row in table] for table in (read, rows)
@@ -325,7 +327,7 @@ def test_csv_is_read_as_it_was_written(rows):
     assert bare == expected
 
 
-def test_a_terminal_explains_only_if_asked_to(capsys):
+def test_a_terminal_shows_explanations_only_on_request(capsys):
     shown = Result(
         rows=RECORDS,
         tables=[TABLE],
@@ -333,22 +335,22 @@ def test_a_terminal_explains_only_if_asked_to(capsys):
         notes=["How to read it."],
         details=["In depth."],
     )
-    present(shown, OutputFormat.TEXT)
+    print_result(shown, OutputFormat.TEXT)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Found."
     assert lines[-2:] == ["How to read it.", "--explain: all columns."]
-    present(shown, OutputFormat.TEXT, explain=True)
+    print_result(shown, OutputFormat.TEXT, explain=True)
     assert capsys.readouterr().out.splitlines()[-2:] == ["How to read it.", "In depth."]
     assert "In depth." in shown.to_html()
     for format_, expected in (
         (OutputFormat.CSV, to_csv(RECORDS)),
         (OutputFormat.MARKDOWN, to_markdown(TABLE) + "\n"),
     ):
-        present(Result(tables=[TABLE], rows=RECORDS), format_)
+        print_result(Result(tables=[TABLE], rows=RECORDS), format_)
         assert capsys.readouterr().out == expected
 
 
-def test_columns_of_a_group_are_not_parted():
+def test_column_groups_are_not_split():
     columns = (
         Column("Method"),
         *(Column(name, group=group) for group in "AB" for name in (group, "Change")),
@@ -370,7 +372,7 @@ FIGURES = (
 )
 
 
-def test_a_line_parts_no_figure_from_its_interval_unit_or_sign():
+def test_line_breaks_do_not_separate_numbers_from_interval_unit_or_sign():
     for figure, width in itertools.product(FIGURES, range(30, 60)):
         lines = wrap(
             f"An effect of position of a model on a task: {figure} and no more is said in this "
@@ -390,18 +392,21 @@ def test_wrapping_keeps_every_word(words, width):
     assert " ".join(wrap(text, width)) == text
 
 
-def test_a_part_has_no_empty_column_except_keys():
+def test_parts_omit_empty_columns_except_keys():
     rows = (("one", "a", "–", "1", ""), ("one", "b", "–", "2", ""), ("two", "–", "3", "–", "x"))
     table = Table(build_columns(("Task", "Model", "p", "Score", "Mark")), rows, split_by="{Task}")
-    assert [part.headings for part in table.parts()] == [("Model", "Score"), ("Model", "p", "Mark")]
-    assert table.without_empty_columns() == table
+    assert [part.headings for part in table.split_rows()] == [
+        ("Model", "Score"),
+        ("Model", "p", "Mark"),
+    ]
+    assert table.drop_empty_columns() == table
 
 
-def test_a_page_reads_roles_and_no_heading():
-    """In any words, a state is in the cell of its difference, and a recommended row stands out."""
+def test_pages_depend_on_roles_and_not_on_headings():
+    """A state is in the cell of its difference, and a recommended row is marked."""
     rows = (
-        ("a", Measured("+1.0 [+0.5, +1.5]", "+1.0", ["+0.5", "+1.5"]), "better"),
-        ("b", Measured("0.0 [-0.5, +0.5]", "0.0", ["-0.5", "+0.5"]), "equivalent"),
+        ("a", EstimateText("+1.0 [+0.5, +1.5]", "+1.0", ["+0.5", "+1.5"]), "better"),
+        ("b", EstimateText("0.0 [-0.5, +0.5]", "0.0", ["-0.5", "+0.5"]), "equivalent"),
     )
 
     def render(headings, roles=(), recommended=None):
@@ -425,7 +430,7 @@ def test_a_page_reads_roles_and_no_heading():
     assert page.index('class="advised"') > page.index("better")
 
 
-def test_titles_of_groups_are_not_shortened_as_names_are():
+def test_group_titles_are_not_shortened():
     title = "A title of the rows below that is far longer than the names " * 2
     name = "an-organization-with-a-long-name/a-model-with-a-long-name-" * 2
     columns = build_columns(["Model", "Change", "State"], ["Change"])
@@ -440,7 +445,7 @@ def test_titles_of_groups_are_not_shortened_as_names_are():
     assert [row[1:] for row in narrowed.rows] == [row[1:] for row in rows]
 
 
-def test_a_label_has_the_color_of_its_state_alone():
+def test_only_the_tone_colors_a_label():
     def build(*cells):
         return Table(build_columns(("Model", "State")), tuple(("worse", cell) for cell in cells))
 
@@ -453,8 +458,8 @@ def test_a_label_has_the_color_of_its_state_alone():
     assert find_tone(change_text(cells[0], str.upper)) is Tone.GOOD
 
 
-def test_the_text_of_a_result_is_whole_in_a_notebook(monkeypatch):
-    """Rich shows what is printed there itself."""
+def test_the_text_of_a_result_is_complete_in_a_notebook(monkeypatch):
+    """In a notebook, Rich displays printed text itself."""
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     result = Result(title="Models", sentences=("One is better.",))
     assert "One is better." in str(result)

@@ -15,7 +15,7 @@ from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.models.run_settings import override_settings
 from posir_tasks.models.window import find_read_part
 from posir_tasks.tasks.posir import PosIRMini
-from posir_tasks.values.read_part import UNKNOWN, KnownBy, ReadPart
+from posir_tasks.values.read_part import UNKNOWN, ReadPart, WindowSource
 from tests.support.embedding_server import DIMENSIONS, Failure, embed, serve_embeddings
 from tests.support.encode import encode
 from tests.support.models import write_tiny_model
@@ -54,7 +54,7 @@ def test_texts_are_cut_by_the_servers_token_count(special):
             <= 200
         )
         assert model.search_record == {"window_counted_by": "server"}
-        assert find_read_part(model) == ReadPart.first(200, KnownBy.CLASS)
+        assert find_read_part(model) == ReadPart.first(200, WindowSource.CLASS)
         assert len(server.times) < 60
 
 

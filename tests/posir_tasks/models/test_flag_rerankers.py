@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from posir_tasks.models.embeddings.context import build_texts
 from posir_tasks.models.window import find_read_part, set_window
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from tests.support.encode import TASK
 
 
@@ -55,7 +55,7 @@ def test_flagembedding_loads_language_model_rerankers(name, kind, settings, monk
         {"use_fp16": True, "devices": "cpu", **settings},
     )
     model.mteb_model_meta = meta
-    assert find_read_part(model) == ReadPart.first(512, KnownBy.CLASS)
+    assert find_read_part(model) == ReadPart.first(512, WindowSource.CLASS)
     set_window(model, 8192)
     assert model.model.max_length == 8192
     texts = DataLoader(build_texts(["a passage"]).add_column("query", ["who"]), batch_size=1)

@@ -35,7 +35,7 @@ from posir_tasks.models.registry import load_model
 from posir_tasks.models.rerankers import build_scorer
 from posir_tasks.models.window import find_capacity, find_read_part, set_window
 from posir_tasks.results import read_results
-from posir_tasks.values.read_part import UNKNOWN, KnownBy, ReadKind, ReadPart
+from posir_tasks.values.read_part import UNKNOWN, ReadKind, ReadPart, WindowSource
 from tests.support.encode import encode
 from tests.support.encoders import RecordingEncoder
 from tests.support.models import SIZES, write_tiny_model
@@ -128,7 +128,7 @@ def test_the_window_is_found_and_can_be_set(name, tmp_path, monkeypatch):
     model = load(tmp_path, monkeypatch)
     model.mteb_model_meta = mteb.get_model_meta(name)
     assert (find_read_part(model), find_capacity(model)) == (
-        ReadPart.first(cut, KnownBy.CLASS),
+        ReadPart.first(cut, WindowSource.CLASS),
         capacity,
     )
     words = ["river"] * 300
@@ -136,7 +136,7 @@ def test_the_window_is_found_and_can_be_set(name, tmp_path, monkeypatch):
     texts = [" ".join(text) for text in (words, inside, outside)]
     assert len({*map(tuple, score(model, texts).tolist())}) == 3, "all of 300 words are read"
     set_window(model, 128)
-    assert find_read_part(model) == ReadPart.first(128, KnownBy.CLASS)
+    assert find_read_part(model) == ReadPart.first(128, WindowSource.CLASS)
     plain, in_window, beyond = score(model, texts).tolist()
     assert (plain == beyond, plain == in_window) == (True, False)
     with pytest.raises(
@@ -157,12 +157,12 @@ def test_a_measurement_takes_precedence_over_metadata(tmp_path, monkeypatch):
         set_window(model, 16)
     meta = model.mteb_model_meta.model_copy(update={"max_tokens": 8192})
     model.mteb_model_meta = meta
-    assert find_read_part(model) == ReadPart.first(8192, KnownBy.CLAIMED)
-    store_measured(meta.name, meta.revision, ReadPart.first(300, KnownBy.MEASURED))
-    assert find_read_part(model) == ReadPart.first(300, KnownBy.MEASURED)
+    assert find_read_part(model) == ReadPart.first(8192, WindowSource.CLAIMED)
+    store_measured(meta.name, meta.revision, ReadPart.first(300, WindowSource.MEASURED))
+    assert find_read_part(model) == ReadPart.first(300, WindowSource.MEASURED)
     model.mteb_model_meta = meta.model_copy(update={"revision": "2"})
-    assert find_read_part(model).known_by is KnownBy.CLAIMED
-    store_measured(meta.name, None, ReadPart.first(9, KnownBy.MEASURED))
+    assert find_read_part(model).known_by is WindowSource.CLAIMED
+    store_measured(meta.name, None, ReadPart.first(9, WindowSource.MEASURED))
     assert len(list((tmp_path / "windows").iterdir())) == 1, (
         "without a revision, the weights may be others tomorrow"
     )
@@ -184,11 +184,11 @@ def test_only_a_model_without_positions_and_limit_reads_everything(tmp_path):
     assert len({*map(tuple, encode(static, texts).tolist())}) == 2, (
         "the last of 40,001 words is read"
     )
-    assert find_read_part(static) == ReadPart.all(KnownBy.CLASS)
+    assert find_read_part(static) == ReadPart.all(WindowSource.CLASS)
     limited = SentenceTransformerEncoderWrapper(
         SentenceTransformer(str(write_tiny_model(tmp_path / "tiny")), device="cpu")
     )
-    assert find_read_part(limited).known_by is KnownBy.CLASS
+    assert find_read_part(limited).known_by is WindowSource.CLASS
     limited.model.max_seq_length = math.inf
     assert find_read_part(limited).kind is not ReadKind.ALL
     for no_limit in (-math.inf, math.nan, None, 0):
@@ -205,7 +205,7 @@ def test_a_lower_bound_replaces_only_smaller_claims(tmp_path, monkeypatch):
     assert find_read_part(model) == ReadPart.at_least(1000)
     for claimed, part in (
         (800, ReadPart.at_least(1000)),
-        (8192, ReadPart.first(8192, KnownBy.CLAIMED)),
+        (8192, ReadPart.first(8192, WindowSource.CLAIMED)),
     ):
         model.mteb_model_meta = meta.model_copy(update={"max_tokens": claimed})
         assert find_read_part(model) == part
@@ -213,8 +213,8 @@ def test_a_lower_bound_replaces_only_smaller_claims(tmp_path, monkeypatch):
     for measured, kept in (
         (ReadPart.at_least(10), ReadPart.at_least(1000)),
         (ReadPart.at_least(3000), ReadPart.at_least(3000)),
-        (ReadPart.first(4096, KnownBy.MEASURED), ReadPart.first(4096, KnownBy.MEASURED)),
-        (ReadPart.at_least(512), ReadPart.first(4096, KnownBy.MEASURED)),
+        (ReadPart.first(4096, WindowSource.MEASURED), ReadPart.first(4096, WindowSource.MEASURED)),
+        (ReadPart.at_least(512), ReadPart.first(4096, WindowSource.MEASURED)),
         (ReadPart.at_least(5000), ReadPart.at_least(5000)),
     ):
         store_measured(meta.name, meta.revision, measured)
@@ -247,7 +247,7 @@ def test_posir_run_sets_a_window(tmp_path, monkeypatch):
     (result,) = {
         (result.model, result.experiment, result.values.read) for result in read_results(output)
     }
-    assert result[1:] == ("window_32", ReadPart.first(32, KnownBy.CLASS))
+    assert result[1:] == ("window_32", ReadPart.first(32, WindowSource.CLASS))
 
 
 def test_posir_window_is_an_experiment(tmp_path, monkeypatch):

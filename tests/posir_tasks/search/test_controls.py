@@ -19,7 +19,7 @@ from posir_tasks.models.references import BM25_BASELINE
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.values.profile import pool
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from tests.conftest import SQUAD_DATA
 from tests.support.datasets import imported
 
@@ -33,7 +33,7 @@ LANGUAGES = {"xquad.en": "eng-Latn", "xquad.zh": "cmn-Hans", "covidqa": "eng-Lat
 class StaticVectors:
     """The mean of WordLlama's static token vectors, which ignores word order and has no limit."""
 
-    read_part = ReadPart.all(KnownBy.CLASS)
+    read_part = ReadPart.all(WindowSource.CLASS)
 
     def __init__(self) -> None:
         wordllama = pytest.importorskip("wordllama")
@@ -88,7 +88,7 @@ def find_verdict(model, task, folder: Path):
 
 def check_unmoved(values):
     """Check that unmoved documents have the ranks of the original search."""
-    rows = values.rotations.rows(values.ranks, window=False)
+    rows = values.rotations.select_rows(values.ranks, window=False)
     unmoved = rows.version == 0
     assert np.array_equal(rows.ranks[unmoved], values.ranks.columns.ranks[rows.query[unmoved]])
 

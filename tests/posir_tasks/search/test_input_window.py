@@ -32,7 +32,7 @@ from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.input_window import find_read_evidence
 from posir_tasks.search.scoring import select_documents
-from posir_tasks.values.read_part import CountedWith, KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart, WindowSource
 from tests.support.datasets import imported
 from tests.support.encode import TASK
 from tests.support.models import TINY_KINDS, write_tiny_model
@@ -55,7 +55,7 @@ def build_document(position: int, words: int = 90) -> str:
 def build_request(data) -> SearchRequest:
     context = EncodingContext(**TASK, encode_kwargs={"batch_size": 8, "show_progress_bar": False})
     return SearchRequest(
-        data.corpus, data.queries, data.evidence.positives(), None, 10, context, TimingStack()
+        data.corpus, data.queries, data.evidence.map_positives(), None, 10, context, TimingStack()
     )
 
 
@@ -302,7 +302,7 @@ def test_positions_in_both_ends_of_a_text_are_estimated(folder, position_data):
         load_dense(folder),
         lambda model: model,
         "read_part",
-        ReadPart(ReadKind.PART, Part.ENDS, 64, 32, KnownBy.GIVEN),
+        ReadPart(ReadKind.PART, Part.ENDS, 64, 32, WindowSource.GIVEN),
     )
     request = build_request(position_data)
     assert (

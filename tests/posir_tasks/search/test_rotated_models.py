@@ -9,7 +9,7 @@ import pytest
 import posir
 from posir_tasks.results import read_results
 from posir_tasks.values.profile import NDCG_AT_10
-from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import Part, ReadKind, ReadPart, WindowSource
 from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE, Window
 from tests.support.embedding_server import serve_embeddings
 from tests.support.models import write_tiny_gpt2, write_tiny_model
@@ -37,7 +37,7 @@ def check_result(result) -> None:
     # A hybrid has no window.
     tests = (False,) if rotations.window is Window.UNKNOWN else (False, True)
     for window in tests:
-        rows = rotations.rows(values.ranks, window=window)
+        rows = rotations.select_rows(values.ranks, window=window)
         unmoved = rows.version == 0
         assert len(rows.query) > unmoved.sum() >= DOCUMENTS
         if not window or rotations.window is Window.WHOLE:
@@ -101,7 +101,7 @@ def test_a_model_with_a_window_of_512_tokens_is_tested(tmp_path: Path):
 def test_an_endpoint_is_tested_on_whole_documents(tmp_path: Path):
     with serve_embeddings() as server:
         result = evaluate(server.reference, tmp_path)
-    rows = result.values.rotations.rows(result.values.ranks, window=False)
+    rows = result.values.rotations.select_rows(result.values.ranks, window=False)
     unmoved = rows.version == 0
     assert unmoved.sum() >= DOCUMENTS
     np.testing.assert_array_equal(
@@ -115,7 +115,7 @@ class EndVectors(WordVectors):
     def __init__(self) -> None:
         super().__init__()
         part = {"part": Part.ENDS, "tokens": 256, "tokens_at_start": 128}
-        self.read_part = ReadPart(ReadKind.PART, known_by=KnownBy.CLASS, **part)
+        self.read_part = ReadPart(ReadKind.PART, known_by=WindowSource.CLASS, **part)
 
     def embed(self, text):
         words = text.split()
@@ -130,7 +130,7 @@ def test_a_model_that_reads_both_ends_reads_whole_excerpts(tmp_path: Path):
     check_result(result)
     values = result.values
     assert values.rotations.window is Window.EXCERPT
-    rows = values.rotations.rows(values.ranks, window=True)
+    rows = values.rotations.select_rows(values.ranks, window=True)
     gains = NDCG_AT_10[rows.ranks]
     gains_by_question = [set(gains[rows.query == question]) for question in np.unique(rows.query)]
     assert len(gains_by_question) >= DOCUMENTS

@@ -28,11 +28,11 @@ from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import ReadEvidence
 from posir_tasks.values.profile import NDCG_AT_10
 from posir_tasks.values.ranks import rank_results
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from posir_tasks.values.rotation_ranks import (
     ROTATED_VARIABLE,
     RotationRanks,
-    Untested,
+    UntestedReason,
     Window,
     read_sample_size,
 )
@@ -77,7 +77,7 @@ def build_request(data):
     return SearchRequest(
         data.corpus,
         data.queries,
-        data.evidence.positives(),
+        data.evidence.map_positives(),
         None,
         100,
         EncodingContext(**TASK),
@@ -90,10 +90,10 @@ def rotate(model, sample_size=400, subsets=1, data=None):
     request = build_request(data)
     results, ranked = search_and_rank(model, request)
     documents = select_documents(data.corpus, data.evidence.document_ids)
-    read = model.read_part if hasattr(model, "read_part") else ReadPart.all(KnownBy.CLASS)
+    read = model.read_part if hasattr(model, "read_part") else ReadPart.all(WindowSource.CLASS)
 
     def find_read_evidence(queries, evidence, rows):  # noqa: ARG001
-        return ReadEvidence.estimate(read, evidence.complete(select_texts(rows)), ["eng-Latn"])
+        return ReadEvidence.estimate(read, evidence.add_lengths(select_texts(rows)), ["eng-Latn"])
 
     read_evidence = find_read_evidence(data.queries, data.evidence, documents)
     scheme = RelativePositions()
@@ -113,7 +113,7 @@ def rotated():
 
 def test_a_bag_of_words_ranks_all_versions_equally(rotated):
     _, _, ranks, rotations = rotated
-    rows = rotations.rows(ranks, window=False)
+    rows = rotations.select_rows(ranks, window=False)
     gains = NDCG_AT_10[rows.ranks]
     by_question = {
         question: set(gains[rows.query == question].tolist())
@@ -125,21 +125,21 @@ def test_a_bag_of_words_ranks_all_versions_equally(rotated):
 
 def test_the_original_document_keeps_its_rank(rotated):
     _, _, ranks, rotations = rotated
-    rows = rotations.rows(ranks, window=False)
+    rows = rotations.select_rows(ranks, window=False)
     unmoved = rows.version == 0
     assert np.array_equal(rows.ranks[unmoved], ranks.columns.ranks[rows.query[unmoved]])
 
 
 def test_each_third_contains_the_evidence_of_each_question_once(rotated):
     _, _, ranks, rotations = rotated
-    rows = rotations.rows(ranks, window=False)
+    rows = rotations.select_rows(ranks, window=False)
     thirds = np.bincount(rows.twelfths // 4, minlength=3) / len(rows.query)
     assert thirds == pytest.approx([1 / 3] * 3, abs=0.02)
 
 
 def test_a_version_is_ranked_as_in_a_corpus_that_contains_it():
     data, test, _, _ = rotate(StartVectors(), sample_size=2)
-    positives = data.evidence.positives()
+    positives = data.evidence.map_positives()
     questions = list(positives)[:40:5]
     texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
     rows, pairs = [], {}
@@ -180,7 +180,7 @@ def test_a_version_is_ranked_as_in_a_corpus_that_contains_it():
 
 def test_a_model_that_weights_early_words_favors_the_start():
     _, _, ranks, rotations = rotate(StartVectors())
-    rows = rotations.rows(ranks, window=True)
+    rows = rotations.select_rows(ranks, window=True)
     means = [NDCG_AT_10[rows.ranks[rows.twelfths // 4 == third]].mean() for third in range(3)]
     assert means[0] > means[1] > means[2]
 
@@ -193,8 +193,8 @@ def test_nan_scores_of_rotated_versions_are_rejected():
 def test_excerpts_for_a_truncating_model_are_read_completely():
     _, _, ranks, rotations = rotate(WordVectors(window=150))
     (part,) = rotations.sets
-    whole = rotations.rows(ranks, window=False)
-    within = rotations.rows(ranks, window=True)
+    whole = rotations.select_rows(ranks, window=False)
+    within = rotations.select_rows(ranks, window=True)
     assert (part.window, part.room) == (Window.EXCERPT, 120)
     assert 0 < len(np.unique(within.query)) < len(np.unique(whole.query))
     assert whole.unread.any()
@@ -212,14 +212,14 @@ def test_a_document_and_its_versions_have_the_same_window(times):
     # The data's token counts may differ from the estimate.
     counted = replace(data, evidence=replace(data.evidence, tokens=times * data.evidence.tokens))
     _, _, ranks, rotations = rotate(WordVectors(window=150), sample_size=5, data=counted)
-    assert rotations.rows(ranks, window=False).unread.any()
+    assert rotations.select_rows(ranks, window=False).unread.any()
     assert RotationRanks.from_json(rotations.to_json(), ranks) == rotations
 
 
 def test_bm25_is_order_blind_when_rotated_texts_are_reindexed():
     model = mteb.get_model(BM25_BASELINE)
     data, test, _, rotations = rotate(model)
-    assert rotations.untested is Untested.ORDER_BLIND
+    assert rotations.untested is UntestedReason.ORDER_BLIND
     texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
     borders = {name: text.rfind(". ", 0, len(text) // 2) + 2 for name, text in texts.items()}
     moved = {
@@ -233,9 +233,9 @@ def test_bm25_is_order_blind_when_rotated_texts_are_reindexed():
 def test_a_hybrid_of_bags_of_words_ranks_all_versions_equally():
     hybrid = HybridSearch([mteb.get_model(BM25_BASELINE), WordVectors()])
     hybrid.mteb_model_meta = ModelMeta.create_empty({"name": "test/hybrid", "revision": "1"})
-    hybrid.read_part = ReadPart.all(KnownBy.CLASS)
+    hybrid.read_part = ReadPart.all(WindowSource.CLASS)
     _, _, ranks, rotations = rotate(hybrid)
-    rows = rotations.rows(ranks, window=False)
+    rows = rotations.select_rows(ranks, window=False)
     by_question = [
         np.ptp(rows.ranks[rows.query == question]) for question in np.unique(rows.query).tolist()
     ]
@@ -250,7 +250,8 @@ def test_the_sample_is_split_between_subsets_and_nested():
     assert (large > 0).sum() == 4 * 10
     assert np.array_equal(np.where(large <= 5, large, 0), small)
     assert np.array_equal(
-        more.rows(ranks, window=False, sample_size=20).query, few.rows(ranks, window=False).query
+        more.select_rows(ranks, window=False, sample_size=20).query,
+        few.select_rows(ranks, window=False).query,
     )
 
 

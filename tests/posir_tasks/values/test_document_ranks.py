@@ -1,4 +1,4 @@
-"""Ranks by document: additive, small, and the source of the profile."""
+"""Ranks by document: addition, profile, JSON and size."""
 
 import base64
 import json
@@ -18,7 +18,7 @@ from posir_tasks.values.document_keys import KEY_NAMES, pack_keys, unpack_keys
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.profile import PositionProfile, pool
-from posir_tasks.values.read_part import CountedWith, KnownBy, ReadPart
+from posir_tasks.values.read_part import CountedWith, ReadPart, WindowSource
 from posir_tasks.values.result_schema import KEYS_KEY, RANKS_KEY, READ_RANKS_KEY
 from posir_tasks.values.schemes import AbsolutePositions, RelativePositions
 from posir_tasks.values.scores import ResultValues
@@ -27,8 +27,8 @@ from posir_tasks.values.tokens_read import TokensRead
 SCHEME = RelativePositions(bins=4, token_bounds=(100,))
 
 
-def evidence_of(rows, prefix="q", article=None):
-    """Evidence of (document, start in tenths, tokens) rows."""
+def build_evidence(rows, prefix="q", article=None):
+    """Build evidence from rows of document, start in tenths, and rank."""
     starts = np.array([start * 10 for _, start, _ in rows], np.int64)
     names, documents = (
         [f"{prefix}{row}" for row in range(len(rows))],
@@ -42,38 +42,38 @@ def evidence_of(rows, prefix="q", article=None):
     )
 
 
-READ = ReadPart.first(512, KnownBy.GIVEN)
+READ = ReadPart.first(512, WindowSource.GIVEN)
 
 
-def placed(given_rows, window):
-    """The estimated places of evidence in the first tokens of a window."""
+def estimate_positions(row_list, window):
+    """Estimate the positions of evidence in a window of the first tokens."""
     return ReadEvidence.estimate(
-        ReadPart.first(window, KnownBy.GIVEN), evidence_of(given_rows), ["eng-Latn"]
+        ReadPart.first(window, WindowSource.GIVEN), build_evidence(row_list), ["eng-Latn"]
     )
 
 
 rows = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 9), st.integers(0, 120)), max_size=40)
 
 
-def built(given_rows, prefix="q", **options):
+def build_ranks(row_list, prefix="q", **options):
     return DocumentRanks.from_ranks(
         SCHEME,
-        evidence_of(given_rows, prefix),
-        np.array([rank for *_, rank in given_rows], np.int64),
+        build_evidence(row_list, prefix),
+        np.array([rank for *_, rank in row_list], np.int64),
         **options,
     )
 
 
 @given(rows)
-def test_the_profile_follows_from_it(given_rows):
-    ranks = np.array([rank for *_, rank in given_rows], np.int64)
-    assert built(given_rows).profile == PositionProfile.from_ranks(
-        SCHEME, evidence_of(given_rows), ranks
+def test_profile_equals_the_directly_counted_profile(row_list):
+    ranks = np.array([rank for *_, rank in row_list], np.int64)
+    assert build_ranks(row_list).profile == PositionProfile.from_ranks(
+        SCHEME, build_evidence(row_list), ranks
     )
 
 
-def test_the_stored_form_stays_so_that_versions_pair():
-    stored = built(
+def test_the_stored_form_is_stable_so_that_old_results_can_be_paired():
+    stored = build_ranks(
         [
             (document, start, rank)
             for document in range(6)
@@ -84,26 +84,28 @@ def test_the_stored_form_stays_so_that_versions_pair():
     assert (part["documents"], part["queries"]) == ("916ee6533da91c8e", "c0d81ff1a8057445")
     assert stored[RANKS_KEY]["cells"] == "0:0 0:1 0:3 1:0 1:1 1:3"
     assert list(zlib.decompress(base64.b85decode(part["document_sizes"][1:]))) == [3] * 6
-    # A query without its document, the ninth rank, and one below the hundredth.
+    # A miss, rank 9, and a rank below 100.
     assert sorted(zlib.decompress(base64.b85decode(part["ranks"][1:]))) == [8] * 6 + [11] * 12
 
 
 @given(rows, rows, rows)
 def test_values_add_in_any_order(first, second, third):
-    a, b, c = built(first, "a"), built(second, "b"), built(third, "c")
+    a, b, c = build_ranks(first, "a"), build_ranks(second, "b"), build_ranks(third, "c")
     assert (a + b) + c == c + (b + a)
     assert (a + b).profile == a.profile + b.profile
 
 
 @given(rows, st.integers(1, 300))
-def test_json_round_trip(given_rows, window):
+def test_json_round_trip(row_list, window):
     texts = {f"d{document}": f"text {document} " * 150 for document in range(9)}
-    value = built(
-        given_rows, placed=placed(given_rows, window), texts=texts if window % 2 else None
+    value = build_ranks(
+        row_list,
+        read_evidence=estimate_positions(row_list, window),
+        texts=texts if window % 2 else None,
     )
     data = json.loads(json.dumps(value.to_json()))
     assert DocumentRanks.from_json(data, value.axes) == value
-    read = ReadPart.first(window, KnownBy.MEASURED)
+    read = ReadPart.first(window, WindowSource.MEASURED)
     values = ResultValues(
         value, read, TokensRead(np.array([50, 40]), np.array([0, 1060]), CountedWith.TOKENIZER, 7)
     )
@@ -115,17 +117,16 @@ def test_json_round_trip(given_rows, window):
 
 
 @given(rows, rows, st.integers(1, 300))
-def test_columns_of_a_sum_are_those_of_its_parts(first, second, window):
+def test_columns_of_a_sum_are_concatenated(first, second, window):
     parts = [
-        built(given_rows, prefix, placed=placed(given_rows, window))
-        for given_rows, prefix in ((first, "a"), (second, "b"))
+        build_ranks(row_list, prefix, read_evidence=estimate_positions(row_list, window))
+        for row_list, prefix in ((first, "a"), (second, "b"))
     ]
     columns, whole = [part.columns for part in parts], (parts[0] + parts[1]).columns
     for name in ("gains", "ranks", "twelfths", "thirds"):
         joined = np.concatenate([getattr(part, name) for part in columns])
         assert sorted(joined.tolist()) == sorted(getattr(whole, name).tolist())
-    # The parts have the same documents where neither has a text: known again only if they are all
-    # the same.
+    # Without texts, documents are only linked if the sets contain the same documents.
     assert (
         len(np.unique(whole.clusters))
         <= len(np.unique(whole.documents))
@@ -134,41 +135,41 @@ def test_columns_of_a_sum_are_those_of_its_parts(first, second, window):
 
 
 @given(rows, st.integers(1, 300))
-def test_queries_within_the_window_are_counted_by_a_loop(given_rows, window):
-    tokens = [(50 if document % 2 else 200) for document, _, _ in given_rows]
+def test_queries_within_the_window_equal_a_loop(row_list, window):
+    tokens = [(50 if document % 2 else 200) for document, _, _ in row_list]
     ends = [
         (start * 10 + 5) / 100 * length > window
-        for (_, start, _), length in zip(given_rows, tokens, strict=True)
+        for (_, start, _), length in zip(row_list, tokens, strict=True)
     ]
-    value = built(given_rows, placed=placed(given_rows, window))
-    read = ResultValues(value, ReadPart.first(window, KnownBy.GIVEN)).read_profile
-    assert value.within_window().profile.queries == len(given_rows) - sum(ends)
-    if given_rows:
-        assert read == value.within_window().profile
+    value = build_ranks(row_list, read_evidence=estimate_positions(row_list, window))
+    read = ResultValues(value, ReadPart.first(window, WindowSource.GIVEN)).read_profile
+    assert value.select_within_window().profile.queries == len(row_list) - sum(ends)
+    if row_list:
+        assert read == value.select_within_window().profile
     assert ResultValues(value).read_profile is None
 
 
-def test_fields_of_a_newer_version_are_said(caplog):
-    value = built([(1, 1, 1)])
+def test_fields_of_a_newer_version_are_logged(caplog):
+    value = build_ranks([(1, 1, 1)])
     data = value.to_json()
     data[READ_RANKS_KEY]["sets"][0]["hundredths"] = "1"
     assert DocumentRanks.from_json(data, value.axes, 1) == value
     assert "hundredths" in caplog.text
 
 
-def test_an_unknown_place_makes_those_of_a_sum_unknown():
+def test_unknown_positions_make_the_positions_of_a_sum_unknown():
     known, unknown = (
-        built([(0, 1, 1)], "a", placed=placed([(0, 1, 1)], 50)),
-        built([(1, 1, 1)], "b"),
+        build_ranks([(0, 1, 1)], "a", read_evidence=estimate_positions([(0, 1, 1)], 50)),
+        build_ranks([(1, 1, 1)], "b"),
     )
-    # The evidence is tokens 20 to 30 of the 50 that are read of 200.
+    # The evidence consists of tokens 20 to 30; the window has 50 of 200 tokens.
     assert known.columns.twelfths.tolist() == [6]
     assert (known + unknown).columns.twelfths.tolist() == []
     with pytest.raises(ProfileError, match="unknown"):
-        (known + unknown).within_window()
+        (known + unknown).select_within_window()
 
 
-def test_articles_are_found_again_by_text_title_or_opening():
+def test_articles_are_linked_by_text_title_or_opening():
     words = [f"word{number}" for number in range(300)]
     texts = {
         "d0": " ".join(words),
@@ -177,25 +178,25 @@ def test_articles_are_found_again_by_text_title_or_opening():
         "d3": " ".join(words[1:]),
     }
 
-    def one_subset(document, title, subset):
-        evidence = replace(evidence_of([(document, 1, 1)], subset), clusters=(title,))
+    def build_subset(document, title, subset):
+        evidence = replace(build_evidence([(document, 1, 1)], subset), clusters=(title,))
         return DocumentRanks.from_ranks(SCHEME, evidence, np.ones(1, np.int64), None, subset, texts)
 
     values = [
-        one_subset(0, "", "a"),
-        one_subset(1, "", "b"),
-        one_subset(2, "Bees", "c"),
-        one_subset(3, "bees", "d"),
+        build_subset(0, "", "a"),
+        build_subset(1, "", "b"),
+        build_subset(2, "Bees", "c"),
+        build_subset(3, "bees", "d"),
     ]
     columns = pool(values).columns
     by_subset = np.argsort(columns.subsets)
     assert len(np.unique(columns.clusters)) == 1
     documents = columns.documents[by_subset]
     assert (documents[0] == documents[1], len(np.unique(documents))) == (True, 3)
-    assert len(np.unique((values[0] + one_subset(3, "", "d")).columns.clusters)) == 2
+    assert len(np.unique((values[0] + build_subset(3, "", "d")).columns.clusters)) == 2
 
 
-def test_keys_take_at_most_20_characters_a_document():
+def test_keys_take_at_most_20_characters_per_document():
     keys = np.random.default_rng(0).integers(1, 2**40, 1_001)
     text = pack_keys(keys)
     assert unpack_keys(text, len(keys)).tolist() == keys.tolist()
@@ -206,10 +207,10 @@ def test_keys_take_at_most_20_characters_a_document():
 
 
 def test_two_models_list_the_same_queries_in_the_same_order():
-    given_rows = [(3, 1, 1), (1, 9, 2), (3, 5, 3), (2, 2, 0)]
-    shuffled = [given_rows[row] for row in (2, 0, 3, 1)]
+    row_list = [(3, 1, 1), (1, 9, 2), (3, 5, 3), (2, 2, 0)]
+    shuffled = [row_list[row] for row in (2, 0, 3, 1)]
     ids = ["q2", "q0", "q3", "q1"]
-    evidence = evidence_of(shuffled)
+    evidence = build_evidence(shuffled)
     other = Evidence(
         ids,
         evidence.document_ids,
@@ -219,18 +220,21 @@ def test_two_models_list_the_same_queries_in_the_same_order():
         evidence.tokens,
     )
     first, second = (
-        built(given_rows),
+        build_ranks(row_list),
         DocumentRanks.from_ranks(SCHEME, other, np.array([row[2] for row in shuffled])),
     )
     assert first == second
 
 
 def test_results_on_the_same_documents_share_documents():
-    first, second = built([(0, 1, 1), (1, 2, 1)], "german"), built([(0, 7, 5), (1, 8, 5)], "french")
+    first, second = (
+        build_ranks([(0, 1, 1), (1, 2, 1)], "german"),
+        build_ranks([(0, 7, 5), (1, 8, 5)], "french"),
+    )
     columns = (first + second).columns
     assert sorted(columns.documents.tolist()) == [0, 0, 1, 1]
     articles = DocumentRanks.from_ranks(
-        SCHEME, evidence_of([(0, 1, 1), (1, 1, 1), (3, 1, 1)], article=True), np.ones(3, int)
+        SCHEME, build_evidence([(0, 1, 1), (1, 1, 1), (3, 1, 1)], article=True), np.ones(3, int)
     )
     assert sorted(np.bincount(articles.columns.clusters)) == [1, 2]
 
@@ -247,7 +251,7 @@ NO_LISTS = [{"sets": sets} for sets in (3, {"a": [1]}, "a", ["a"], [None])]
 
 
 @pytest.mark.parametrize(
-    ("key", "change", "said"),
+    ("key", "change", "message"),
     [
         *(
             (RANKS_KEY, change, "")
@@ -260,10 +264,10 @@ NO_LISTS = [{"sets": sets} for sets in (3, {"a": [1]}, "a", ["a"], [None])]
         ),
     ],
 )
-def test_damaged_json_is_refused(key, change, said):
-    value = built([(1, 1, 1)])
+def test_damaged_json_is_rejected(key, change, message):
+    value = build_ranks([(1, 1, 1)])
     data = value.to_json()
-    with pytest.raises((ProfileError, NewerSchemaError), match=f"'{key}'.*{said}"):
+    with pytest.raises((ProfileError, NewerSchemaError), match=f"'{key}'.*{message}"):
         DocumentRanks.from_json({**data, key: {**data[key], **change}}, value.axes)
 
 
@@ -271,8 +275,8 @@ def test_damaged_json_is_refused(key, change, said):
 @pytest.mark.parametrize(
     ("key", "name"), [(RANKS_KEY, "ranks"), (READ_RANKS_KEY, "twelfths"), (KEYS_KEY, "titles")]
 )
-def test_a_damaged_column_is_refused_by_the_field_that_has_it(key, name, text):
-    value = built([(1, 1, 1)])
+def test_the_error_for_a_damaged_column_names_its_field(key, name, text):
+    value = build_ranks([(1, 1, 1)])
     data = value.to_json()
     data[key]["sets"][0][name] = text
     with pytest.raises(ProfileError, match=f"'{key}'") as refused:
@@ -297,8 +301,8 @@ def test_a_damaged_column_is_refused_by_the_field_that_has_it(key, name, text):
         "openings",
     ],
 )
-def test_no_column_takes_more_memory_than_its_queries_need(packed, name):
-    value = built([(1, 1, 1), (2, 2, 2)])
+def test_columns_take_no_more_memory_than_their_queries_need(packed, name):
+    value = build_ranks([(1, 1, 1), (2, 2, 2)])
     data = value.to_json()
     for key in (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY):
         first = data[key]["sets"][0]
@@ -317,8 +321,8 @@ def test_no_column_takes_more_memory_than_its_queries_need(packed, name):
         tracemalloc.stop()
 
 
-def test_sets_have_together_no_more_queries_than_the_profile():
-    value = built([(1, 1, 1), (2, 2, 2)])
+def test_sets_together_have_no_more_queries_than_the_profile():
+    value = build_ranks([(1, 1, 1), (2, 2, 2)])
     data = value.to_json()
     assert DocumentRanks.from_json(data, value.axes, 2) == value
     for key in (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY):
@@ -328,9 +332,7 @@ def test_sets_have_together_no_more_queries_than_the_profile():
 
 
 def test_a_large_result_grows_by_less_than_100_kilobytes():
-    """92,749 questions in 20,233 documents of 477 articles, with as varied ranks as a weak model
-    has.
-    """
+    """92,749 questions in 20,233 documents of 477 articles, with ranks of a weak model."""
     rng = np.random.default_rng(0)
     documents = np.sort(rng.integers(0, 20_233, 92_749))
     articles = np.sort(rng.integers(0, 477, 20_233))[documents]

@@ -1,13 +1,13 @@
-"""The place of evidence in what a model reads."""
+"""Positions of evidence in the window of a model."""
 
 import numpy as np
 import pytest
 
 from posir_tasks.values.evidence import Evidence, Unread, locate_in_window
-from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import Part, ReadKind, ReadPart, WindowSource
 
 TOKENS = 600
-#: Start and end of the evidence, in tokens of a document of 600.
+#: Start and end of the evidence in a document of 600 tokens.
 SPANS = [
     (0, 10),
     (90, 100),
@@ -19,13 +19,13 @@ SPANS = [
     (500, 510),
     (590, 600),
 ]
-FIRST = ReadPart.first(100, KnownBy.GIVEN)
-LAST = ReadPart(ReadKind.PART, Part.LAST, 100, known_by=KnownBy.GIVEN)
-ENDS = ReadPart(ReadKind.PART, Part.ENDS, 200, 100, KnownBy.GIVEN)
+FIRST = ReadPart.first(100, WindowSource.GIVEN)
+LAST = ReadPart(ReadKind.PART, Part.LAST, 100, known_by=WindowSource.GIVEN)
+ENDS = ReadPart(ReadKind.PART, Part.ENDS, 200, 100, WindowSource.GIVEN)
 
 
-def place_by_hand(read: ReadPart, start: int, end: int) -> int:
-    """Return the twelfth of the list of tokens that are read, token by token."""
+def locate_naively(read: ReadPart, start: int, end: int) -> int:
+    """Compute the twelfth of the window token by token."""
     seen = list(range(100))
     if read is LAST:
         seen = list(range(500, TOKENS))
@@ -41,9 +41,9 @@ def place_by_hand(read: ReadPart, start: int, end: int) -> int:
 
 
 @pytest.mark.parametrize("read", [FIRST, LAST, ENDS], ids=["first", "last", "ends"])
-def test_evidence_is_read_cut_or_beyond_by_its_start_and_end(read: ReadPart):
+def test_evidence_is_within_cut_or_beyond_the_window(read: ReadPart):
     starts, ends = (np.array(column, np.float64) for column in zip(*SPANS, strict=True))
-    expected = [place_by_hand(read, start, end) for start, end in SPANS]
+    expected = [locate_naively(read, start, end) for start, end in SPANS]
     assert {Unread.CUT, Unread.BEYOND} <= set(expected)
     head, tail = 100 * (read is not LAST), TOKENS - 100 * (read is not FIRST)
     assert locate_in_window(starts, ends, head, tail, read.tokens or 0).tolist() == expected

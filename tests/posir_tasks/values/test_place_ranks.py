@@ -1,6 +1,4 @@
-"""Places of evidence: each with the rank of its own document and weight 1/n; additive, and stored
-exactly.
-"""
+"""Several places of evidence: ranks, weights, addition and JSON."""
 
 import json
 import math
@@ -23,36 +21,36 @@ from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.place_ranks import (
     average_places,
+    compute_third_shares,
     count_queries,
-    places_from_json,
-    places_to_json,
+    parse_places,
     rank_places,
-    share_thirds,
+    serialize_places,
 )
 from posir_tasks.values.profile import NDCG_AT_10
-from posir_tasks.values.read_part import KnownBy, ReadPart
+from posir_tasks.values.read_part import ReadPart, WindowSource
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ResultValues
 from tests.support.datasets import write_beir_folder
 
 SCHEME = RelativePositions(bins=4, token_bounds=(100,))
-READ = ReadPart.first(60, KnownBy.GIVEN)
-#: Of each query its places: document and tenth of it; and the rank of each document.
+READ = ReadPart.first(60, WindowSource.GIVEN)
+#: Places of each query: document and tenth of the document.
 queries = st.lists(
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), min_size=2, max_size=14, unique=True),
     max_size=8,
 )
 
 
-def rank_of(query: int, document: int) -> int:
+def compute_rank(query: int, document: int) -> int:
     return (7 * query + 3 * document) % 14
 
 
-def build(asked, prefix="q", read=None):
-    """Ranks of the places of queries, and the same as rows of query, document, tenth and rank."""
+def build(queries_with_places, prefix="q", read=None):
+    """Build ranks of places, and rows of query, document, tenth and rank."""
     rows = [
-        (query, document, tenth, rank_of(query, document))
-        for query, row in enumerate(asked)
+        (query, document, tenth, compute_rank(query, document))
+        for query, row in enumerate(queries_with_places)
         for document, tenth in row
     ]
     starts = np.array([10 * tenth for _, _, tenth, _ in rows], np.int64)
@@ -68,21 +66,24 @@ def build(asked, prefix="q", read=None):
 
 
 @given(queries)
-def test_each_place_has_its_documents_rank_and_weight_one_nth(asked):
-    places, _ = build(asked)
-    kept = {query: row for query, row in enumerate(asked) if len(row) <= 12}
-    assert (count_queries(places), places.left_out) == (len(kept), len(asked) - len(kept))
+def test_each_place_has_the_rank_of_its_document_and_weight_1_n(queries_with_places):
+    places, _ = build(queries_with_places)
+    kept = {query: row for query, row in enumerate(queries_with_places) if len(row) <= 12}
+    assert (count_queries(places), places.left_out) == (
+        len(kept),
+        len(queries_with_places) - len(kept),
+    )
     shares, gains = defaultdict(float), []
     for query, row in kept.items():
         gains.append(0.0)
         for document, tenth in row:
             shares[int(3 * (10 * tenth + 2.5) / 100)] += 1 / len(row) / len(kept)
-            rank = rank_of(query, document)
+            rank = compute_rank(query, document)
             gains[-1] += (1 / math.log2(1 + rank) if 1 <= rank <= 10 else 0.0) / len(row)
     if kept:
-        assert share_thirds(places) == pytest.approx([shares[third] for third in range(3)])
+        assert compute_third_shares(places) == pytest.approx([shares[third] for third in range(3)])
         assert average_places(places) == pytest.approx(np.mean(gains))
-        # The profile counts the same weights in its cells, in parts of 27,720.
+        # The profile counts weights in units of 1 / 27,720.
         assert places.profile.counts.sum() == 27_720 * len(kept)
         assert places.profile.score(NDCG_AT_10) == pytest.approx(np.mean(gains))
 
@@ -90,8 +91,8 @@ def test_each_place_has_its_documents_rank_and_weight_one_nth(asked):
 @given(queries, queries, queries)
 def test_two_sets_add_in_any_order_and_are_stored_exactly(first, second, third):
     a, b, c = (
-        build(asked, prefix, READ)[0]
-        for asked, prefix in ((first, "a"), (second, "b"), (third, "c"))
+        build(queries_with_places, prefix, READ)[0]
+        for queries_with_places, prefix in ((first, "a"), (second, "b"), (third, "c"))
     )
     assert (a + b) + c == c + (b + a)
     total = a + b
@@ -109,7 +110,7 @@ def test_two_sets_add_in_any_order_and_are_stored_exactly(first, second, third):
         == (values + ResultValues(single, READ)).places
         == total
     )
-    # Without places, nothing of them is stored.
+    # Without places, the field is omitted.
     assert stored.keys() - ResultValues(single, READ).to_json().keys() == {"places"}
 
 
@@ -125,76 +126,71 @@ def test_places_of_one_query_are_one_cluster():
     assert sorted(np.bincount(columns.clusters).tolist()) == [2, 4]
 
 
-def test_the_first_span_alone_makes_an_early_bias():
-    """FiRA's finding in small: spans are anywhere, so that the first of several is early (facts:
-    61.1 against 36.1%).
-    """
+def test_using_only_the_first_span_is_biased_to_the_start():
+    """Spans are uniform, so the first of several is early, as in FiRA (61.1 instead of 36.1%)."""
     rng = np.random.default_rng(7)
-    asked = [
+    queries_with_places = [
         [
             (document, tenth)
             for tenth in sorted(rng.choice(10, rng.integers(2, 5), replace=False).tolist())
         ]
         for document in range(400)
     ]
-    places, _ = build(asked)
+    places, _ = build(queries_with_places)
     first = np.bincount(
-        [int(3 * (10 * row[0][1] + 2.5) / 100) for row in asked], minlength=3
-    ) / len(asked)
+        [int(3 * (10 * row[0][1] + 2.5) / 100) for row in queries_with_places], minlength=3
+    ) / len(queries_with_places)
     assert first[0] > 0.55
     assert first[2] < 0.15
-    # Each third has 3 or 4 of the ten places: tenths 0 to 3, 4 to 6 (middles 42.5 to 62.5) and 7 to
-    # 9, or so.
+    # Each third contains three or four of the ten tenths.
     share = (
         np.bincount([int(3 * (10 * tenth + 2.5) / 100) for tenth in range(10)], minlength=3) / 10
     )
-    assert share_thirds(places) == pytest.approx(share, abs=0.03)
+    assert compute_third_shares(places) == pytest.approx(share, abs=0.03)
 
 
 def damage(change):
     stored = build([[(0, 1), (1, 2)], [(1, 5), (2, 7)]])[0]
-    stored = places_to_json(stored)
+    stored = serialize_places(stored)
     change(stored)
-    return places_from_json(stored, SCHEME.axes)
+    return parse_places(stored, SCHEME.axes)
 
 
 @pytest.mark.parametrize("number", ["4", "zc-jqeK"])
-def test_weights_that_are_not_those_of_the_places_are_refused(number):
+def test_inconsistent_weights_are_rejected(number):
     with pytest.raises(ProfileError, match=r"places|weights|column"):
         damage(lambda stored: stored["weights"]["sets"][0].update(weights=number))
 
 
 @pytest.mark.parametrize("left_out", [-1, None, 2**60])
-def test_a_number_that_cannot_be_one_of_queries_is_refused(left_out):
+def test_an_invalid_number_of_queries_is_rejected(left_out):
     with pytest.raises(PosirError, match="places"):
         damage(lambda stored: stored.update(left_out=left_out))
 
 
-def test_scores_have_grades_of_documents_and_ranks_of_places(tmp_path):
-    """BM25 by both ways of search; oracles: pytrec_eval on its predictions, and a loop over the
-    places.
-    """
+def test_scores_use_grades_of_documents_and_ranks_of_places(tmp_path):
+    """Compare BM25 on both search paths with pytrec_eval and a loop over places."""
     words = ["mill", "weir", "crane", "heron", "bell", "tower"]
     texts = {
         f"d{row}": " ".join(words[(row + step) % 6] for step in range(1 + row % 4)) + " stood"
         for row in range(12)
     }
     spans = {name: [(0, 4), (text.rindex("stood"), len(text))] for name, text in texts.items()}
-    asked = {
+    queries_with_places = {
         "one": {"d3": (1, 1)},
         "two": {"d0": (2, 1), "d6": (1, 1)},
         "four": {"d1": (1, 2), "d7": (3, 2)},
     }
     qrels = [
         (query, document, grade, *spans[document][place])
-        for query, relevant in asked.items()
+        for query, relevant in queries_with_places.items()
         for document, (grade, places) in relevant.items()
         for place in range(places)
     ]
     corpus = [{"_id": name, "text": text} for name, text in texts.items()]
     queries = [
         {"_id": query, "text": text}
-        for query, text in zip(asked, ["heron", "mill", "weir bell"], strict=True)
+        for query, text in zip(queries_with_places, ["heron", "mill", "weir bell"], strict=True)
     ]
     folder = write_beir_folder(tmp_path / "beir", corpus, queries, qrels, ("start", "end"))
     posir.import_data(folder, language="eng-Latn", domain="mills", output=tmp_path / "data")
@@ -224,7 +220,7 @@ def test_scores_have_grades_of_documents_and_ranks_of_places(tmp_path):
     )
     grades = {
         query: {name: grade for name, (grade, _) in relevant.items()}
-        for query, relevant in asked.items()
+        for query, relevant in queries_with_places.items()
     }
     judged = pytrec_eval.RelevanceEvaluator(grades, {"ndcg_cut.10", "map_cut.10"}).evaluate(run)
     for name, key in (("ndcg_cut_10", "ndcg_at_10"), ("map_cut_10", "map_at_10")):
@@ -240,7 +236,9 @@ def test_scores_have_grades_of_documents_and_ranks_of_places(tmp_path):
                 ((np.float32(score), name) for name, score in run[query].items()), reverse=True
             )
         ]
-        places = [name for name, (_, number) in asked[query].items() for _ in range(number)]
+        places = [
+            name for name, (_, number) in queries_with_places[query].items() for _ in range(number)
+        ]
         gains.append(
             np.mean(
                 [

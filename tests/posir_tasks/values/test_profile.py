@@ -1,4 +1,4 @@
-"""The profile: an additive, faithful count of ranks whose scores are pytrec_eval's."""
+"""Position profiles: counts of ranks, addition, JSON, and scores of pytrec_eval."""
 
 import json
 
@@ -23,11 +23,11 @@ from posir_tasks.values.profile import (
 from posir_tasks.values.schemes import AbsolutePositions, LabeledPositions, RelativePositions
 
 RANK = st.one_of(st.integers(0, 12), st.integers(0, 130))
-#: Start, end and characters of the evidence, tokens of the document, rank.
+#: Start and end of the evidence, characters and tokens of the document, and rank.
 QUERY = st.tuples(
     st.integers(0, 99), st.integers(100, 200), st.just(200), st.integers(1, 2_000), RANK
 )
-#: Start on, beside and far from the shared boundaries of SQuAD-PosQ's buckets; rank.
+#: Start (on, next to and far from boundaries of SQuAD-PosQ's buckets) and rank.
 SQUAD_QUERY = st.tuples(
     st.one_of(st.sampled_from([0, 100, 200, 500, 3120, 3121]), st.integers(0, 4_000)), RANK
 )
@@ -48,10 +48,8 @@ def squad_profile(queries):
     )
 
 
-def trec(ranks):
-    """nDCG@10, MRR@10, recall@1, @5, @10 and @100 of each query by pytrec_eval, for a relevant
-    document at these ranks.
-    """
+def score_with_pytrec_eval(ranks):
+    """Compute nDCG@10, MRR@10 and recall@1, @5, @10 and @100 of these ranks with pytrec_eval."""
     qrels = {f"q{k}": {"right": 1} for k in range(len(ranks))}
     runs = {
         f"q{k}": {
@@ -69,8 +67,11 @@ def trec(ranks):
 
 @given(st.lists(QUERY, min_size=1, max_size=20))
 @settings(max_examples=40)
-def test_scores_are_those_of_pytrec_eval(queries):
-    profile, expected = relative_profile(queries), trec([rank for *_, rank in queries]).mean()
+def test_scores_equal_pytrec_eval(queries):
+    profile, expected = (
+        relative_profile(queries),
+        score_with_pytrec_eval([rank for *_, rank in queries]).mean(),
+    )
     assert profile.score() == pytest.approx(expected["ndcg_cut_10"], abs=1e-12)
     assert profile.score(NDCG_AT_10) == profile.score()
     assert profile.score(MRR_AT_10) == pytest.approx(expected["recip_rank"], abs=1e-12)
@@ -78,9 +79,9 @@ def test_scores_are_those_of_pytrec_eval(queries):
 
 @given(st.lists(QUERY, min_size=1, max_size=20))
 @settings(max_examples=40)
-def test_scores_by_bin_are_means_of_pytrec_eval_over_its_queries(queries):
+def test_scores_by_bin_equal_means_of_pytrec_eval(queries):
     frame = pd.DataFrame(queries, columns=["start", "end", "characters", "tokens", "rank"])
-    frame["ndcg"] = trec(frame["rank"])["ndcg_cut_10"]
+    frame["ndcg"] = score_with_pytrec_eval(frame["rank"])["ndcg_cut_10"]
     midpoint = (frame.start + frame.end) / 2 / frame.characters
     frame["bin"] = pd.cut(midpoint, np.linspace(0, 1, 21), include_lowest=True, labels=False)
     frame["bucket"] = pd.cut(frame.tokens, [0, 512, 1024, 1536, np.inf], labels=False)
@@ -96,21 +97,21 @@ def test_scores_by_bin_are_means_of_pytrec_eval_over_its_queries(queries):
         average_gains(profile.counts, NDCG_AT_10), cells.to_numpy().reshape(4, 20), atol=1e-12
     )
     for bucket, ndcg in frame.groupby("bucket").ndcg.mean().items():
-        assert profile.of_length(bucket).score() == pytest.approx(ndcg, abs=1e-12)
+        assert profile.select_length(bucket).score() == pytest.approx(ndcg, abs=1e-12)
 
 
 @given(
     st.lists(QUERY, max_size=20).map(relative_profile)
     | st.lists(SQUAD_QUERY, max_size=20).map(squad_profile)
 )
-def test_reading_back_what_was_written_gives_the_same_profile(profile):
+def test_json_round_trip(profile):
     assert PositionProfile.from_json(json.loads(json.dumps(profile.to_json()))) == profile
 
 
 @given(
     st.lists(st.lists(QUERY, max_size=8), min_size=1, max_size=5), st.randoms(use_true_random=False)
 )
-def test_pooling_in_any_order_equals_counting_everything_at_once(shards, random):
+def test_pooling_in_any_order_equals_a_single_count(shards, random):
     whole = relative_profile([query for shard in shards for query in shard])
     random.shuffle(shards)
     assert pool(map(relative_profile, shards)) == whole
@@ -124,7 +125,7 @@ def test_addition_is_associative_and_commutative(first, second, third):
 
 
 @given(st.lists(SQUAD_QUERY, min_size=1, max_size=30))
-def test_a_query_in_two_buckets_or_in_none_is_one_query(queries):
+def test_a_query_in_two_buckets_or_none_counts_once(queries):
     profile = squad_profile(queries)
     memberships = [
         sum(low <= start <= high for low, high in AbsolutePositions().buckets)
@@ -135,18 +136,18 @@ def test_a_query_in_two_buckets_or_in_none_is_one_query(queries):
     evidence = Evidence(
         [""] * len(queries), ["d"] * len(queries), np.array([start for start, _ in queries])
     )
-    assert PositionProfile.from_ranks(AbsolutePositions(), evidence).same_queries(profile)
+    assert PositionProfile.from_ranks(AbsolutePositions(), evidence).has_same_queries(profile)
     assert profile.score() == pytest.approx(
-        trec([rank for _, rank in queries])["ndcg_cut_10"].mean(), abs=1e-12
+        score_with_pytrec_eval([rank for _, rank in queries])["ndcg_cut_10"].mean(), abs=1e-12
     )
 
 
-def test_ranks_to_ten_are_counted_each_to_a_hundred_together():
+def test_ranks_up_to_ten_have_a_column_each():
     columns = map_ranks_to_columns(np.array([1, 10, 11, 100, 101, 0]))
     assert [RANKS[column] for column in columns] == ["1", "10", "11-100", "11-100", "miss", "miss"]
 
 
-def test_what_has_no_queries_scores_nan():
+def test_scores_without_queries_are_nan():
     profile = relative_profile([(0, 100, 200, 100, 1)])
     assert np.flatnonzero(~np.isnan(profile.by_position())).tolist() == [4]
     assert np.isnan(relative_profile([]).score())
@@ -159,33 +160,33 @@ def test_profiles_of_different_schemes_or_lengths_do_not_add():
     with pytest.raises(ProfileError, match=r"label-beginning-middle-end.*absolute-"):
         labeled + squad_profile([(5, 1)])
     whole = relative_profile([(0, 100, 200, 100, 1), (0, 100, 200, 700, 1)])
-    short, long = whole.of_length(0), whole.of_length(1)
+    short, long = whole.select_length(0), whole.select_length(1)
     for item, other in ((whole, short), (short, whole), (short, long)):
         with pytest.raises(ProfileError):
             item + other
 
 
-def written():
+def dump_profile():
     return relative_profile(
         [(0, 100, 200, 100, 1), (50, 100, 200, 700, 3), (50, 150, 200, 700, 0)]
     ).to_json()
 
 
-def test_a_newer_form_is_refused_with_the_way_to_update():
+def test_a_newer_schema_is_rejected_with_advice_to_update():
     with pytest.raises(NewerSchemaError, match=r"schema 2.*reads up to 1\..*Update posir"):
-        PositionProfile.from_json(written() | {"schema": 2})
+        PositionProfile.from_json(dump_profile() | {"schema": 2})
 
 
 @pytest.mark.parametrize("field", ["axes", "counts", "totals", "queries", "schema"])
-def test_a_missing_field_is_refused(field):
-    profile = written()
+def test_a_missing_field_is_rejected(field):
+    profile = dump_profile()
     del profile[field]
     with pytest.raises(ProfileError, match=field):
         PositionProfile.from_json(profile)
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         ({"counts": "gone"}, "damaged"),
         ({"counts": [["1 2 3"]]}, "shape"),
@@ -201,9 +202,9 @@ def test_a_missing_field_is_refused(field):
     ],
     ids=str,
 )
-def test_damage_is_refused(damage, said):
-    with pytest.raises(ProfileError, match=said):
-        PositionProfile.from_json(written() | damage)
+def test_damaged_profiles_are_rejected(damage, message):
+    with pytest.raises(ProfileError, match=message):
+        PositionProfile.from_json(dump_profile() | damage)
     for other in (None, [], "profile", 1):
         with pytest.raises(ProfileError, match="JSON object"):
             PositionProfile.from_json(other)

@@ -1,4 +1,4 @@
-"""Ranks against pytrec_eval, and the scores made of them against mteb's own."""
+"""Compare ranks with pytrec_eval, and scores with mteb."""
 
 import math
 
@@ -20,16 +20,15 @@ from posir_tasks.values.ranks import (
 )
 
 K_VALUES = (1, 3, 5, 10, 20, 100)
-#: Ids whose order as text is not that of their numbers, some beyond ASCII.
+#: Ids, some not ASCII, whose text order differs from numeric order.
 DOCUMENTS = ["d1", "d10", "d2", "d", "D2", "ä", "文", "😀", "d1/7", "-"]
-#: Few values, so that many tie; some differ in double precision alone, so that pytrec_eval sees a
-#: tie.
+#: Few values, to produce ties. Some differ only in double precision, so they tie in pytrec_eval.
 SCORES = [0.0, 0.5, 0.5 + 1e-12, 0.7, 0.7 + 1e-9, 0.7 - 1e-9, -1.0, 1e-46]
 
 
 @st.composite
-def runs(draw, scores=SCORES):
-    """Results of a few queries, and the relevant document of each, which may not be among them."""
+def draw_runs(draw, scores=SCORES):
+    """Draw results of a few queries and a relevant document for each, which may be missing."""
     run = st.dictionaries(st.sampled_from(DOCUMENTS), st.sampled_from(scores), min_size=1)
     results = {
         f"q{k}": result for k, result in enumerate(draw(st.lists(run, min_size=1, max_size=6)))
@@ -37,7 +36,7 @@ def runs(draw, scores=SCORES):
     return results, {query: draw(st.sampled_from(DOCUMENTS)) for query in results}
 
 
-def trec_ranks(results, positives):
+def rank_with_pytrec_eval(results, positives):
     evaluator = pytrec_eval.RelevanceEvaluator(
         {query: {name: 1} for query, name in positives.items()}, {"recip_rank"}
     )
@@ -46,7 +45,7 @@ def trec_ranks(results, positives):
     return [round(1 / value) if value else 0 for value in reciprocals]
 
 
-def mteb_scores(results, positives):
+def score_with_mteb(results, positives):
     scores = calculate_retrieval_scores(
         results, {query: {name: 1} for query, name in positives.items()}, list(K_VALUES)
     )
@@ -56,7 +55,7 @@ def mteb_scores(results, positives):
     )
 
 
-def as_hits(results, document_ids):
+def build_hits(results, document_ids):
     rows = {name: row for row, name in enumerate(document_ids)}
     return Hits(
         np.array([[rows[name] for name in run] for run in results.values()], np.int64),
@@ -65,16 +64,18 @@ def as_hits(results, document_ids):
     )
 
 
-@given(runs())
-def test_ranks_are_those_of_pytrec_eval_ties_included(result):
+@given(draw_runs())
+def test_ranks_equal_pytrec_eval_with_ties(result):
     results, positives = result
-    assert rank_results(results, positives).ranks.tolist() == trec_ranks(results, positives)
+    assert rank_results(results, positives).ranks.tolist() == rank_with_pytrec_eval(
+        results, positives
+    )
 
 
-# mteb computes the expected scores slowly.
+# Computing the expected scores with mteb is slow.
 @settings(max_examples=12)
-@given(runs())
-def test_scores_of_a_query_are_those_of_mteb(result):
+@given(draw_runs())
+def test_scores_of_a_query_equal_mteb(result):
     results, positives = result
     qrels = {query: {name: 1} for query, name in positives.items()}
     expected = calculate_retrieval_scores(results, qrels, list(K_VALUES)).all_scores
@@ -83,14 +84,14 @@ def test_scores_of_a_query_are_those_of_mteb(result):
         assert compute_query_scores(ranks[query], K_VALUES) == pytest.approx(scores)
 
 
-def test_hits_read_as_results():
+def test_hits_are_a_mapping_of_results():
     results = {"q1": {"d1": 0.5, "d2": 0.25}, "q2": {"d": 1.0, "d1": 0.0}}
-    hits = HitsByQuery(as_hits(results, DOCUMENTS), {"q1": 0, "q2": 1})
+    hits = HitsByQuery(build_hits(results, DOCUMENTS), {"q1": 0, "q2": 1})
     assert (hits, len(hits), list(hits)) == (results, 2, ["q1", "q2"])
 
 
 @given(st.data(), st.integers(1, len(DOCUMENTS)), st.sampled_from([np.float32, np.float64]))
-def test_ranks_of_hits_are_those_of_pytrec_eval_ties_included(data, k, precision):
+def test_ranks_of_hits_equal_pytrec_eval_with_ties(data, k, precision):
     rows = data.draw(st.lists(st.permutations(DOCUMENTS), min_size=1, max_size=6))
     scores = [data.draw(st.lists(st.sampled_from(SCORES), min_size=k, max_size=k)) for _ in rows]
     results = {
@@ -98,17 +99,15 @@ def test_ranks_of_hits_are_those_of_pytrec_eval_ties_included(data, k, precision
         for n, (names, row) in enumerate(zip(rows, scores, strict=True))
     }
     positives = {query: data.draw(st.sampled_from(DOCUMENTS)) for query in results}
-    ranked = rank_hits(as_hits(results, DOCUMENTS), positives)
-    assert ranked.ranks.tolist() == trec_ranks(results, positives)
+    ranked = rank_hits(build_hits(results, DOCUMENTS), positives)
+    assert ranked.ranks.tolist() == rank_with_pytrec_eval(results, positives)
     by_results = rank_results(results, positives)
     for measure, values in by_results.confidence.items():
         np.testing.assert_allclose(ranked.confidence[measure], values, atol=1e-12)
 
 
-def continuous_run(queries=80, documents=160):
-    """Results without ties, some of them short, and positives that are found early, late or not at
-    all.
-    """
+def generate_run(queries=80, documents=160):
+    """Generate results without ties, some of them short, and positives at any rank or missing."""
     rng = np.random.default_rng(0)
     results, positives = {}, {}
     for query in range(queries):
@@ -121,9 +120,9 @@ def continuous_run(queries=80, documents=160):
     return results, positives
 
 
-def test_scores_are_mtebs_under_mtebs_names():
-    results, positives = continuous_run()
-    expected = mteb_scores(results, positives)
+def test_scores_and_names_equal_mteb():
+    results, positives = generate_run()
+    expected = score_with_mteb(results, positives)
     scores = compute_retrieval_scores(rank_results(results, positives), K_VALUES)
     assert list(scores) == list(expected)
     naucs = [name for name in expected if name.startswith("nauc")]
@@ -136,17 +135,17 @@ def test_scores_are_mtebs_under_mtebs_names():
     same = {f"q{k}": {"right": 0.5 + k, "wrong": 0.1} for k in range(5)}
     ranked = rank_results(same, dict.fromkeys(same, "right"))
     for computed in (
-        mteb_scores(same, dict.fromkeys(same, "right")),
+        score_with_mteb(same, dict.fromkeys(same, "right")),
         compute_retrieval_scores(ranked, K_VALUES),
     ):
         assert math.isnan(computed["nauc_recall_at_10_max"])
 
 
-@given(runs(scores=[0.0, 0.25, 0.5, 1.0]))
+@given(draw_runs(scores=[0.0, 0.25, 0.5, 1.0]))
 @settings(max_examples=12)
-def test_scores_of_runs_full_of_ties_are_mtebs(result):
+def test_scores_with_many_ties_equal_mteb(result):
     results, positives = result
-    expected = mteb_scores(results, positives)
+    expected = score_with_mteb(results, positives)
     scores = compute_retrieval_scores(rank_results(results, positives), K_VALUES)
     for name in expected:
         if not name.startswith("nauc"):
@@ -162,7 +161,7 @@ def test_missing_queries_and_irrelevant_lists_are_misses():
     assert rank_results({}, {"q0": "right", "q1": "right"}).ranks.tolist() == [0, 0]
 
 
-def test_nan_is_refused_with_the_number_of_queries():
+def test_nan_is_rejected_with_the_number_of_queries():
     results = {
         "q0": {"a": 0.5, "b": math.nan},
         "q1": {"a": 0.5},

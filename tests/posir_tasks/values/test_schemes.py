@@ -1,6 +1,4 @@
-"""Position schemes against pandas.cut and naive loops; axes: what makes two of them the same, and
-their JSON form.
-"""
+"""Compare position schemes with pandas.cut and naive loops. Equality, addition and JSON of axes."""
 
 import json
 from dataclasses import replace
@@ -49,14 +47,14 @@ def spans(draw):
 
 @st.composite
 def spans_on_an_edge(draw):
-    """A span whose midpoint is exactly k/20 of its document."""
+    """Draw a span whose midpoint is exactly k/20 of its document."""
     unit, k = draw(st.integers(1, 5_000)), draw(st.integers(1, 19))
     reach = draw(st.integers(1, unit))
     return k * unit - reach, k * unit + reach, 20 * unit
 
 
 @given(st.lists(st.one_of(spans(), spans_on_an_edge()), min_size=1, max_size=30))
-def test_relative_bins_are_those_of_pandas_and_exact_numbers(result):
+def test_relative_bins_equal_pandas_and_exact_arithmetic(result):
     frame = pd.DataFrame(result, columns=["start", "end", "characters"])
     midpoint = ((frame.start + frame.end) / 2 / frame.characters).clip(0, 1)
     expected = pd.cut(midpoint, np.linspace(0, 1, 21), include_lowest=True, labels=False)
@@ -81,7 +79,7 @@ def test_the_first_bin_is_closed_and_midpoints_are_clipped():
         min_size=1,
     )
 )
-def test_length_buckets_are_those_of_pandas_cut(tokens):
+def test_length_buckets_equal_pandas_cut(tokens):
     expected = pd.cut(pd.Series(tokens), [0, 512, 1024, 1536, np.inf], labels=False)
     result = relative([(0, 1, 10)] * len(tokens), tokens)
     assert RelativePositions().length_buckets(result).tolist() == expected.tolist()
@@ -118,7 +116,7 @@ def test_absolute_buckets_are_closed_at_both_ends(starts):
     assert set(cells.length.tolist()) <= {0}
 
 
-def test_a_label_counts_in_every_position_it_contains():
+def test_a_label_counts_for_every_position_that_it_names():
     cells = LabeledPositions().cells(
         evidence(labels=["end", "beginning", "beginning+middle", "nowhere"])
     )
@@ -132,7 +130,7 @@ def test_no_queries_have_no_cells():
         assert len(scheme.length_buckets(empty)) == 0
 
 
-def test_schemes_with_other_cells_have_other_names():
+def test_schemes_with_different_cells_have_different_names():
     schemes = [
         RelativePositions(),
         RelativePositions(bins=10),
@@ -156,7 +154,7 @@ AXES = Axes(
 )
 
 
-def test_titles_do_not_make_other_axes():
+def test_titles_are_ignored_in_comparisons_of_axes():
     other = Axes("halves", ("short", "long"), ("first", "second"))
     assert other == AXES
     assert (other.position_title, other.length_titles) == (
@@ -170,7 +168,7 @@ def test_titles_do_not_make_other_axes():
     "change",
     [{"scheme": "other"}, {"positions": ("first", "last")}, {"lengths": ("short", "longer")}],
 )
-def test_other_schemes_or_cells_do_not_add(change):
+def test_values_of_different_schemes_or_cells_cannot_be_added(change):
     with pytest.raises(ProfileError, match="cannot be added"):
         AXES.check_same(replace(AXES, **change))
 
@@ -182,7 +180,7 @@ def test_other_schemes_or_cells_do_not_add(change):
         *(scheme.axes for scheme in (RelativePositions(), AbsolutePositions(), LabeledPositions())),
     ],
 )
-def test_axes_survive_json_with_their_titles(axes):
+def test_axes_json_round_trip(axes):
     assert Axes.from_json(json.loads(json.dumps(axes.to_json()))).to_json() == axes.to_json()
 
 
@@ -197,6 +195,6 @@ def test_one_length_bucket_keeps_its_title():
     "damage",
     [{"lengths": None}, {"positions": [1]}, {"length_titles": ["one"]}, {"equal_bins": "perhaps"}],
 )
-def test_damage_is_a_value_error(damage):
+def test_damaged_axes_raise_value_error(damage):
     with pytest.raises(ValueError, match="validation error"):
         Axes.from_json(AXES.to_json() | damage)

@@ -1,4 +1,4 @@
-"""Declared scores: groups of queries, values, and the form of the result file."""
+"""Declared scores: groups of queries, values, and fields of result files."""
 
 import json
 
@@ -21,7 +21,7 @@ from posir_tasks.values.scores import (
     ScoreInfo,
     Unit,
     flatten,
-    scores_to_json,
+    serialize_scores,
 )
 from tests.support.simulation import build_profile, draw_counts, separate_documents
 
@@ -36,15 +36,15 @@ def values():
 
 
 def test_groups_are_all_queries_then_lengths_and_bins_span_all(values):
-    groups, bins = list(values.groups()), list(values.bins())
+    groups, bins = list(values.iterate_groups()), list(values.iterate_bins())
     assert [group.name for group in groups] == ["all", "q1", "q2"]
     assert [group.queries for group in groups] == [180, 90, 90]
     assert sum(group.counts for group in groups[1:]).tolist() == groups[0].counts.tolist()
     assert np.concatenate([bin_.counts for bin_ in bins]).tolist() == groups[0].counts.tolist()
     assert sum(bin_.queries for bin_ in bins) == 180
-    assert groups[2].profile == values.profile.of_length(1)
+    assert groups[2].profile == values.profile.select_length(1)
     one_length = ResultValues(separate_documents(build_profile(draw_counts(np.full(3, 0.5), 9, 1))))
-    assert [group.name for group in one_length.groups()] == ["all"]
+    assert [group.name for group in one_length.iterate_groups()] == ["all"]
 
 
 def test_an_estimate_has_its_interval_in_json_and_columns():
@@ -53,7 +53,7 @@ def test_an_estimate_has_its_interval_in_json_and_columns():
         for key in ("psi", "mean", "start", "queries")
     ]
     scores = {"psi": Estimate(0.2, (0.1, 0.4)), "mean": Estimate(0.5), "start": None, "queries": 3}
-    assert scores_to_json(scores, declared) == {
+    assert serialize_scores(scores, declared) == {
         "psi": 0.2,
         "psi_interval": [0.1, 0.4],
         "mean": 0.5,
@@ -66,7 +66,7 @@ def test_an_estimate_has_its_interval_in_json_and_columns():
     assert flatten("queries", 3) == {"queries": 3}
 
 
-def test_the_result_file_has_scores_by_group_and_bin():
+def test_result_files_contain_scores_by_group_and_bin():
     declared = (
         ScoreInfo("psi", "PSI", "PSI."),
         ScoreInfo("ndcg_at_10", "nDCG@10", "nDCG@10."),
@@ -79,8 +79,8 @@ def test_the_result_file_has_scores_by_group_and_bin():
     assert json.loads(json.dumps(result)) == result
     assert result == {
         "position_scores": {
-            "all": scores_to_json(group, declared),
-            "q1": scores_to_json(group, declared),
+            "all": serialize_scores(group, declared),
+            "q1": serialize_scores(group, declared),
         },
         "position_bins": [{"position": "first", "ndcg_at_10": 0.4}],
         "psi": 0.2,
@@ -97,12 +97,12 @@ def test_keys_are_lower_case_and_scores_are_computed(key):
         Score("key", "Title", "Sentence.")  # type: ignore[call-arg]
 
 
-#: Recall@1 as a gain.
+#: Gains of Recall@1.
 FIRST = (np.arange(12) == 0).astype(float)
 
 
-def group_of(starts, ranks, documents, position=None):
-    """The queries of documents of 1,000 characters by the start of their evidence."""
+def build_group(starts, ranks, documents, position=None):
+    """Build the group of queries about documents of 1,000 characters."""
     number = len(starts)
     begins = np.array(starts)
     evidence = Evidence(
@@ -118,35 +118,35 @@ def group_of(starts, ranks, documents, position=None):
 
 def test_a_query_on_a_shared_boundary_counts_once_in_a_mean():
     first, second = 100, 50
-    group = group_of([first, second], [0, 1], [0, 1])
+    group = build_group([first, second], [0, 1], [0, 1])
     assert group.counts.sum() == 3, "the first query is in two bins"
     assert group.mean(FIRST) == group.estimate(FIRST).value == 0.5
-    bins = [group_of([first, second], [0, 1], [0, 1], position) for position in (0, 1, 2)]
+    bins = [build_group([first, second], [0, 1], [0, 1], position) for position in (0, 1, 2)]
     assert [part.mean(FIRST) for part in bins] == [0.5, 0.0, None]
     assert [part.estimate(FIRST) is None for part in bins] == [False, False, True]
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 15), st.integers(0, 6)), min_size=1))
-def test_means_of_bins_are_those_of_pandas(rows):
+def test_means_of_bins_equal_pandas(rows):
     frame = pd.DataFrame(rows, columns=["start", "rank", "document"])
     hit = frame["rank"] == 1
     arguments = (frame.start.tolist(), frame["rank"].tolist(), frame.document.tolist())
-    group = group_of(*arguments)
+    group = build_group(*arguments)
     assert group.mean(FIRST) == pytest.approx(hit.mean())
     for position, (low, high) in enumerate(AbsolutePositions().buckets):
         inside = frame.start.between(low, high)
-        mean = group_of(*arguments, position).mean(FIRST)
+        mean = build_group(*arguments, position).mean(FIRST)
         assert mean == (pytest.approx(hit[inside].mean()) if inside.any() else None)
 
 
 @pytest.mark.parametrize("hits", [0, 3, 200, 397, 400])
-def test_an_interval_of_independent_queries_is_wilsons(hits):
+def test_the_interval_of_independent_queries_is_wilsons(hits):
     ranks = [1] * hits + [0] * (400 - hits)
-    estimate = group_of([10] * 400, ranks, range(400)).estimate(FIRST)
+    estimate = build_group([10] * 400, ranks, range(400)).estimate(FIRST)
     wilson = binomtest(hits, 400).proportion_ci(method="wilson")
     assert estimate.value == pytest.approx(hits / 400)
-    # Clusters are a sample, too: near 0 and 1 the interval is somewhat wider.
+    # Near 0 and 1 the interval is somewhat wider, since clusters are a sample.
     assert estimate.interval == pytest.approx((wilson.low, wilson.high), abs=0.02)
     assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
     assert estimate.low < estimate.high
@@ -155,7 +155,7 @@ def test_an_interval_of_independent_queries_is_wilsons(hits):
 def test_questions_of_one_document_are_one_cluster():
     hits = np.repeat(np.random.default_rng(1).integers(0, 2, 100), 4).tolist()
     documents = np.repeat(np.arange(100), 4).tolist()
-    alike = group_of([10] * 400, hits, documents).estimate(FIRST)
-    apart = group_of([10] * 400, hits, range(400)).estimate(FIRST)
-    # Each document counts as one question: the interval is twice as wide.
+    alike = build_group([10] * 400, hits, documents).estimate(FIRST)
+    apart = build_group([10] * 400, hits, range(400)).estimate(FIRST)
+    # Each document counts as one question, so the interval is twice as wide.
     assert np.ptp(alike.interval) == pytest.approx(2 * np.ptp(apart.interval), rel=0.05)

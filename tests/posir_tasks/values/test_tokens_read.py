@@ -1,6 +1,4 @@
-"""Tokens of a corpus that are read: by hand with the model's tokenizer, by a sample, and saved
-beside mteb's own results.
-"""
+"""Read and truncated tokens: counts with a tokenizer, in a sample, and in mteb's results."""
 
 import json
 import logging
@@ -17,7 +15,7 @@ import posir
 from posir_tasks.models.window import find_read_part
 from posir_tasks.search import input_window
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from posir_tasks.values.read_part import UNKNOWN, CountedWith, KnownBy, ReadPart
+from posir_tasks.values.read_part import UNKNOWN, CountedWith, ReadPart, WindowSource
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.tokens_read import SAMPLE, count_tokens_read, resolve_window
 from tests.support.models import write_tiny_model
@@ -29,14 +27,14 @@ CORPUS = Dataset.from_list(
 SCHEME, ENGLISH = RelativePositions(), ["eng-Latn"]
 
 
-def test_a_sample_tells_what_all_documents_have():
+def test_a_sample_estimates_the_counts_of_all_documents():
     rng = np.random.default_rng(3)
-    # Words of four letters are one estimated token; a few documents are very long.
+    # Words of four letters are one estimated token. A few documents are very long.
     words = np.minimum(rng.lognormal(5, 1.5, 6 * SAMPLE), 20_000).astype(int) + 1
     corpus = pl.DataFrame(
         {"id": list(map(str, range(len(words)))), "text": ["mill" * int(count) for count in words]}
     )
-    read = ReadPart.first(256, KnownBy.CLASS)
+    read = ReadPart.first(256, WindowSource.CLASS)
     counted = count_tokens_read(SCHEME, ENGLISH, EstimatedTokenizer(), 6, corpus, read)
     estimated = count_tokens_read(SCHEME, ENGLISH, None, 0, corpus, read)
     share, margin = counted.share
@@ -48,7 +46,7 @@ def test_a_sample_tells_what_all_documents_have():
         CountedWith.ESTIMATE,
     )
     lexical = count_tokens_read(
-        SCHEME, ENGLISH, EstimatedTokenizer(), 6, corpus, ReadPart.all(KnownBy.CLASS)
+        SCHEME, ENGLISH, EstimatedTokenizer(), 6, corpus, ReadPart.all(WindowSource.CLASS)
     )
     assert (int(lexical.read.sum()), lexical.share) == (words.sum(), (0, 0))
     assert lexical.read.tolist() == [
@@ -57,7 +55,7 @@ def test_a_sample_tells_what_all_documents_have():
 
 
 @pytest.mark.parametrize("text", ["mill " * 40, "水車" * 33, "the mill\n", ""])
-def test_all_is_read_of_documents_shorter_than_the_lower_bound(text):
+def test_documents_shorter_than_the_minimum_are_read_completely(text):
     corpus = pl.DataFrame(
         [{"id": "a", "title": None, "text": "river"}, {"id": "b", "title": "Mills", "text": text}]
     )
@@ -65,7 +63,7 @@ def test_all_is_read_of_documents_shorter_than_the_lower_bound(text):
         count(f"Mills {text}".strip())
         for count in (lambda words: len(words.encode()), EstimatedTokenizer().count)
     )
-    whole = ReadPart.all(KnownBy.MEASURED)
+    whole = ReadPart.all(WindowSource.MEASURED)
     for longest, languages, tokenizer in (
         (-(-size // 4), ENGLISH, None),
         (size, ["eng-Latn", "jpn-Jpan"], None),
@@ -74,11 +72,11 @@ def test_all_is_read_of_documents_shorter_than_the_lower_bound(text):
         assert resolve_window(ReadPart.at_least(longest), corpus, languages, tokenizer) == whole
         shorter = ReadPart.at_least(longest - 1)
         assert resolve_window(shorter, corpus, languages, tokenizer) == shorter
-    for read in (UNKNOWN, whole, ReadPart.first(size, KnownBy.CLASS)):
+    for read in (UNKNOWN, whole, ReadPart.first(size, WindowSource.CLASS)):
         assert resolve_window(read, corpus, ENGLISH) is read
 
 
-def test_a_run_of_mteb_has_the_tokens_beside_its_result(tmp_path: Path, monkeypatch, caplog):
+def test_mteb_runs_store_token_counts_next_to_the_result(tmp_path: Path, monkeypatch, caplog):
     task = mteb.get_task("NFCorpus")
     queries = Dataset.from_list(
         [{"id": f"q{row}", "text": f"which mill {row}?"} for row in range(5)]
@@ -102,7 +100,7 @@ def test_a_run_of_mteb_has_the_tokens_beside_its_result(tmp_path: Path, monkeypa
         result.parent,
         False,
     )
-    # By hand, with the tokenizer: two special tokens are read with each document.
+    # Count with the tokenizer. Each document gets two special tokens.
     tokenize = SentenceTransformer(str(tmp_path / "tiny")).tokenizer.tokenize
     counts = [len(tokenize(f"Mills {text}")) for text in TEXTS]
     unread = [max(0, count - (find_read_part(model).tokens - 2)) for count in counts]
@@ -114,7 +112,7 @@ def test_a_run_of_mteb_has_the_tokens_beside_its_result(tmp_path: Path, monkeypa
     assert sum(unread) > 0
     row = posir.report(tmp_path).to_polars().row(0, named=True)
     assert row["corpus_not_read"] == pytest.approx(sum(unread) / sum(counts))
-    # Without the file, and where counting fails.
+    # The file is missing, or counting fails.
     file.unlink()
     assert "lengths unknown: rescore with --data" in str(posir.report(tmp_path))
     monkeypatch.setattr(input_window, "count_corpus", lambda *_: 1 / 0)

@@ -205,7 +205,7 @@ def test_ids_titles_blank_lines_and_documents_without_questions(tmp_path):
     assert list(result.documents.values()) == [TEXT, "Nobody asks."]
     assert next(iter(result.documents)) == "d1"
     assert result.titles == {"d1": "Zoë"}
-    assert read_sports(tmp_path / "out").evidence.positives() == {"q1": "d1", "2": "d1"}
+    assert read_sports(tmp_path / "out").evidence.map_positives() == {"q1": "d1", "2": "d1"}
 
 
 INTEGER = "must be an integer, not"

@@ -777,7 +777,7 @@ def test_documents_may_be_in_another_column(tmp_path):
         file = write(tmp_path / name, [row])
         output = tmp_path / name.replace(".", "_")
         import_data(file, language="eng-Latn", domain="d", output=output, column="body")
-        ((query, _),) = open_data(output).subsets[0].read().evidence.positives().items()
+        ((query, _),) = open_data(output).subsets[0].read().evidence.map_positives().items()
         assert query
 
 

@@ -1,7 +1,6 @@
-"""The position chart: scores from the start to the end of a document, and the truncated share.
+"""Position charts: scores from the start to the end of documents, and the truncated share.
 
-Pages, notebooks, cards and the leaderboard show it as a self-contained SVG, terminals as a line of
-text.
+Pages, notebooks, cards and the leaderboard show a self-contained SVG, terminals a line of text.
 """
 
 from __future__ import annotations
@@ -19,35 +18,36 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import atomic_write
+from posir_tasks.base.files import write_atomically
 from posir_tasks.base.wording import shorten_names
 from posir_tasks.display.numbers import draw_sparkline, format_percent
 from posir_tasks.values.estimates import Estimate
 
-#: Widths of an image in pixels, on a page and on a phone, where the words are above the chart.
+#: Widths of an image in pixels: on a page, with text next to the chart, and on a phone, with text
+#: above the chart.
 WIDE, NARROW = 760, 350
-#: Size of a card in pixels: the format of link previews.
+#: Size of a card in pixels, the format of link previews.
 CARD_SIZE = 1200, 630
-#: Pixels: height of the chart, height of the labels above and below it, height of a line of words,
-#: width of the vertical axis.
+#: In pixels: height of the chart, of the labels above and below it and of a line of text, and width
+#: of the vertical axis.
 HEIGHT, LABEL, LINE, AXIS = 72, 18, 18, 48
-#: Width of the chart as a share of a wide image, pixels between chart and words, and pixels per
+#: Width of the chart relative to a wide image, pixels between chart and text, and pixels per
 #: letter.
 CHART_SHARE, GAP, LETTER = 0.58, 20, 7.1
-#: Number of bold letters that are as wide as one regular letter.
+#: Width of a regular letter relative to a bold letter.
 BOLD = 0.87
 #: PNG pixels per SVG pixel.
 SCALE = 2
-#: Pixels between hatching lines, and gap between hatching and bars as a share of the chart.
+#: Pixels between hatching lines, and gap between hatching and bars relative to the chart.
 HATCH, HATCH_GAP = 7, 0.014
 #: Short labels for a narrow axis.
 SHORT_LABELS = {"end of the window": "window ends", "start of the window": "window begins"}
 #: Width of a text chart in characters.
 CHARACTERS = 12
 UNREAD, MARK = "░", "┊"
-#: SVG attributes of each kind of mark, and its CSS in dark mode: Okabe & Ito 2008 (Color Universal
-#: Design) and grays.
-KINDS = {
+#: SVG attributes and dark-mode CSS by kind of mark. Colors are those of Okabe & Ito 2008 (Color
+#: Universal Design) and grays.
+MARK_STYLES = {
     "paper": ('fill="#fff"', "fill:#191a1c"),
     "ink": ('fill="#1a1a1a"', "fill:#e8e8e4"),
     "faint": ('fill="#5c5c5c"', "fill:#a9a9a3"),
@@ -60,7 +60,7 @@ KINDS = {
         "stroke:#7cc6f2",
     ),
 }
-DARK = "".join(f".strip .{kind}{{{dark}}}" for kind, (_, dark) in KINDS.items())
+DARK = "".join(f".strip .{kind}{{{dark}}}" for kind, (_, dark) in MARK_STYLES.items())
 STYLE = f"<style>@media screen and (prefers-color-scheme:dark){{{DARK}}}</style>"
 FONT = 'font-family="system-ui,Segoe UI,Roboto,DejaVu Sans,Verdana,sans-serif" font-size="13"'
 
@@ -73,13 +73,13 @@ class FigureStyle:
 
     format: FigureFormat = "svg"
     bare: bool = False
-    """If true, without title, explanation and source, which belong in a paper's caption."""
+    """Whether to omit title, explanation and source, which belong in a paper's caption."""
     width: float | None = None
-    """Width of a bare chart in inches; by default a column of a paper."""
+    """Width of a bare chart in inches. Defaults to a column of a paper."""
     font_size: float | None = None
-    """Size of all text in points; by default the size of a caption."""
+    """Size of all text in points. Defaults to the size of a caption."""
     font: str | None = None
-    """Font name, or several names separated by commas, in order of preference."""
+    """Font names in order of preference, separated by commas."""
 
     def __post_init__(self) -> None:
         if not self.bare and (self.width or self.font_size or self.font):
@@ -93,9 +93,9 @@ class Scale:
     name: str
     format: Callable[[float | None], str]
     whole: str
-    """The total of the truncated share, such as `the evidence`."""
+    """What the truncated share is a share of, such as `the evidence`."""
     caption: str
-    """A clause that explains the heights."""
+    """Second part of a caption that begins with "From the start of"."""
 
 
 NDCG = Scale(
@@ -108,42 +108,41 @@ NDCG = Scale(
 
 @dataclass(frozen=True)
 class PositionChart:
-    """The position chart of one system: scores from the start to the end of a document."""
+    """The position chart of one system: scores from the start to the end of documents."""
 
     name: str
     words: tuple[str, ...]
-    """Lines on the window and the position effect; the last line is the finding."""
+    """Lines about the window and the position effect. The last line is the finding."""
     ndcg_by_part: tuple[Estimate | None, ...]
-    """nDCG@10 in equal parts of the window (of the document, if the window is unknown), from start
-    to end; None for a part without evidence.
+    """nDCG@10 in equal parts of the window (of the document if the window is unknown), from start
+    to end. None for parts without evidence.
     """
     truncated: float = 0.0
-    """Share of the questions whose evidence is truncated, wholly or in part; 0 if the window is
+    """Share of questions with truncated or partly truncated evidence, in [0, 1]; 0 if the window is
     unknown.
     """
     ndcg_truncated: Estimate | None = None
-    """nDCG@10 of truncated evidence, or None."""
+    """nDCG@10 of truncated evidence."""
     before: int | None = None
-    """Number of window parts before the truncated part; None for all."""
+    """Number of window parts before the truncated part. Defaults to all."""
     finding: str = ""
-    """The finding in one or two sentences, for the card of a page."""
+    """The finding in one or two sentences, for the card of the model on a page."""
     facts: Callable[[], Iterable[tuple[str, str]]] = field(default=tuple, compare=False)
-    """Computes the names and values behind the finding, then the next step. The first line of a
-    value is the value itself; other lines explain it.
+    """Computes pairs of name and value that support the finding, then the next step. The first line
+    is the value, other lines explain it.
     """
     scale: Scale = NDCG
     code: str = ""
-    """Command for the next step, for the card of a page."""
+    """Command for the next step."""
     codes: tuple[tuple[str, str, str, bool], ...] = ()
-    """Code for the next step in several libraries, for the card of a page: name, sentence, code,
-    and True if expanded.
+    """Code for the next step in several libraries: name, sentence, code, and whether it is
+    expanded.
     """
-    border: str = ""
-    """The end of the window, for the axis of a page."""
-    places: tuple[str, ...] = ()
-    """Names of the parts."""
-    counted: str = ""
-    """Number of truncated questions, shown instead of their share: `351 of 394 sentences`."""
+    window_end: str = ""
+    """Axis label at the end of the window, for pages."""
+    part_names: tuple[str, ...] = ()
+    truncated_label: str = ""
+    """Text shown instead of the truncated share, such as `351 of 394 sentences`."""
 
     @property
     def read_before(self) -> int:
@@ -152,9 +151,7 @@ class PositionChart:
 
     @property
     def edges(self) -> list[float]:
-        """Edges of all parts in [0, 1], including the truncated part: one more than there are
-        parts.
-        """
+        """Edges of all parts in [0, 1], including the truncated part."""
         part_count = len(self.ndcg_by_part)
         widths = [(1 - self.truncated) / part_count] * part_count
         if self.truncated:
@@ -163,7 +160,7 @@ class PositionChart:
 
     @property
     def scores(self) -> list[tuple[Estimate | None, bool]]:
-        """nDCG@10 of each part between the edges, and False for the truncated part."""
+        """nDCG@10 of each part, including the truncated part, and whether the part is read."""
         parts: list[tuple[Estimate | None, bool]] = [(part, True) for part in self.ndcg_by_part]
         if self.truncated:
             parts.insert(self.read_before, (self.ndcg_truncated, False))
@@ -171,8 +168,8 @@ class PositionChart:
 
     @property
     def axis(self) -> tuple[float, float, str, str]:
-        """Positions in [0, 1] and texts of the two axis labels, at the ends of the window if it is
-        contiguous.
+        """Positions in [0, 1] and texts of the two axis labels. They mark the ends of the window if
+        it is contiguous, else the ends of documents.
         """
         if not self.truncated or self.before not in (None, 0):
             return 0, 1, "start of documents", "end"
@@ -182,16 +179,16 @@ class PositionChart:
 
     @property
     def share(self) -> str:
-        """Truncated share, such as `59% of the evidence truncated`; empty without truncation."""
+        """Truncated share, such as `59% of the evidence truncated`, or "" without truncation."""
         if not self.truncated:
             return ""
-        if self.counted:
-            return f"truncated: {self.counted}"
+        if self.truncated_label:
+            return f"truncated: {self.truncated_label}"
         return f"{format_share(self.truncated)} of {self.scale.whole} truncated"
 
     @property
     def ndcg_read(self) -> float | None:
-        """Mean over the parts that are read, or None if a part has no evidence."""
+        """Mean nDCG@10 of the window parts, or None if a part has no evidence."""
         values = [part.value for part in self.ndcg_by_part if part]
         if len(values) < len(self.ndcg_by_part):
             return None
@@ -199,11 +196,11 @@ class PositionChart:
 
     @property
     def description(self) -> str:
-        """The chart in words, for screen readers."""
+        """Description for screen readers."""
         scores = [self.scale.format(part.value if part else None) for part in self.ndcg_by_part]
         heights = ", ".join(scores)
-        if self.places:
-            heights = "; ".join(map(" ".join, zip(self.places, scores, strict=True)))
+        if self.part_names:
+            heights = "; ".join(map(" ".join, zip(self.part_names, scores, strict=True)))
         if self.truncated:
             heights += f"; {self.share}"
         if self.truncated and self.ndcg_truncated:
@@ -212,7 +209,7 @@ class PositionChart:
         return f"{'. '.join(sentences)}."
 
 
-#: Position charts to draw below each other.
+#: Position charts, drawn below each other.
 PositionCharts: TypeAlias = Sequence[PositionChart]
 
 
@@ -221,91 +218,91 @@ def format_share(share: float) -> str:
     return f"{format_percent(share, '.0f')}%" if share > 0.005 else "under 1%"
 
 
-def sketch_chart(strip: PositionChart) -> str:
-    """Draw a position chart as text: `▆▅▄┊░░`, with `┊` at the end of the window and `·` for parts
+def sketch_chart(chart: PositionChart) -> str:
+    """Draw a position chart as text, such as `▆▅▄┊░░`. `┊` marks the end of the window, `·` a part
     without evidence.
     """
-    parts = len(strip.ndcg_by_part)
-    marks = 1 if strip.before in (None, 0) else 2
+    parts = len(chart.ndcg_by_part)
+    marks = 1 if chart.before in (None, 0) else 2
     columns = CHARACTERS
     unread = 0
-    if strip.truncated:
-        share = round(CHARACTERS * strip.truncated)
+    if chart.truncated:
+        share = round(CHARACTERS * chart.truncated)
         unread = min(max(share, 1), CHARACTERS - marks - 1)
         columns = CHARACTERS - unread - marks
-    values = [part.value if part else math.nan for part in strip.ndcg_by_part]
-    # A column shows the mean of the parts that it overlaps, weighted by the overlap.
+    values = [part.value if part else math.nan for part in chart.ndcg_by_part]
+    # Each column is the mean of the parts that it overlaps, weighted by the overlap.
     cells = np.ma.masked_invalid(values).repeat(columns).reshape(columns, parts)
     line = draw_sparkline(cells.mean(axis=1).filled(math.nan).tolist())
     if not unread:
         return line
-    before = round(columns * strip.read_before / parts)
+    before = round(columns * chart.read_before / parts)
     # A mark separates the truncated part from each neighbor.
     return MARK.join(filter(None, (line[:before], UNREAD * unread, line[before:])))
 
 
-def sketch_charts(strips: PositionCharts, width: int = 1000) -> list[str]:
-    """Draw a line for each position chart: name, chart and the finding or, if the finding does not
-    fit, the truncated share.
+def sketch_charts(charts: PositionCharts, width: int = 1000) -> list[str]:
+    """Draw each position chart as a line with name, chart and finding. If a finding does not fit,
+    all lines contain the truncated share instead.
     """
-    sketches = [f"  {sketch_chart(strip):{CHARACTERS}}  " for strip in strips]
-    rows = list(zip(sketches, strips, strict=True))
-    ends = [f"{sketch}{strip.share}".rstrip() for sketch, strip in rows]
+    sketches = [f"  {sketch_chart(chart):{CHARACTERS}}  " for chart in charts]
+    rows = list(zip(sketches, charts, strict=True))
+    ends = [f"{sketch}{chart.share}".rstrip() for sketch, chart in rows]
     room = width - max(map(len, ends), default=0)
-    names = shorten_names([strip.name for strip in strips], room)
+    names = shorten_names([chart.name for chart in charts], room)
     longest = max(map(len, names), default=0)
-    findings = [f"{sketch}{strip.words[-1]}" for sketch, strip in rows]
+    findings = [f"{sketch}{chart.words[-1]}" for sketch, chart in rows]
     if longest + max(map(len, findings), default=0) <= width:
         ends = findings
     return [f"{name:{longest}}{end}" for name, end in zip(names, ends, strict=True)]
 
 
-def explain_sketches(strips: PositionCharts) -> str:
+def explain_sketches(charts: PositionCharts) -> str:
     """Explain the lines of `sketch_charts`."""
-    unread = f"; {UNREAD}: truncated" if any(strip.truncated for strip in strips) else ""
-    return f"Bars: from start to end of a document; bar height: {strips[0].scale.name}{unread}."
+    unread = f"; {UNREAD}: truncated" if any(chart.truncated for chart in charts) else ""
+    return f"Bars: from start to end of a document; bar height: {charts[0].scale.name}{unread}."
 
 
-def draw_glyph(strip: PositionChart, width: int = 120, height: int = 36) -> str:
-    """Draw only the marks, as an SVG for a table row."""
-    marks = "".join(_draw_marks(strip, 0, 2, width, height - 3))
+def draw_glyph(chart: PositionChart, width: int = 120, height: int = 36) -> str:
+    """Draw only the marks of a chart as SVG, for a table row."""
+    marks = "".join(_draw_marks(chart, 0, 2, width, height - 3))
     return (
         f'<svg class="strip" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" preserveAspectRatio="none" role="img" '
-        f'aria-label="{html.escape(strip.description)}">{marks}</svg>'
+        f'aria-label="{html.escape(chart.description)}">{marks}</svg>'
     )
 
 
 def draw_position_charts(
-    strips: PositionCharts, *, width: int = WIDE, source: str = "", explained: bool = True
+    charts: PositionCharts, *, width: int = WIDE, source: str = "", explained: bool = True
 ) -> str:
-    """Draw position charts below each other on one axis as SVG.
+    """Draw position charts as SVG, below each other on one axis.
 
     Args:
-        strips: A chart for each system.
+        charts: One chart per system.
         width: Width of the image in pixels.
-        source: Data and date, below the charts.
-        explained: If true, words next to each chart and an explanation of the marks below.
+        source: Data and date, to show below the charts.
+        explained: Whether to add text to each chart and explain the marks.
     """
-    content, height = _draw_rows(strips, width, "", source, explained=explained)
-    return _wrap_svg(content, strips, (width, height), (width, height))
+    content, height = _draw_rows(charts, width, "", source, explained=explained)
+    return _wrap_svg(content, charts, (width, height), (width, height))
 
 
-def draw_card(strips: PositionCharts, heading: str, source: str) -> str:
-    """Draw position charts on a card of 1,200 x 630 pixels, as large as they fit."""
+def draw_card(charts: PositionCharts, heading: str, source: str) -> str:
+    """Draw position charts as SVG on a card of 1,200 x 630 pixels, as large as possible."""
     ratio = CARD_SIZE[1] / CARD_SIZE[0]
     for width in count(WIDE, 20):
-        content, height = _draw_rows(strips, width, heading, source)
+        content, height = _draw_rows(charts, width, heading, source)
         margin = width * ratio - height
         if margin >= 0:
             break
     centered = f'<g transform="translate(0 {margin / 2:.1f})">{content}</g>'
-    return _wrap_svg(centered, strips, (width, round(width * ratio, 1)), CARD_SIZE)
+    return _wrap_svg(centered, charts, (width, round(width * ratio, 1)), CARD_SIZE)
 
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """An SVG image that a notebook shows without scripts."""
+    """An SVG image that notebooks display."""
 
     svg: str
 
@@ -313,12 +310,12 @@ class Picture:
         return self.svg
 
     def save(self, file: str | Path) -> None:
-        """Write the image as `.svg` or `.png`; raise PosirError for another suffix."""
+        """Write the image as `.svg` or `.png`. Raise PosirError for other suffixes."""
         suffix = Path(file).suffix.lower()
         if suffix not in (".svg", ".png"):
             raise PosirError(f"Cannot write {file}: the suffix must be .svg or .png.")
         content = self.svg.encode() if suffix == ".svg" else render_png(self.svg, SCALE)
-        with atomic_write(Path(file)) as temporary:
+        with write_atomically(Path(file)) as temporary:
             temporary.write_bytes(content)
 
 
@@ -332,28 +329,28 @@ def render_png(svg: str, scale: float = 1) -> bytes:
 
 def _wrap_svg(
     content: str,
-    strips: PositionCharts,
+    charts: PositionCharts,
     view: tuple[float, float],
     size: tuple[float, float],
 ) -> str:
-    label = html.escape(" ".join(strip.description for strip in strips))
+    label = html.escape(" ".join(chart.description for chart in charts))
     return (
         f'<svg class="strip" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {view[0]:g} '
         f'{view[1]:g}" width="{size[0]:g}" '
         f'height="{size[1]:g}" {FONT} role="img" aria-label="{label}">{STYLE}'
-        f'<rect class="paper" {KINDS["paper"][0]} width="100%" height="100%"/>{content}</svg>'
+        f'<rect class="paper" {MARK_STYLES["paper"][0]} width="100%" height="100%"/>{content}</svg>'
     )
 
 
 def _draw_rows(
-    strips: PositionCharts,
+    charts: PositionCharts,
     width: int,
     heading: str,
     source: str,
     *,
     explained: bool = True,
 ) -> tuple[str, float]:
-    """Draw heading, charts, explanation and source, and return the SVG and its height."""
+    """Draw heading, charts, explanation and source. Return the SVG content and its height."""
     is_wide = width >= WIDE
     chart_width = round(width * CHART_SHARE) if is_wide else width - AXIS - 12
     left = AXIS + chart_width + GAP if is_wide else 12
@@ -361,125 +358,125 @@ def _draw_rows(
     parts = []
     top = 12.0
     if heading:
-        parts.append(_write(12, top + 14, heading, "ink", style='font-size="16" font-weight="600"'))
+        parts.append(
+            _draw_text(12, top + 14, heading, "ink", style='font-size="16" font-weight="600"')
+        )
         top += 28
-    for strip in strips:
+    for chart in charts:
         y = top + (LABEL if is_wide else 0)
-        for line in textwrap.wrap(strip.name, int(letters * BOLD)):
-            parts.append(_write(left, y + 12, line, "ink", style='font-weight="600"'))
+        for line in textwrap.wrap(chart.name, int(letters * BOLD)):
+            parts.append(_draw_text(left, y + 12, line, "ink", style='font-weight="600"'))
             y += LINE
-        for words in strip.words if explained else ():
+        for words in chart.words if explained else ():
             for line in textwrap.wrap(words, letters):
-                parts.append(_write(left, y + 12, line, "ink"))
+                parts.append(_draw_text(left, y + 12, line, "ink"))
                 y += LINE
-        # The words are next to a chart in a wide image, and above it in a narrow one.
+        # The text is next to the chart in wide images, and above it in narrow ones.
         chart_top = top if is_wide else y
-        parts += _draw_labeled(strip, chart_top, chart_width)
+        parts += _draw_labeled_chart(chart, chart_top, chart_width)
         top = max(y, chart_top + HEIGHT + 2 * LABEL) + 14
     notes = ""
-    if explained and strips:
-        scale = strips[0].scale
+    if explained and charts:
+        scale = charts[0].scale
         notes = f"From the start of {scale.caption}. Band: 95% interval."
-        if any(strip.truncated for strip in strips):
+        if any(chart.truncated for chart in charts):
             notes += (
                 f" Hatched: the truncated share of {scale.whole}, not a position in each document."
             )
     for text in (notes, source):
         for line in textwrap.wrap(text, int((width - 24) / 6.6)):
-            parts.append(_write(12, top + 10, line, "faint", style='font-size="12"'))
+            parts.append(_draw_text(12, top + 10, line, "faint", style='font-size="12"'))
             top += 15
     return "".join(parts), top + 8
 
 
-def _draw_labeled(strip: PositionChart, top: float, width: int) -> Iterator[str]:
-    """Yield a chart with axis labels, and the truncated share above it."""
+def _draw_labeled_chart(chart: PositionChart, top: float, width: int) -> Iterator[str]:
+    """Yield a chart with axis labels and, above it, the truncated share."""
     bottom = top + LABEL + HEIGHT
-    rotation = f'transform="translate(11 {_number(bottom - HEIGHT / 2)}) rotate(-90)"'
-    if len(strip.scale.name) * LETTER < HEIGHT:
-        yield _write(0, 0, strip.scale.name, "faint", "middle", rotation)
-    yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
+    rotation = f'transform="translate(11 {_format(bottom - HEIGHT / 2)}) rotate(-90)"'
+    if len(chart.scale.name) * LETTER < HEIGHT:
+        yield _draw_text(0, 0, chart.scale.name, "faint", "middle", rotation)
+    yield from _draw_marks(chart, AXIS, top + LABEL, width, HEIGHT)
     for height, y in ((1, top + LABEL + 8), (0.5, bottom - HEIGHT / 2 + 4), (0, bottom)):
-        yield _write(AXIS - 6, y, strip.scale.format(height), "faint", "end")
-    low, high, *names = strip.axis
+        yield _draw_text(AXIS - 6, y, chart.scale.format(height), "faint", "end")
+    low, high, *names = chart.axis
     fits = width * (high - low) > len(" ".join(names)) * LETTER
     for name, position, anchor in zip(names, (low, high), ("start", "end"), strict=True):
         label = name if fits else SHORT_LABELS.get(name, name)
-        yield _write(AXIS + width * position, bottom + 14, label, "faint", anchor)
-    if not strip.truncated:
+        yield _draw_text(AXIS + width * position, bottom + 14, label, "faint", anchor)
+    if not chart.truncated:
         return
-    start, end = strip.edges[strip.read_before : strip.read_before + 2]
+    start, end = chart.edges[chart.read_before : chart.read_before + 2]
     anchor, x = ("end", end) if start else ("start", 0.0)
-    fits = width * (end - start) > len(strip.share) * LETTER
+    fits = width * (end - start) > len(chart.share) * LETTER
     if fits or 0 < start < end < 1 - 1e-9:
         anchor, x = ("middle", (start + end) / 2)
-    yield _write(AXIS + width * x, top + LABEL - 5, strip.share, "ink", anchor)
+    yield _draw_text(AXIS + width * x, top + LABEL - 5, chart.share, "ink", anchor)
 
 
 def _draw_marks(
-    strip: PositionChart, left: float, top: float, width: float, height: float
+    chart: PositionChart, left: float, top: float, width: float, height: float
 ) -> Iterator[str]:
     """Yield the paths of grid, bars, intervals and hatching."""
     paths = dict.fromkeys(("bars", "hatch", "band", "grid", "mean"), "")
     bottom = top + height
-    for (score, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
+    for (score, is_read), (start, end) in zip(chart.scores, pairwise(chart.edges), strict=True):
         x = left + width * start
         right = left + width * end
         if not is_read:
-            # A gap shows that the truncated part does not continue the window.
+            # A gap separates the truncated part from the window.
             x += width * HATCH_GAP * (start > 0)
             right = max(x, right - width * HATCH_GAP * (end < 1 - 1e-9))
-            paths["hatch"] += "".join(_hatch(x, bottom, right - x, height))
+            paths["hatch"] += "".join(_draw_hatching(x, bottom, right - x, height))
         for share in (0, 0.5, 1):
-            # Lines of neighbors overlap by a pixel, or a gap would show.
-            paths["grid"] += _line(x, top + height * share, right - x + is_read)
+            # Lines overlap by a pixel to avoid gaps.
+            paths["grid"] += _draw_line(x, top + height * share, right - x + is_read)
         edges = () if is_read else (x, right)
         for edge in edges:
-            paths["grid"] += f"M{_number(edge)} {_number(top)}v{_number(height)}"
+            paths["grid"] += f"M{_format(edge)} {_format(top)}v{_format(height)}"
         if score is None:
             continue
         y = bottom - height * score.value
         if is_read:
-            # Neighbors share an edge, or the background would show between them.
-            paths["bars"] += _box(x, right, bottom, y)
+            # Bars share their edges to avoid gaps.
+            paths["bars"] += _draw_box(x, right, bottom, y)
         if score.interval:
             low, high = score.interval
-            paths["band"] += _box(x, right, bottom - height * low, bottom - height * high)
-        paths["mean"] += _line(x, y, right - x)
+            paths["band"] += _draw_box(x, right, bottom - height * low, bottom - height * high)
+        paths["mean"] += _draw_line(x, y, right - x)
     for kind, path in paths.items():
         if path:
-            yield f'<path class="{kind}" {KINDS[kind][0]} d="{path}"/>'
+            yield f'<path class="{kind}" {MARK_STYLES[kind][0]} d="{path}"/>'
 
 
-def _line(x: float, y: float, length: float) -> str:
-    return f"M{_number(x)} {_number(y)}h{_number(length)}"
+def _draw_line(x: float, y: float, length: float) -> str:
+    return f"M{_format(x)} {_format(y)}h{_format(length)}"
 
 
-def _box(left: float, right: float, low: float, high: float) -> str:
-    x = _number(left)
-    return f"M{x} {_number(low)}H{_number(right)}V{_number(high)}H{x}z"
+def _draw_box(left: float, right: float, low: float, high: float) -> str:
+    x = _format(left)
+    return f"M{x} {_format(low)}H{_format(right)}V{_format(high)}H{x}z"
 
 
-def _hatch(x: float, bottom: float, width: float, height: float) -> Iterator[str]:
-    """Yield diagonal lines within a rectangle. An SVG pattern would need an id that is unique on
-    the page.
-    """
+def _draw_hatching(x: float, bottom: float, width: float, height: float) -> Iterator[str]:
+    """Yield diagonal lines within a rectangle. (An SVG pattern needs an id, unique on the page.)"""
     for offset in np.arange(-height, width, HATCH).tolist():
         first = max(offset, 0.0)
         last = min(offset + height, width)
         if last > first:
-            begin = f"{_number(x + first)} {_number(bottom - first + offset)}"
-            yield f"M{begin}L{_number(x + last)} {_number(bottom - last + offset)}"
+            begin = f"{_format(x + first)} {_format(bottom - first + offset)}"
+            yield f"M{begin}L{_format(x + last)} {_format(bottom - last + offset)}"
 
 
-def _write(x: float, y: float, text: str, kind: str, anchor: str = "", style: str = "") -> str:
-    """Write a text; labels of axes have an anchor and are smaller."""
+def _draw_text(x: float, y: float, text: str, kind: str, anchor: str = "", style: str = "") -> str:
+    """Draw a text. With an anchor, as for axis labels, it is smaller."""
     if anchor:
         style += f' font-size="12" text-anchor="{anchor}"'
     return (
-        f'<text class="{kind}" {KINDS[kind][0]} x="{_number(x)}" y="{_number(y)}" '
+        f'<text class="{kind}" {MARK_STYLES[kind][0]} x="{_format(x)}" y="{_format(y)}" '
         f"{style}>{html.escape(text)}</text>"
     )
 
 
-def _number(value: float) -> str:
+def _format(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")

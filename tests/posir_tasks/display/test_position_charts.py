@@ -1,4 +1,4 @@
-"""The picture of a document from its start to its end: heights, widths and what is truncated."""
+"""Position charts: heights, widths and the truncated share."""
 
 import dataclasses
 import re
@@ -14,7 +14,7 @@ from posir_significance.findings import Reason
 from posir_significance.observations import Observations
 from posir_significance.position_charts import build_position_chart
 from posir_tasks.display.figures import export, prepare_figures
-from posir_tasks.display.strip import (
+from posir_tasks.display.position_charts import (
     CARD_SIZE,
     FigureStyle,
     PositionChart,
@@ -26,7 +26,7 @@ from posir_tasks.display.strip import (
 )
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import TWELFTHS, Unread
-from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import UNKNOWN, Part, ReadKind, ReadPart, WindowSource
 
 FOUND = tuple(Estimate(value, (value - 0.1, value + 0.1)) for value in (0.8, 0.6, 0.4))
 STRIP = PositionChart(
@@ -39,7 +39,7 @@ STRIP = PositionChart(
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def paths(svg, kind):
+def find_paths(svg, kind):
     (path,) = (
         path.get("d")
         for path in ElementTree.fromstring(svg).iter(f"{SVG}path")
@@ -49,16 +49,18 @@ def paths(svg, kind):
 
 
 def test_heights_are_scores_and_hatched_widths_are_shares():
-    glyph = draw_glyph(STRIP, 120, 103)  # 100 pixels for scores from 0 to 1, below 2 pixels
-    bars = re.findall(r"M([\d.]+) 102H([\d.]+)V([\d.]+)H", paths(glyph, "bars"))
+    glyph = draw_glyph(
+        STRIP, 120, 103
+    )  # 100 pixels for scores from 0 to 1, below a margin of 2 pixels
+    bars = re.findall(r"M([\d.]+) 102H([\d.]+)V([\d.]+)H", find_paths(glyph, "bars"))
     assert [tuple(map(float, bar)) for bar in bars] == [(0, 30, 22), (30, 60, 42), (60, 90, 62)]
-    # What is truncated is a little apart.
-    assert paths(glyph, "mean").endswith("M91.7 82h28.3")
-    assert paths(glyph, "band").startswith("M0 32H30V12H0z")
+    # A gap separates the truncated part.
+    assert find_paths(glyph, "mean").endswith("M91.7 82h28.3")
+    assert find_paths(glyph, "band").startswith("M0 32H30V12H0z")
     ends = np.array(
         [
             tuple(map(float, pair))
-            for pair in re.findall(r"([\d.]+) ([\d.]+)", paths(glyph, "hatch"))
+            for pair in re.findall(r"([\d.]+) ([\d.]+)", find_paths(glyph, "hatch"))
         ]
     )
     assert ends[:, 0].min() >= 90
@@ -69,7 +71,7 @@ def test_heights_are_scores_and_hatched_widths_are_shares():
 
 
 def test_parts_with_names_are_described_by_name():
-    named = dataclasses.replace(STRIP, places=("first", "second", "third"))
+    named = dataclasses.replace(STRIP, part_names=("first", "second", "third"))
     assert "first 50; second" in named.description.replace(
         STRIP.scale.format(STRIP.ndcg_by_part[0].value), "50", 1
     )
@@ -83,7 +85,7 @@ def test_parts_with_names_are_described_by_name():
         (1, [0, 0.25, 0.5, 0.75, 1], "▇▇┊░░░┊▆▅▅▄▄"),
     ],
 )
-def test_what_is_truncated_is_outside_the_window(before, edges, sketch):
+def test_the_truncated_part_is_outside_the_window(before, edges, sketch):
     strip = dataclasses.replace(STRIP, before=before)
     assert strip.edges == pytest.approx(edges)
     assert sketch_chart(strip) == sketch
@@ -92,7 +94,7 @@ def test_what_is_truncated_is_outside_the_window(before, edges, sketch):
     )
 
 
-def test_a_gap_is_shown_and_nothing_read_is_hatched():
+def test_parts_without_evidence_are_empty_but_not_hatched():
     strip = PositionChart("a", (), (FOUND[0], None, FOUND[2]))
     assert 'class="hatch"' not in draw_position_charts([strip])
     assert not strip.share
@@ -101,7 +103,7 @@ def test_a_gap_is_shown_and_nothing_read_is_hatched():
     assert dataclasses.replace(STRIP, truncated=0.001).share == "under 1% of the evidence truncated"
 
 
-def test_a_picture_stands_alone_and_shows_names_as_they_are():
+def test_an_image_is_self_contained_and_escapes_names():
     for svg in (
         draw_position_charts([STRIP, STRIP]),
         draw_position_charts([STRIP], width=350),
@@ -121,11 +123,11 @@ def test_a_picture_stands_alone_and_shows_names_as_they_are():
 
 
 @pytest.mark.parametrize("format_", ["svg", "pdf", "png"])
-def test_a_bare_picture_is_as_wide_in_every_format(format_, tmp_path):
+def test_a_bare_image_has_the_same_width_in_every_format(format_, tmp_path):
     (path,) = export(prepare_figures([STRIP], [], tmp_path, FigureStyle(format_, bare=True)))
     content = path.read_bytes()
     assert path.name == f"answer.{format_}"
-    # 3 inches: of 96 pixels, 72 points, and 600 dots.
+    # 3 inches of 96 pixels, 72 points or 600 dots.
     if format_ == "pdf":
         assert float(re.search(rb"/MediaBox ?\[ ?0 0 ([\d.]+)", content)[1]) == pytest.approx(
             216, abs=1
@@ -147,7 +149,7 @@ def test_the_value_is_the_mean_of_each_part(part):
         rng.random(size) < 0.3, rng.choice([*Unread], size), rng.integers(0, TWELFTHS, size)
     )
     gains, bins, documents = rng.random(size), rng.integers(0, 20, size), rng.integers(0, 60, size)
-    read = ReadPart(ReadKind.PART, part, 256, known_by=KnownBy.CLASS) if part else UNKNOWN
+    read = ReadPart(ReadKind.PART, part, 256, known_by=WindowSource.CLASS) if part else UNKNOWN
     known = {"thirds": bins * 3 // 20, "twelfths": twelfths} if part else {}
     zeros = np.zeros(size, np.int64)
     observations = Observations(
@@ -156,10 +158,10 @@ def test_the_value_is_the_mean_of_each_part(part):
     group = GroupAnalysis(observations, Reason.NOT_STORED)
     strip = build_position_chart(decide(group), group, "m")
     frame = pd.DataFrame({"gain": gains, "twelfth": twelfths, "bin": bins})
-    read_whole = frame[frame.twelfth < TWELFTHS]
-    # Of twelve parts with 420 queries some have fewer than 30, of twenty bins with 600 likewise.
+    parse_integers = frame[frame.twelfth < TWELFTHS]
+    # Some of twelve parts with 420 queries, or of twenty bins with 600, have fewer than 30.
     means = (
-        read_whole.gain.groupby(read_whole.twelfth // 2).mean()
+        parse_integers.gain.groupby(parse_integers.twelfth // 2).mean()
         if part
         else frame.gain.groupby(frame.bin // 2).mean()
     )
