@@ -96,7 +96,7 @@ if __name__ == "__main__":
     )
     encoder = replace(load_encoder(model), memory=EmbeddingMemory())
     question_set = generate_questions(collection, EstimatedTokenizer().count_all(texts))
-    written = question_set.write_in_other_words(
+    written = question_set.add_paraphrases(
         EmbedderWriter(writer, load_encoder(writer), build_vocabulary(texts))
     )
     print_ranks(data, written, Wording.RAREST_WORDS, encoder, sentences)

@@ -17,7 +17,7 @@ from typing import Any
 
 from posir_inspect.inspection import Inspection
 from posir_inspect.live_index import IndexInspection
-from posir_inspect.sections import COLUMNS, OtherWords, PositionScores
+from posir_inspect.sections import COLUMNS, ParaphraseResults, PositionScores
 from posir_report.columns import list_score_columns
 from posir_score.evaluation import RunCounts, RunScores
 from posir_score.retrieved_chunks import EvidenceScores
@@ -353,7 +353,7 @@ def describe_inspection() -> Schema:
             "sentences": build_array(TEXT),
         }
     )
-    scores = describe_fields(PositionScores, omit=["groups", "group"])
+    scores = describe_fields(PositionScores, omit=["groups", "analysis"])
     scores["groups"] = build_mapping(build_object(describe_findings()))
     texts = ("model", "chunker", "wording", "length", "state", "reason", "change_state")
     row: dict[str, Schema] = {}
@@ -363,7 +363,9 @@ def describe_inspection() -> Schema:
         **describe_fields(Inspection, omit),
         "window": build_object(window) | {"additionalProperties": True},
         "read": READ,
-        "other_words": {"anyOf": [build_object(describe_fields(OtherWords, ["chunks"])), null]},
+        "other_words": {
+            "anyOf": [build_object(describe_fields(ParaphraseResults, ["chunks"])), null]
+        },
         "fading": build_array(build_object(scores)),
         "chunks": {"anyOf": [chunks, null]},
         "chunks_in_other_words": {"anyOf": [chunks, null]},

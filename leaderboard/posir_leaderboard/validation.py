@@ -62,7 +62,7 @@ from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet, order_
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.profile import DEPTH, PositionProfile
 from posir_tasks.values.ranks import RankedQueries, compute_retrieval_scores
-from posir_tasks.values.read_part import CountedWith
+from posir_tasks.values.read_part import TokenCountMethod
 from posir_tasks.values.result_schema import (
     DECIMALS,
     DIGEST_KEY,
@@ -216,7 +216,7 @@ def _find_position_problems(submitted: DocumentSet, computed: DocumentSet) -> Pr
             KEYS_KEY,
             "lack the digest of the text or the opening of a document; run the task again",
         )
-    if submitted.counted_with is CountedWith.TOKENIZER or not len(computed.twelfths):
+    if submitted.counted_with is TokenCountMethod.TOKENIZER or not len(computed.twelfths):
         return
     if submitted.counted_with is not computed.counted_with:
         yield (

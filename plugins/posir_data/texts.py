@@ -21,7 +21,7 @@ from posir_tasks.text.words import find_terms
 
 Item = TypeVar("Item")
 
-#: Returns the number of candidates, and candidates to examine in this order.
+#: Returns the total number of candidates, and the candidates to examine, in order.
 Sampler = Callable[[Iterable[Passage | SkippedItem]], tuple[int, list[Passage | SkippedItem]]]
 
 #: Minimum number of words in a text.
@@ -67,11 +67,11 @@ def read_texts(
     return sample_texts(open_data(source, column=column), limit)
 
 
-def sample_texts(opened: Dataset, limit: int, sampler: Sampler | None = None) -> TextCollection:
+def sample_texts(dataset: Dataset, limit: int, sampler: Sampler | None = None) -> TextCollection:
     """Sample usable texts from a dataset.
 
     Args:
-        opened: The dataset.
+        dataset: The dataset.
         limit: Maximum number of texts.
         sampler: Chooses the candidates to examine until there are enough texts; by default a random
             sample with a fixed seed.
@@ -81,7 +81,7 @@ def sample_texts(opened: Dataset, limit: int, sampler: Sampler | None = None) ->
     """
     if sampler is None:
         sampler = partial(sample_candidates, size=2 * limit)
-    total, candidates = sampler(opened.read_texts())
+    total, candidates = sampler(dataset.read_texts())
     texts: list[CollectedText] = []
     skipped = []
     digests = set[bytes]()
@@ -94,11 +94,13 @@ def sample_texts(opened: Dataset, limit: int, sampler: Sampler | None = None) ->
         else:
             texts.append(item)
     if not texts:
-        reasons = describe_skipped(skipped) or "It is empty, or has only a card (README.md)."
-        raise PosirError(f"{opened.location}: no usable text. {reasons}")
+        reasons = describe_skipped(skipped) or (
+            "The dataset is empty or contains only a dataset card (README.md)."
+        )
+        raise PosirError(f"{dataset.location}: no usable text. {reasons}")
     languages = dict(Counter(text.language for text in texts).most_common())
     main_language = next(iter(languages))
-    return TextCollection(opened.name, texts, tuple(skipped), main_language, languages, total)
+    return TextCollection(dataset.name, texts, tuple(skipped), main_language, languages, total)
 
 
 def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[Item]]:
@@ -131,17 +133,20 @@ def _check_text(passage: Passage, digests: set[bytes]) -> CollectedText | Skippe
     if len(find_terms(text)) < MIN_WORDS:
         return skip("with fewer than ten words")
     middle = len(text) // 2
-    first, first_score = detect_language(text[:middle])
-    second, second_score = detect_language(text[middle:])
-    if are_distinct_languages(first, second) and min(first_score, second_score) >= MIN_CONFIDENCE:
-        return skip("in mixed languages", f"{first}, then {second}")
+    first_language, first_score = detect_language(text[:middle])
+    second_language, second_score = detect_language(text[middle:])
+    if (
+        are_distinct_languages(first_language, second_language)
+        and min(first_score, second_score) >= MIN_CONFIDENCE
+    ):
+        return skip("in mixed languages", f"{first_language}, then {second_language}")
     language = detect_language(text)[0]
     if len(find_sentences(text, language)) < 2:
         return skip("with only one sentence")
-    content = digest_words(text)
-    if content in digests:
+    text_digest = digest_words(text)
+    if text_digest in digests:
         return skip("duplicate")
-    digests.add(content)
+    digests.add(text_digest)
     return CollectedText(passage.name, text, language, passage.id or passage.name)
 
 

@@ -30,7 +30,7 @@ from posir_inspect.questions import (
 )
 from posir_inspect.sections import (
     Inspection,
-    OtherWords,
+    ParaphraseResults,
     PositionScores,
     WorkEstimate,
     complete_inspection,
@@ -321,14 +321,14 @@ class InspectionRun:
         other_words = None
         writer = self.request.writer
         if writer:
-            questions = self.questions.select_first(texts).write_in_other_words(writer)
+            questions = self.questions.select_first(texts).add_paraphrases(writer)
             wording = Wording.OTHER_WORDS
             count = len(questions.select_wording(wording))
             baseline = None
             if count:
                 searches[wording] = self._search(None, questions, [wording])
                 baseline = measure_word_baseline(searches[wording].tasks[wording])
-            other_words = OtherWords(
+            other_words = ParaphraseResults(
                 writer.name,
                 writer_is_model=writer.name == self.model.mteb_model_meta.name,
                 questions=count,
@@ -374,7 +374,7 @@ class InspectionRun:
                 strategies = self._choose_strategies(min(excerpt_tokens, max(questions.lengths)))
         wordings = [Wording.RAREST_WORDS]
         if self.request.writer and other_words and other_words.questions:
-            questions = questions.write_in_other_words(self.request.writer)
+            questions = questions.add_paraphrases(self.request.writer)
             if questions.select_wording(Wording.OTHER_WORDS):
                 wordings.append(Wording.OTHER_WORDS)
         searches = []
@@ -499,11 +499,11 @@ def _summarize_positions(
     search: splitting.ChunkSearch, wording: Wording, read: ReadPart
 ) -> PositionScores:
     values = search.values[wording]
-    group = analyze(values).overall
+    analysis = analyze(values).overall
     overall, *by_length = (replace(findings, read=read) for findings in decide_result(values))
     by_title = zip(values.profile.axes.length_titles, by_length, strict=False)
     groups = {title: findings for title, findings in by_title if findings.questions}
-    observations = group.observations
+    observations = analysis.observations
     is_unread = observations.twelfths >= TWELFTHS
     unread_gains = observations.gains[is_unread]
     return PositionScores(
@@ -511,5 +511,5 @@ def _summarize_positions(
         ndcg_at_10_not_read=float(unread_gains.mean()) if len(unread_gains) else None,
         not_read_without_model=measure_unread_baseline(search.tasks[wording], values.read),
         groups={ALL: overall} | groups,
-        group=group,
+        analysis=analysis,
     )

@@ -208,7 +208,7 @@ def read_index(
     if writer:
         planned = plan_questions(questions, wordings)[: options.max_requests]
         selection = questions.select({question.id for question in planned})
-        questions = selection.write_in_other_words(writer)
+        questions = selection.add_paraphrases(writer)
         wordings = (Wording.RAREST_WORDS, Wording.OTHER_WORDS)
         skip_note = " ".join(filter(None, [skip_note, writer.describe_answers()]))
     return IndexedTexts(

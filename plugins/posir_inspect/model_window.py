@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 #: Number of bootstrap samples of the texts.
 BOOTSTRAP_SAMPLES = 2000
 SEED = 14
-#: Question for measuring rerankers, unrelated to the texts: scores near 1 hardly differ.
+#: Question for measuring rerankers. It is unrelated to the texts, because the scores of relevant
+#: texts are all close to 1 and hardly differ.
 QUESTION = "which enzyme"
 #: Text for counting the special tokens of a reranker.
 TEXT = "the"
@@ -127,7 +128,9 @@ def measure_unread(
 def suppress_truncation_warnings(
     model: EncoderProtocol, retries: int | None = None
 ) -> AbstractContextManager[None]:
-    """Suppress an endpoint's truncation warnings; see `EndpointEncoder.measure`."""
+    """Suppress an endpoint's truncation warnings. If `retries` is given, it limits retries, since a
+    server may fail for overlong texts.
+    """
     return model.open_measurement(retries) if isinstance(model, EndpointEncoder) else nullcontext()
 
 

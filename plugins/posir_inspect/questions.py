@@ -130,7 +130,7 @@ class QuestionSet:
         """Select the questions that have a wording."""
         return tuple(question for question in self.questions if wording in question.wordings)
 
-    def write_in_other_words(self, writer: QuestionWriter) -> QuestionSet:
+    def add_paraphrases(self, writer: QuestionWriter) -> QuestionSet:
         """Add a paraphrase to every question that the writer can paraphrase."""
         requests = []
         for question in self.questions:
@@ -181,9 +181,9 @@ class QuestionSet:
 def generate_questions(collection: TextCollection, tokens: Sequence[int]) -> QuestionSet:
     """Generate pseudo-questions, at most one per tenth of a text.
 
-    A sentence is eligible if it has 5 to 80 words and occurs only once in all texts. For each
-    tenth, one eligible sentence with its midpoint there is sampled, with a fixed seed. Texts keep
-    their ids if all ids are unique.
+    A sentence is eligible if it has 5 to 80 words and occurs only once in all texts. From each
+    tenth, one eligible sentence whose midpoint lies in that tenth is sampled with a fixed seed.
+    Texts keep their ids if all ids are unique.
 
     Args:
         collection: The texts.
@@ -234,11 +234,11 @@ def keep_rarest_words(sentence: str, frequencies: Mapping[str, int]) -> str:
     """
     words = TERM.findall(sentence)
     count = max(MIN_KEYWORDS, math.ceil(KEYWORD_SHARE * len(words)))
-    rarest = sorted(
+    rarest_indices = sorted(
         range(len(words)),
-        key=lambda row: (frequencies.get(words[row].casefold(), 0), -len(words[row]), row),
+        key=lambda index: (frequencies.get(words[index].casefold(), 0), -len(words[index]), index),
     )
-    keywords = [words[row] for row in sorted(rarest[:count])]
+    keywords = [words[index] for index in sorted(rarest_indices[:count])]
     return ("" if is_unspaced(sentence) else " ").join(keywords)
 
 
@@ -300,14 +300,14 @@ def measure_unread_baseline(task: PseudoQuestionTask, part: ReadPart) -> WordBas
     if not len(unread_rows):
         return None
     tokens = dict(zip(data.evidence.document_ids, data.evidence.tokens.tolist(), strict=True))
-    read_texts = []
+    texts_in_window = []
     for name, text in zip(data.corpus["id"], data.corpus["text"], strict=True):
         # Assume that all tokens of a text have the same length.
         token_count = max(tokens.get(name, 0), part.tokens or 0, 1)
         tail = len(text) * part.tokens_at_end // token_count
         head = len(text) * ((part.tokens or 0) - part.tokens_at_end) // token_count
-        read_texts.append(f"{text[:head]} {text[max(head, len(text) - tail) :]}")
-    return _measure_bm25(task, read_texts, unread_rows)
+        texts_in_window.append(f"{text[:head]} {text[max(head, len(text) - tail) :]}")
+    return _measure_bm25(task, texts_in_window, unread_rows)
 
 
 def measure_word_baseline(task: PseudoQuestionTask) -> WordBaseline:
@@ -346,11 +346,11 @@ def _measure_bm25(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers
 
 
 def cut_excerpts(
-    collection: TextCollection, tokenizer: Tokenizer, size: int, texts: int
+    collection: TextCollection, tokenizer: Tokenizer, size: int, count: int
 ) -> TextCollection:
     """Cut a random excerpt of `size` tokens from each of the first texts, with a fixed seed."""
     excerpts = []
-    spans = tokenizer.find_tokens([text.text for text in collection.texts[:texts]])
+    spans = tokenizer.find_tokens([text.text for text in collection.texts[:count]])
     for number, (text, tokens) in enumerate(zip(collection.texts, spans, strict=False)):
         content = text.text
         if len(tokens) > size:

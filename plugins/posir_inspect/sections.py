@@ -61,7 +61,7 @@ from posir_tasks.values.scores import ALL, Unit
 SCALE = replace(
     NDCG,
     whole="the sentences",
-    caption="texts to their end: how well a sentence there is found (nDCG@10, 0 to 100)",
+    caption="a text to its end: how well a sentence at each position is found (nDCG@10, 0 to 100)",
 )
 WINDOW_HEADING = "How far the model reads"
 SEARCH_HEADING = "How well it finds a sentence"
@@ -129,7 +129,7 @@ class PositionScores:
     """nDCG@10 of BM25 on the same questions; None if there are none."""
     groups: Mapping[str, GroupFindings]
     """Findings by length bucket. The first entry, `all`, covers all questions."""
-    group: GroupAnalysis
+    analysis: GroupAnalysis
     """Analysis of all questions."""
 
     @property
@@ -140,13 +140,13 @@ class PositionScores:
     def to_json(self) -> dict[str, object]:
         """Convert to JSON values, without the analysis."""
         values = dict(vars(self))
-        del values["group"]
+        del values["analysis"]
         values["groups"] = {name: group.to_json() for name, group in self.groups.items()}
         return values
 
 
 @dataclass(frozen=True)
-class OtherWords:
+class ParaphraseResults:
     """Results for paraphrased questions."""
 
     writer: str
@@ -222,7 +222,7 @@ class Inspection(Result):
     """Number of texts or excerpts in the chunk comparison."""
     excerpt_tokens: int | None = None
     """Maximum excerpt length in the chunk comparison; None if whole texts are compared."""
-    other_words: OtherWords | None = None
+    other_words: ParaphraseResults | None = None
     """Results for paraphrased questions. None before the search, or if there is no writer."""
     snippets: tuple[Snippet, ...] = ()
     """Code for the recommended chunks, one snippet per library."""
@@ -313,12 +313,12 @@ def _format_title(inspection: Inspection) -> str:
 
 def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySection]:
     """Build the sections available so far. They fit a terminal of 48 lines and 80 columns."""
-    texts = (_describe_texts(inspection),)
+    description = (_describe_texts(inspection),)
     scores = inspection.fading
     charts = tuple(_build_chart(inspection, wording_scores) for wording_scores in scores or ())
     page_charts = tuple(replace(chart, name=inspection.name) for chart in charts[-1:])
-    yield DisplaySection(title, texts, only=Medium.TEXT)
-    yield DisplaySection(sentences=texts, position_charts=page_charts, only=Medium.PAGE)
+    yield DisplaySection(title, description, only=Medium.TEXT)
+    yield DisplaySection(sentences=description, position_charts=page_charts, only=Medium.PAGE)
     sentences = [inspection.window.sentence]
     cut_texts = inspection.unread.texts_cut
     if cut_texts:
@@ -352,18 +352,18 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
 
 def _build_chart(inspection: Inspection, scores: PositionScores) -> PositionChart:
     findings = scores.findings
-    chart = build_position_chart(findings, scores.group, scores.wording.words)
+    chart = build_position_chart(findings, scores.analysis, scores.wording.words)
     if len(inspection.fading or ()) == 1:
         chart = replace(chart, name=inspection.name)
     unread_sentences = (findings.get_value(Quantity.UNREAD_SHARE) or 0) * findings.questions
-    codes = tuple(
+    code_snippets = tuple(
         (snippet.kind, snippet.sentence, snippet.code, snippet is inspection.snippet)
         for snippet in inspection.snippets
         if snippet.code
     )
-    border = ""
+    window_end = ""
     if findings.read.part is Part.FIRST and chart.truncated:
-        border = f"{findings.read.tokens:,} tokens"
+        window_end = f"{findings.read.tokens:,} tokens"
     sample = f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
     return replace(
         chart,
@@ -373,9 +373,9 @@ def _build_chart(inspection: Inspection, scores: PositionScores) -> PositionChar
             (ADVICE_HEADING, _write_advice(inspection)),
         ],
         scale=SCALE,
-        code="" if codes else _build_next_commands(inspection),
-        codes=codes,
-        window_end=border,
+        code="" if code_snippets else _build_next_commands(inspection),
+        code_snippets=code_snippets,
+        window_end=window_end,
         truncated_label=f"{unread_sentences:,.0f} of {pluralize(findings.questions, 'sentence')}",
     )
 
@@ -462,8 +462,8 @@ def _list_facts(inspection: Inspection, scores: PositionScores) -> Iterator[tupl
     sentences = pluralize(scores.findings.questions, "sentence")
     yield (
         "Queries",
-        f"{sentences} from your texts, reduced to their rarest words. 100 = its text always ranks "
-        "first.",
+        f"{sentences} from your texts, reduced to their rarest words. A score of 100 means that "
+        "a sentence's source text always ranks first.",
     )
     yield from list_effects(scores.findings)
     example, name = inspection.unread_example
@@ -471,25 +471,27 @@ def _list_facts(inspection: Inspection, scores: PositionScores) -> Iterator[tupl
         yield "Never read, for example", f'"{example}" ({name.rpartition("/")[2]})'
 
 
-def _build_paraphrase_section(rarest: ChunkComparison, paraphrased: OtherWords) -> DisplaySection:
-    questions = pluralize(paraphrased.questions, "question")
-    sentences = [f"{questions} written by {paraphrased.writer}."]
-    sentences += filter(None, [paraphrased.answers])
-    if paraphrased.writer_is_model:
+def _build_paraphrase_section(
+    keyword_comparison: ChunkComparison, paraphrase_results: ParaphraseResults
+) -> DisplaySection:
+    questions = pluralize(paraphrase_results.questions, "question")
+    sentences = [f"{questions} written by {paraphrase_results.writer}."]
+    sentences += filter(None, [paraphrase_results.answers])
+    if paraphrase_results.writer_is_model:
         sentences.append(
             "This is also the inspected model, so the questions favor it and small chunks. Use "
             "another model if possible."
         )
-    if paraphrased.words_alone:
-        shared_words = format_percent(paraphrased.words_alone.shared_words)
-        chance = format_percent(paraphrased.words_alone.chance)
+    if paraphrase_results.words_alone:
+        shared_words = format_percent(paraphrase_results.words_alone.shared_words)
+        chance = format_percent(paraphrase_results.words_alone.chance)
         sentences.append(WORD_BASELINE.format(shared=shared_words, chance=chance))
-    chunks = paraphrased.chunks
+    chunks = paraphrase_results.chunks
     if not chunks:
         return DisplaySection(PARAPHRASE_HEADING, tuple(sentences))
     sentences += chunks.sentences
-    if rarest.is_decided and chunks.is_decided:
-        name = rarest.selection.name
+    if keyword_comparison.is_decided and chunks.is_decided:
+        name = keyword_comparison.selection.name
         template = SAME_ADVICE if name == chunks.selection.name else OTHER_ADVICE
         sentences.append(template.format(chunks=name))
     return DisplaySection(PARAPHRASE_HEADING, tuple(sentences), (chunks.build_table(),))

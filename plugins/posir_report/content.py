@@ -25,7 +25,7 @@ from posir_significance.advice import build_commands
 from posir_significance.findings import Quantity, Reason
 from posir_significance.messages.reports import (
     BY_LENGTH,
-    describe_answer,
+    describe_findings_and_advice,
     describe_unestimated_lengths,
 )
 from posir_significance.messages.verdicts import (
@@ -136,7 +136,7 @@ def _get_run(row: ReportRow | TaskSummary) -> Run:
 
 def _show_answer(title: str, row: ReportRow) -> DisplaySection:
     commands = build_commands(row.findings, row.reference) if row.findings else ()
-    answer = describe_answer(row.findings, row.task)
+    answer = describe_findings_and_advice(row.findings, row.task)
     return DisplaySection(title, (answer,), code="\n".join(commands), only=Medium.TEXT)
 
 
@@ -185,7 +185,7 @@ def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
     is_one_task = len({row.task for row in overall}) == 1
     for label, row in zip(build_labels(overall), overall, strict=True):
         name = label if is_one_task else f"{label}, {row.task}"
-        yield f"{name}: {describe_answer(row.findings, row.task)}"
+        yield f"{name}: {describe_findings_and_advice(row.findings, row.task)}"
 
 
 def _list_shares(rows: Iterable[ReportRow]) -> list[float]:

@@ -27,7 +27,7 @@ from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.judgments import METRICS, JudgedScores
 from posir_tasks.values.means import MeanEstimate
 from posir_tasks.values.profile import pool
-from posir_tasks.values.read_part import CountedWith, ReadKind
+from posir_tasks.values.read_part import ReadKind, TokenCountMethod
 from posir_tasks.values.scores import ALL
 
 #: Note on results that mteb wrote without posir.
@@ -86,7 +86,7 @@ class JudgedSummary(RunSummary):
         interval = (max(share - margin, 0.0), min(share + margin, 1.0)) if margin else None
         estimate = Estimate(share, interval)
         method = corpus.tokens.counted_with
-        is_noted = share and method is not CountedWith.TOKENIZER
+        is_noted = share and method is not TokenCountMethod.TOKENIZER
         note = f" ({method.value.replace('_', ' ')})" if is_noted else ""
         return estimate, format_estimate(estimate, format_percent, note)
 

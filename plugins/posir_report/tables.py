@@ -20,8 +20,8 @@ from posir_significance.messages.reports import (
     DESIGN_EFFECT,
     SKETCH_EXPLANATION,
     UNKNOWN_WINDOWS,
-    describe_counting,
     describe_levels,
+    describe_model_truncation,
     describe_span_counts,
 )
 from posir_significance.messages.verdicts import format_finding, label_state
@@ -217,7 +217,9 @@ def write_truncation_notes(
         if summary.values.read.kind is ReadKind.UNKNOWN:
             unknown.append(label)
         elif summary.profile.queries:
-            yield from describe_counting(label, summary.findings, summary.values.ranks.counted_with)
+            yield from describe_model_truncation(
+                label, summary.findings, summary.values.ranks.counted_with
+            )
     if unknown:
         yield UNKNOWN_WINDOWS.format(models=", ".join(unknown))
 

@@ -410,7 +410,7 @@ def _plan_selection(task: PosirTask) -> Result:
     duration = Duration.from_rounds(seconds) * tokens
     name = task.metadata.name
     source = f"{documents:,} documents, {decimal(tokens * BYTES_PER_TOKEN)} of text"
-    if not all(size.counted for size in sizes):
+    if not all(size.is_counted for size in sizes):
         source += ", to be downloaded first"
     sentence = (
         f"{name}: the sample is selected from {source}. BM25 takes {duration} on this machine, "

@@ -82,7 +82,7 @@ class Engine(Protocol):
     """Starts workers."""
 
     def list_locations(self) -> Sequence[Hashable]:
-        """List the locations for workers, free or in use. A location is equal in every call."""
+        """List all worker locations, free or in use. Locations compare equal across calls."""
 
     def start(self, location: Hashable) -> Worker:
         """Start a worker at a location."""
@@ -341,7 +341,7 @@ def explain_unknown_task() -> Iterator[None]:
 
 
 def find_missing_jobs(workload: Workload, cache: ResultCache) -> list[EvaluationJob]:
-    """List the jobs that have no result in a folder, according to mteb's rules."""
+    """List the jobs that have no valid result in the cache, as defined by mteb."""
     for task in workload.tasks:
         # This removes subsets that the data does not contain.
         task.load_data()

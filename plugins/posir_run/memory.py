@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from rich.filesize import decimal
 
-from posir_run.sizes import TOKENS, find_local_texts
+from posir_run.sizes import TOKENS, find_local_readers
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.dispatch import CORPUS_CHUNK_SIZE, MAX_SIMILARITIES
 from posir_tasks.models.run_settings import WINDOW, find_run_settings
@@ -109,7 +109,7 @@ def find_longest_document(tasks: Iterable[PositionTask]) -> int:
     for task in tasks:
         # The job that needs the data reports problems with it.
         with suppress(PosirError):
-            texts = find_local_texts(task, task.hf_subsets[0])
+            texts = find_local_readers(task, task.hf_subsets[0])
             tokens = texts[0]().select(TOKENS.max()).item() if texts else DEFAULT_TOKENS
             lengths.append(tokens or 0)
     return max(lengths, default=DEFAULT_TOKENS)

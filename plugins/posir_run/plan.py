@@ -23,7 +23,7 @@ from posir_run.sizes import (
     BUCKETS,
     SubsetSize,
     TextCounts,
-    find_local_texts,
+    find_local_readers,
     measure_subsets,
     sum_counts,
 )
@@ -75,7 +75,7 @@ def collect_samples(
     corpora = []
     questions: list[str] = []
     for task in tasks:
-        readers = find_local_texts(task, task.hf_subsets[0])
+        readers = find_local_readers(task, task.hf_subsets[0])
         if readers is not None:
             read_corpus, read_queries = readers
             corpora.append(read_corpus())
@@ -341,7 +341,7 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
         add_cache=estimate_cost(
             "with cache", sizes, {size.corpus: size.documents for size in sizes}.values()
         ),
-        counted=all(size.counted for size in sizes),
+        counted=all(size.is_counted for size in sizes),
         sampled=sampled,
     )
 

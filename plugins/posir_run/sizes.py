@@ -33,10 +33,10 @@ BUCKETS = RelativePositions().axes.lengths
 
 #: Published numbers of documents, tokens and queries in PosIR (Zeng et al. 2026, arXiv 2601.08363):
 #: all ten languages, English (922 tokens per document), and the mean of the nine other languages.
-ALL_LANGUAGES = (17_329_673, 22_800_000_000, 421_708)
-ENGLISH = (1_719_701, 1_719_701 * 922, 42_015)
-OTHER_LANGUAGE = tuple(
-    (total - english) // 9 for total, english in zip(ALL_LANGUAGES, ENGLISH, strict=True)
+TOTAL_SIZE = (17_329_673, 22_800_000_000, 421_708)
+ENGLISH_SIZE = (1_719_701, 1_719_701 * 922, 42_015)
+MEAN_OTHER_SIZE = tuple(
+    (total - english) // 9 for total, english in zip(TOTAL_SIZE, ENGLISH_SIZE, strict=True)
 )
 
 #: Reads the documents or queries of a subset into a frame with a `text` column.
@@ -88,7 +88,7 @@ class SubsetSize:
     corpus: str
     documents: TextCounts
     queries: int
-    counted: bool
+    is_counted: bool
     """Whether the sizes are counted in the data; if false, they are published averages."""
 
 
@@ -104,15 +104,15 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
         corpus = name_corpus(task, subset)
         if isinstance(task, NanoTask):
             corpus += NANO_SUFFIX
-        texts = find_local_texts(task, subset)
-        is_counted = texts is not None
-        if texts is None:
+        readers = find_local_readers(task, subset)
+        is_counted = readers is not None
+        if readers is None:
             assert isinstance(task, PosirTask)
             documents, _ = find_published_size(task.corpus_language, subset)
             _, queries = find_published_size(task.language, subset)
         else:
-            documents = corpora.get(corpus) or measure_texts(texts[0]())
-            queries = texts[1]().height
+            documents = corpora.get(corpus) or measure_texts(readers[0]())
+            queries = readers[1]().height
         corpora[corpus] = documents
         if isinstance(task, NanoTask) and not (is_counted and task.has_list(subset)):
             is_counted = False
@@ -120,11 +120,11 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
             sample_size = queries * (1 + DISTRACTORS)
             documents = documents.scale(min(1, sample_size / sum(documents.texts)))
         name = task.metadata.name
-        sizes.append(SubsetSize(name, corpus, documents, queries, counted=is_counted))
+        sizes.append(SubsetSize(name, corpus, documents, queries, is_counted=is_counted))
     return sizes
 
 
-def find_local_texts(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadTexts] | None:
+def find_local_readers(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadTexts] | None:
     """Return functions that read the documents and the queries.
 
     Returns None if the data would have to be downloaded.
@@ -140,7 +140,8 @@ def find_local_texts(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadTe
         queries = _find_local_file(repository, queries_file)
         if not (corpus and queries):
             return None
-        # `read_subset` would select the sample if it has no list yet. Read the full data instead.
+        # If the sample's document list does not exist yet, `read_subset` would create it. Read the
+        # full data instead.
         if not (isinstance(task, NanoTask) and task.has_list(subset)):
             read = partial(read_columns, columns={"text": pl.String})
             return partial(read, corpus), partial(read, queries)
@@ -180,7 +181,7 @@ def find_published_size(language: Language, domain: str) -> tuple[TextCounts, in
     index = DOMAINS.index(domain)
     documents, tokens, queries = (
         total * (index + 1) // len(DOMAINS) - total * index // len(DOMAINS)
-        for total in (ENGLISH if language == PIVOT else OTHER_LANGUAGE)
+        for total in (ENGLISH_SIZE if language == PIVOT else MEAN_OTHER_SIZE)
     )
     bucket = sum(tokens > bound * documents for bound in BOUNDS)
     return TextCounts.from_buckets({bucket: (documents, tokens)}), queries

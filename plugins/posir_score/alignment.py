@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from posir_score.columns import RankedHits
-from posir_score.document_names import DocumentNames, strip_chunks
+from posir_score.document_names import DocumentNames, strip_chunk_suffixes
 from posir_score.hits import Hit
 from posir_score.run_files import ANY_SUBSET, HitsByQuery, Run
 from posir_tasks.base.errors import PosirError
@@ -193,7 +193,7 @@ class AlignmentRules:
         if self.find_document is not None:
             return self._translate(str(self.find_document(name)), corpus)
         name = self._translate(name, corpus)
-        for document in strip_chunks(name, self.separator):
+        for document in strip_chunk_suffixes(name, self.separator):
             if document in corpus:
                 return document
         return name
@@ -453,7 +453,7 @@ def _align_query(
     """Return the hits and the ranking of a query, and update `counts`."""
     full_depth = subset.find_full_depth(rules)
     if isinstance(run_hits, RankedHits) and rules.keeps_hits and not subset.copies:
-        ranking = run_hits.rank_distinct(subset.documents, rules.depth)
+        ranking = run_hits.get_top_scores(subset.documents, rules.depth)
         if ranking is not None:
             _count_ranking(counts, query, ranking, subset, full_depth)
             return run_hits, ranking

@@ -70,8 +70,8 @@ LEGEND = (
     "Scores x 100 as in the chunking evaluation of Smith & Troynikov 2024, whose code counts "
     "characters and locates a chunk at the first match of its text. Intervals: 95%, for new "
     "questions about these documents; in rows with (new documents), for new documents. Changes: "
-    "98.33%, for new documents (articles, if known). Split across chunks: no chunk contains the "
-    "whole evidence span."
+    "98.33%, for new documents. Documents from the same article count as one. Split across chunks: "
+    "no chunk contains the whole evidence span."
 )
 
 
@@ -141,7 +141,7 @@ def score_splitters(
     with track("Scoring chunkers", len(chunked_documents)) as advance:
         for name, documents in chunked_documents.items():
             run = _retrieve_chunks(cached_encoder, data, documents, retrieve)
-            scores[name] = run.score(data, run.at_first_match)
+            scores[name] = run.score(data, run.first_match_chunks)
             chunks = [chunk for document in documents for chunk in document.chunks]
             tokens = np.array(tokenizer.count_all(chunks))
             rows += _build_score_rows(name, data, run, scores[name], tokens)
@@ -184,16 +184,16 @@ def compare_splitters(
 
 
 def _describe_chunks(name: str, run: SplitterRun) -> Iterator[str]:
-    chunks = f"of {len(run.at_first_match):,} chunks"
-    unlocated_chunks = sum(chunk.span is None for chunk in run.at_actual_position)
+    of_chunks = f"of {len(run.first_match_chunks):,} chunks"
+    unlocated_chunks = sum(chunk.span is None for chunk in run.actual_chunks)
     repeated_chunks = 0
-    for first, chunk in zip(run.at_first_match, run.at_actual_position, strict=True):
+    for first, chunk in zip(run.first_match_chunks, run.actual_chunks, strict=True):
         if first.span and chunk.span:
             repeated_chunks += first.span.start < chunk.span.start
     if unlocated_chunks:
-        yield f"{name}: {unlocated_chunks:,} {chunks} are not in their text."
+        yield f"{name}: {unlocated_chunks:,} {of_chunks} are not in their text."
     if repeated_chunks:
-        count = f"{repeated_chunks:,} {chunks}"
+        count = f"{repeated_chunks:,} {of_chunks}"
         yield f"{name}: {count} repeat an earlier passage and are located there."
 
 
@@ -234,7 +234,7 @@ def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
     for row in scored.places:
         recall = format_evidence_estimate(row.recall)
         recalls.append((row.name, row.title, format_count(row.spans), recall))
-    table = build_table(2, ["Chunker", "Evidence in the", "Spans", "Recall"], recalls)
+    table = build_table(2, ["Chunker", "Evidence position", "Spans", "Recall"], recalls)
     yield DisplaySection("Recall by the position of the evidence", tables=(table,))
 
 
@@ -246,10 +246,10 @@ def _format_scores(values: Mapping[str, Any]) -> list[str]:
 class SplitterRun:
     """The chunks of a splitter, and the chunks retrieved for each question."""
 
-    at_first_match: Sequence[LocatedChunk]
+    first_match_chunks: Sequence[LocatedChunk]
     """Each chunk at the first match of its text, as in the code of Smith & Troynikov."""
-    at_actual_position: Sequence[LocatedChunk]
-    """Each chunk where the splitter took it from."""
+    actual_chunks: Sequence[LocatedChunk]
+    """Each chunk at the position that the splitter took it from."""
     retrieved: Sequence[Sequence[int]]
     """Indices of the chunks retrieved for each question, best first."""
 
@@ -272,18 +272,18 @@ def _retrieve_chunks(
     chunks = [chunk for document in documents for chunk in document.chunks]
     vectors = torch.from_numpy(encoder(chunks, PromptType.document))
     queries = encoder([text for text, _ in data.questions], PromptType.query)
-    at_first_match = []
-    at_actual_position = []
+    first_match_chunks = []
+    actual_chunks = []
     for (name, text), document in zip(data.documents.items(), documents, strict=True):
         for chunk, span in zip(document.chunks, document.spans, strict=True):
             length = span.end - span.start if span else len(chunk)
-            at_actual_position.append(LocatedChunk(name, span, length))
+            actual_chunks.append(LocatedChunk(name, span, length))
             start = text.find(chunk)
             if start >= 0:
                 span = Span(start, start + len(chunk))
                 length = len(chunk)
-            at_first_match.append(LocatedChunk(name, span, length))
-    chunk_documents = np.array([chunk.document for chunk in at_actual_position])
+            first_match_chunks.append(LocatedChunk(name, span, length))
+    chunk_documents = np.array([chunk.document for chunk in actual_chunks])
     best: list[list[int]] = []
     for batch in split_queries(queries, len(chunks)):
         similarity = encoder.model.similarity(torch.as_tensor(batch), vectors)
@@ -293,14 +293,14 @@ def _retrieve_chunks(
                 candidates = np.flatnonzero(chunk_documents == data.question_documents[len(best)])
             order = np.argsort(-scores[candidates], kind="stable")
             best.append(candidates[order[:retrieve]].tolist())
-    return SplitterRun(at_first_match, at_actual_position, best)
+    return SplitterRun(first_match_chunks, actual_chunks, best)
 
 
 def _build_score_rows(
     name: str, data: EvidenceData, run: SplitterRun, scores: Mapping[str, Floats], tokens: Integers
 ) -> Iterator[ChunkerRow]:
     """Yield the mean scores of all documents, then of single documents if there are few."""
-    in_place = run.score(data, run.at_actual_position)
+    in_place = run.score(data, run.actual_chunks)
     yield replace(
         _build_score_row(name, ALL_DOCUMENTS, scores, tokens),
         for_new_documents={
@@ -312,14 +312,13 @@ def _build_score_rows(
         return
     question_documents = np.array(data.question_documents)
     for document in data.documents:
-        questions = question_documents == document
-        if questions.any():
-            document_scores = {score: values[questions] for score, values in scores.items()}
-            rows = [
-                chunk.span is not None and chunk.document == document
-                for chunk in run.at_actual_position
+        question_mask = question_documents == document
+        if question_mask.any():
+            document_scores = {score: values[question_mask] for score, values in scores.items()}
+            chunk_mask = [
+                chunk.span is not None and chunk.document == document for chunk in run.actual_chunks
             ]
-            document_tokens = tokens[rows]
+            document_tokens = tokens[chunk_mask]
             yield _build_score_row(name, document, document_scores, document_tokens)
 
 
@@ -340,9 +339,9 @@ def _build_position_recalls(
 ) -> Iterator[PositionRecall]:
     recalls = []
     thirds = []
-    spans = group_spans(run.at_actual_position)
+    spans = group_spans(run.actual_chunks)
     for (_, evidence), rows in zip(data.questions, run.retrieved, strict=True):
-        retrieved = group_spans(run.at_first_match[row] for row in rows)
+        retrieved = group_spans(run.first_match_chunks[row] for row in rows)
         for span in evidence:
             covered = find_covered(span.span, retrieved.get(span.document, ()))
             recalls.append(float(covered.mean()))

@@ -43,7 +43,7 @@ class RankedHits(Collection[Hit]):
     def __contains__(self, hit: object) -> bool:
         return hit in [*self]
 
-    def rank_distinct(self, corpus: Collection[str], depth: int) -> dict[str, float] | None:
+    def get_top_scores(self, corpus: Collection[str], depth: int) -> dict[str, float] | None:
         """Return the scores of the first `depth` documents. Return None if there are ties, repeated
         documents or unknown documents.
         """
@@ -75,8 +75,8 @@ class RunColumns:
 
     @classmethod
     def parse_table(cls, content: bytes, names: Sequence[str], separator: str) -> RunColumns | None:
-        """Parse the lines below the headings of a table without quotation marks; other names than
-        those of `lines` are ignored. Return None unless every cell has a value, every rank is an
+        """Parse the data rows of an unquoted table, without its header. Columns that `lines` does
+        not have are ignored. Return None unless every cell has a value, every rank is an
         integer and every score is finite.
         """
         types = {name: COLUMN_TYPES.get(name, pl.String) for name in names}
@@ -122,8 +122,8 @@ class RunColumns:
         queries = queries.filter("is_varied")
         check.queries += len(queries)
         if self.lines["rank"].null_count():
-            rising = queries.filter("is_rising")["distinct"].to_list()
-            check.add_unranked(len(queries), rising)
+            distinct_counts = queries.filter("is_rising")["distinct"].to_list()
+            check.add_unranked(len(queries), distinct_counts)
         else:
             check.contradictions += queries.filter("is_contradictory")["query"].to_list()
 

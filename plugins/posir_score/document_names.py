@@ -15,7 +15,8 @@ from urllib.parse import unquote, urlsplit
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import pluralize, sanitize
 
-#: Suffixes that may differ between ids of a document: a stem has none, conversion changes it.
+#: Suffixes to ignore when matching ids: an id may be a bare stem, and converting a file changes its
+#: suffix.
 TEXT_SUFFIXES = (
     "txt",
     "text",
@@ -37,7 +38,7 @@ OFFICE_SUFFIXES = ("pdf", "doc", "docx", "odt", "rtf", "ppt", "pptx", "xls", "xl
 SUFFIXES = frozenset((*TEXT_SUFFIXES, *OFFICE_SUFFIXES))
 #: Maximum number of documents for matching by file name.
 MAX_DOCUMENTS = 1_000_000
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 #: Maximum number of documents listed in a message.
 MAX_EXAMPLES = 2
 
@@ -56,7 +57,7 @@ class FileName(NamedTuple):
         fragment of a URL are dropped.
         """
         text = name.strip()
-        if URL.match(text):
+        if URL_SCHEME.match(text):
             with suppress(ValueError):
                 url = urlsplit(text)
                 text = f"{url.netloc}/{unquote(url.path)}"
@@ -93,15 +94,15 @@ class DocumentNames:
     """Corpora and their indexes, by the `id()` of the corpus."""
 
     def translate(self, name: str, corpus: Collection[str], separator: str) -> str:
-        """Replace the file name in a hit's id by the id of the matching document, if any.
+        """Replace the file name in a hit's id with the id of the matching document, if any.
 
         Raises:
             PosirError: The name matches several documents, or two files match the same document.
         """
-        for base in strip_chunks(name, separator):
+        for base in strip_chunk_suffixes(name, separator):
             if base in corpus:
                 return name
-        for base in strip_chunks(name, separator):
+        for base in strip_chunk_suffixes(name, separator):
             if document := self._find(base, corpus):
                 return document + name[len(base) :]
         return name
@@ -113,7 +114,7 @@ class DocumentNames:
         name, document = next(iter(self.matches.items()))
         documents = pluralize(len(self.matches), "document")
         return (
-            f"{documents} of the index matched by file name, first: {sanitize(name)} to "
+            f"Matched {documents} of the index by file name, for example {sanitize(name)} to "
             f"{sanitize(document)}."
         )
 
@@ -133,9 +134,9 @@ class DocumentNames:
             other = next(key for key, value in self.matches.items() if value == document)
             raise PosirError(
                 f"The ids {sanitize(other)} and {sanitize(name)} of the index both match "
-                f"document {sanitize(document)} of the data by file name. Give the field that "
-                "contains the data's id as --document-field, or the texts of the whole index as "
-                "data."
+                f"document {sanitize(document)} of the data by file name. Use --document-field to "
+                "name the field that contains the dataset's document id, or use the texts of the "
+                "whole index as the dataset."
             )
         self.matches[name] = document
         return document
@@ -168,12 +169,12 @@ def _choose(name: str, file_name: FileName, candidates: list[tuple[str, FileName
     examples = " and ".join(map(sanitize, (best or sorted(scores))[:MAX_EXAMPLES]))
     raise PosirError(
         f"The id {sanitize(name)} of the index matches several documents of the data by file "
-        f"name: {examples}. Return unique paths or ids, or give the field that contains the data's "
-        "id as --document-field."
+        f"name: {examples}. Return unique paths or ids, or use --document-field to name the field "
+        "that contains the dataset's document id."
     )
 
 
-def strip_chunks(name: str, separator: str) -> Iterator[str]:
+def strip_chunk_suffixes(name: str, separator: str) -> Iterator[str]:
     """Yield an id, then the id without its last chunk suffix, and so on."""
     yield name
     while separator and separator in name:

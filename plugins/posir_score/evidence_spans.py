@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 THIRDS = ("first third", "second third", "last third")
 SPLIT = "split across chunks"
-NOT_RETURNED = "in no returned chunk"
+NOT_RETURNED = "not in any returned chunk"
 #: Phrases after `first third`, by unit of the position.
 POSITION_UNITS = {"document": "of the document", "chunk": "of a chunk"}
 
@@ -234,12 +234,12 @@ def _find_articles(documents: Mapping[str, str], titles: Mapping[str, str]) -> M
 
 
 def read_evidence_data(
-    opened: Dataset, *, repair: bool = True, merge_copies: bool = False
+    dataset: Dataset, *, repair: bool = True, merge_copies: bool = False
 ) -> EvidenceData:
     """Read questions with all their evidence spans.
 
     Args:
-        opened: The data.
+        dataset: The dataset.
         repair: Move an answer that is not at its offset to its only match nearby.
         merge_copies: Merge documents with the same text.
 
@@ -252,10 +252,10 @@ def read_evidence_data(
     skipped_questions = set()
     originals: dict[bytes, str] = {}
     generated_ids: dict[str, str] = {}
-    passages = (item for subset in opened.subsets for item in subset.read_passages())
+    passages = (item for subset in dataset.subsets for item in subset.read_passages())
     items, notes = prepare_offsets(passages, repair=repair)
     for note in notes:
-        logger.warning("%s: %s", opened.name, note)
+        logger.warning("%s: %s", dataset.name, note)
     for item in items:
         if isinstance(item, SkippedItem) and item.file:
             skipped_questions.add((item.file, item.name))
@@ -275,20 +275,21 @@ def read_evidence_data(
                 spans.append(EvidenceSpan(name, span))
     questions = [(text, spans) for (_, _, text), spans in evidence.items() if spans]
     if not questions:
-        raise DataError(f"{opened.location} ({opened.kind}): no question has an evidence span.")
-    if opened.has_inferred_scope:
+        raise DataError(f"{dataset.location} ({dataset.kind}): no question has an evidence span.")
+    if dataset.has_inferred_scope:
         logger.warning(
-            "%s: %s; each question searches only its own document (--scope).",
-            opened.name,
-            opened.repeated.describe(),
+            "%s: %s; each question is searched only in its own document. Use --scope to change "
+            "this.",
+            dataset.name,
+            dataset.repeated.describe(),
         )
     data = EvidenceData(
-        opened.name,
+        dataset.name,
         documents,
         questions,
         _find_articles(documents, titles),
         skipped=len(skipped_questions) + len(evidence) - len(questions),
-        within_document=opened.search_scope is not SearchScope.CORPUS,
+        within_document=dataset.search_scope is not SearchScope.CORPUS,
     )
     _warn_about_copies(data)
     return data
@@ -344,10 +345,10 @@ def build_position_recalls(
     questions = np.array(question_numbers)
     for unit, positions in zip(POSITION_UNITS, (thirds, chunk_thirds), strict=True):
         for position in (*THIRDS, SPLIT, NOT_RETURNED):
-            rows = np.array(positions) == position
-            if rows.any():
-                recall = estimate_score(values[rows], questions[rows])
-                yield PositionRecall(name, unit, position, int(rows.sum()), recall)
+            mask = np.array(positions) == position
+            if mask.any():
+                recall = estimate_score(values[mask], questions[mask])
+                yield PositionRecall(name, unit, position, int(mask.sum()), recall)
 
 
 def estimate_score(values: Floats, clusters: Integers) -> Estimate:

@@ -90,13 +90,13 @@ class OrderCheck:
             return
         self.add_unranked(1, [distinct] if scores == sorted(scores) else [])
 
-    def add_unranked(self, queries: int, rising: Sequence[int]) -> None:
+    def add_unranked(self, queries: int, distinct_counts: Sequence[int]) -> None:
         """Count queries without ranks, given the number of distinct scores of each query whose
         scores never fall.
         """
         self.unranked_queries += queries
-        self.rising_queries += len(rising)
-        self.log_chance -= sum(math.lgamma(distinct + 1) for distinct in rising)
+        self.rising_queries += len(distinct_counts)
+        self.log_chance -= sum(math.lgamma(distinct + 1) for distinct in distinct_counts)
 
     def describe_problem(self) -> str:
         """Describe a problem with the order and how to fix it; empty if there is none."""

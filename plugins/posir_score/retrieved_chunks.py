@@ -51,7 +51,7 @@ from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import Evidence, ReadEvidence, Unread
-from posir_tasks.values.read_part import UNKNOWN, CountedWith, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import UNKNOWN, Part, ReadKind, ReadPart, TokenCountMethod
 
 if TYPE_CHECKING:
     from posir_score.alignment import AlignedRun
@@ -339,8 +339,8 @@ class ReadChunks:
                 twelfths[row] = Unread.BEYOND if is_unread.all() else Unread.CUT
         if self.read.kind is not ReadKind.PART or not len(twelfths):
             return ReadEvidence(self.read, twelfths)
-        estimated = CountedWith.from_languages(languages)
-        counted_with = CountedWith.TOKENIZER if self.has_tokenizer else estimated
+        estimated = TokenCountMethod.from_languages(languages)
+        counted_with = TokenCountMethod.TOKENIZER if self.has_tokenizer else estimated
         return ReadEvidence(self.read, twelfths, counted_with)
 
     @property
@@ -426,7 +426,7 @@ class EvidenceScores:
             (row.title, format_count(row.spans), format_evidence_estimate(row.recall))
             for row in self.by_position
         ]
-        yield build_table(1, ("Evidence in the", "Spans", f"Recall@{self.k}"), positions)
+        yield build_table(1, ("Evidence position", "Spans", f"Recall@{self.k}"), positions)
         losses = [
             (LOSS_LOCATIONS[loss], format_evidence_estimate(share))
             for loss, share in self.lost.items()

@@ -82,20 +82,20 @@ class ScoredData:
 
 
 def open_scored_data(
-    opened: Dataset, clusters: str | None = None, *, merge_copies: bool = False
+    dataset: Dataset, clusters: str | None = None, *, merge_copies: bool = False
 ) -> ScoredData:
     """Read the data for scoring runs. Evidence positions are optional.
 
     Args:
-        opened: The data.
+        dataset: The dataset.
         clusters: How queries are clustered; by default by document.
         merge_copies: Merge documents with the same text.
 
     Raises:
         PosirError: `clusters` is given, but every query has one evidence position.
     """
-    is_task = opened.kind == TASK and opened.name != mini.NAME
-    data = _open_task(opened.name) if is_task else _open_data(opened, clusters or DOCUMENT)
+    is_task = dataset.kind == TASK and dataset.name != mini.NAME
+    data = _open_task(dataset.name) if is_task else _open_data(dataset, clusters or DOCUMENT)
     if merge_copies:
         data = _merge_copies(data)
     for subset in data.subsets:
@@ -104,31 +104,31 @@ def open_scored_data(
             logger.warning("%s, %s: %s", data.name, subset.name, copies.describe())
     if clusters not in (None, DOCUMENT) and data.judgments_match_evidence:
         raise PosirError(
-            f"--clusters {clusters}: each query of {opened.location} has one evidence position, "
+            f"--clusters {clusters}: each query of {dataset.location} has one evidence position, "
             "so queries are clustered by document. Omit --clusters."
         )
     return data
 
 
-def _open_data(opened: Dataset, clusters: str) -> ScoredData:
-    question_data = opened.select_questions("posir score", several_places=True)
-    revision = opened.find_revision()
-    has_qrels = any(subset.read_judgments for subset in opened.subsets)
-    opened = opened if has_qrels else question_data
-    languages = opened.find_languages()
-    for subset in opened.subsets:
+def _open_data(dataset: Dataset, clusters: str) -> ScoredData:
+    question_data = dataset.select_questions("posir score", several_places=True)
+    revision = dataset.find_revision()
+    has_qrels = any(subset.read_judgments for subset in dataset.subsets)
+    dataset = dataset if has_qrels else question_data
+    languages = dataset.find_languages()
+    for subset in dataset.subsets:
         # Fail early if the column is missing.
         cluster_queries(subset.judgments, clusters)
     subsets = []
-    for (name, codes), subset in zip(languages.items(), opened.subsets, strict=True):
+    for (name, codes), subset in zip(languages.items(), dataset.subsets, strict=True):
         # The data of a task has only one version.
-        if opened.kind in (TASK, JUDGED_TASK):
+        if dataset.kind in (TASK, JUDGED_TASK):
             codes = [*dict.fromkeys(codes)]
         else:
             name = name_version(name, revision)
         data = replace(subset.read(), revision=revision)
         subset_queries = _build_subset(name, data, subset.judgments, codes)
-        if not opened.has_texts:
+        if not dataset.has_texts:
             grades = subset.judgments.grades.values()
             documents = frozenset(document for row in grades for document in row)
             subset_queries = replace(subset_queries, documents=documents, has_corpus=False)
@@ -140,35 +140,35 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
             subset.read()
     for scored_subset in subsets:
         for warning in scored_subset.data.warnings:
-            logger.warning("%s, %s", opened.name, warning)
-    depth, k_values = _choose_cutoffs(opened)
+            logger.warning("%s, %s", dataset.name, warning)
+    depth, k_values = _choose_cutoffs(dataset)
     return ScoredData(
-        name=opened.name,
+        name=dataset.name,
         revision=revision,
-        scorer=SubsetScorer(opened.scheme, k_values),
-        main_score=opened.rules.main_score,
+        scorer=SubsetScorer(dataset.scheme, k_values),
+        main_score=dataset.rules.main_score,
         subsets=subsets,
         clusters=clusters,
         judgments_match_evidence=judgments_match_evidence,
-        rules=opened.rules,
+        rules=dataset.rules,
         depth=depth,
     )
 
 
-def _choose_cutoffs(opened: Dataset) -> tuple[int, Sequence[int]]:
+def _choose_cutoffs(dataset: Dataset) -> tuple[int, Sequence[int]]:
     """Return the number of documents per query, and the cut-offs of the scores.
 
     Raises:
         PosirError: Only mteb computes the main score.
     """
-    rules = opened.rules
+    rules = dataset.rules
     main_cutoffs = (k for k in rules.k_values if rules.main_score.endswith(f"_at_{k}"))
     depth = max((DEPTH, *main_cutoffs))
     k_values = sorted({*K_VALUES, *(k for k in rules.k_values if k <= depth)})
     if rules.main_score not in list_score_names(k_values):
         raise PosirError(
-            f"{opened.name}: only mteb computes its main score, {rules.main_score}. Run `mteb run "
-            f"-m MODEL -t {opened.name}` for a model."
+            f"{dataset.name}: only mteb computes its main score, {rules.main_score}. Run `mteb run "
+            f"-m MODEL -t {dataset.name}` for a model."
         )
     return depth, k_values
 

@@ -134,7 +134,7 @@ class PositionChart:
     scale: Scale = NDCG
     code: str = ""
     """Command for the next step."""
-    codes: tuple[tuple[str, str, str, bool], ...] = ()
+    code_snippets: tuple[tuple[str, str, str, bool], ...] = ()
     """Code for the next step in several libraries: name, sentence, code, and whether it is
     expanded.
     """

@@ -24,7 +24,7 @@ from posir_tasks.models.window import find_read_part
 from posir_tasks.search.scoring import Rows, select_texts
 from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
 from posir_tasks.values.evidence import Evidence, ReadEvidence, Unread, locate_in_window
-from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import Part, ReadKind, ReadPart, TokenCountMethod
 from posir_tasks.values.tokens_read import TokensRead, count_tokens_read, resolve_window
 
 if TYPE_CHECKING:
@@ -111,7 +111,9 @@ def count_read_evidence(
             "the model's tokens cannot be counted (%s) and are estimated", summarize_error(error)
         )
         return None
-    return None if twelfths is None else ReadEvidence(read_part, twelfths, CountedWith.TOKENIZER)
+    return (
+        None if twelfths is None else ReadEvidence(read_part, twelfths, TokenCountMethod.TOKENIZER)
+    )
 
 
 def count_corpus(

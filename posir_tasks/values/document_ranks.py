@@ -37,7 +37,7 @@ from posir_tasks.values.profile import (
     map_ranks_to_columns,
     validate_json,
 )
-from posir_tasks.values.read_part import CountedWith
+from posir_tasks.values.read_part import TokenCountMethod
 from posir_tasks.values.result_schema import (
     KEYS_KEY,
     RANKS_KEY,
@@ -86,7 +86,7 @@ class DocumentSet:
     """
     document_keys: Integers
     """Digests of each document in the order of `KEY_NAMES`, 0 if unknown; shape (D, 3)."""
-    counted_with: CountedWith | None
+    counted_with: TokenCountMethod | None
     """How tokens before the evidence were counted, or None if they were not needed."""
     questions: Integers = field(default_factory=make_empty_column)
     """Query number of each row if rows are places of evidence, shape (n,); else shape (0,)."""
@@ -363,12 +363,12 @@ class DocumentRanks:
         return DocumentRanks(self.axes, self.cell_keys, _sort_sets(sets))
 
     @property
-    def counted_with(self) -> CountedWith | None:
+    def counted_with(self) -> TokenCountMethod | None:
         """Least accurate method that counted tokens, or None if counts were not needed."""
         methods = [
             document_set.counted_with for document_set in self.sets if document_set.counted_with
         ]
-        return max(methods, key=list(CountedWith).index, default=None)
+        return max(methods, key=list(TokenCountMethod).index, default=None)
 
     def to_json(self, fields: Fields | None = None) -> dict[str, Any]:
         """Return the fields of a result. The axes are stored with the profile."""
@@ -496,7 +496,7 @@ def _read_set(
 
 def _unpack(name: str, value: Any, max_queries: int) -> Any:
     if name == "counted_with":
-        return None if value is None else CountedWith(value)
+        return None if value is None else TokenCountMethod(value)
     if name in ("subset", "documents", "queries"):
         return str(value)
     return unpack_column(value, max_queries)

@@ -14,7 +14,7 @@ import numpy as np
 
 from posir_tasks.base.arrays import Floats, Integers, make_empty_column
 from posir_tasks.text.words import estimate_tokens
-from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import Part, ReadKind, ReadPart, TokenCountMethod
 
 #: FineWeb-PosQ's labels for the thirds of a document, in order.
 POSITIONS = ("beginning", "middle", "end")
@@ -155,7 +155,7 @@ class ReadEvidence:
     """Twelfth of the window with the middle of the evidence, 0 to 11, or an `Unread` code; shape
     (n,), or (0,) if unknown.
     """
-    counted_with: CountedWith | None = None
+    counted_with: TokenCountMethod | None = None
     """How tokens were counted, or None if counts were not needed."""
 
     @classmethod
@@ -166,7 +166,9 @@ class ReadEvidence:
         """
         twelfths = evidence.estimate_twelfths(read)
         is_counted = read.kind is ReadKind.PART and len(twelfths)
-        return cls(read, twelfths, CountedWith.from_languages(languages) if is_counted else None)
+        return cls(
+            read, twelfths, TokenCountMethod.from_languages(languages) if is_counted else None
+        )
 
 
 def locate_in_window(

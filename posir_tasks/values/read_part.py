@@ -28,7 +28,7 @@ class Part(StrEnum):
     LAST = "last"
     ENDS = "ends"
     SAMPLES = "samples"
-    """Pieces from the whole text, such as chunks at equal distances."""
+    """Pieces from the whole text, for example evenly spaced ones."""
     CHUNKS = "chunks"
     """The first tokens of each chunk of the text."""
 
@@ -50,7 +50,7 @@ class WindowSource(StrEnum):
 
 @dataclass(frozen=True)
 class ReadPart:
-    """The window of a retriever; additive for one model."""
+    """The window of a retriever. The windows of several results of one model can be added."""
 
     kind: ReadKind
     part: Part | None = None
@@ -151,8 +151,9 @@ class ReadPart:
             return UNKNOWN
         if replace(self, known_by=other.known_by) != other:
             raise ProfileError(
-                f"Results with different windows cannot be pooled: the model reads {self.phrase}, "
-                f"and {other.phrase}. Use the same window for both, or report them separately."
+                f"Results with different windows cannot be pooled: the model reads {self.phrase} "
+                f"in one result and {other.phrase} in the other. Use the same window for both, "
+                "or report them separately."
             )
         return replace(
             self, known_by=max(self.known_by, other.known_by, key=list(WindowSource).index)
@@ -200,7 +201,7 @@ def parse_window(window: int | str | None) -> ReadPart:
 ENGLISH = "eng"
 
 
-class CountedWith(StrEnum):
+class TokenCountMethod(StrEnum):
     """Methods of counting tokens, most accurate first."""
 
     TOKENIZER = "tokenizer"
@@ -213,7 +214,7 @@ class CountedWith(StrEnum):
     """
 
     @classmethod
-    def from_languages(cls, languages: Iterable[str]) -> CountedWith:
+    def from_languages(cls, languages: Iterable[str]) -> TokenCountMethod:
         """Return the method for estimates in these languages, with codes such as `eng-Latn`."""
         if {code.partition("-")[0] for code in languages} == {ENGLISH}:
             return cls.ESTIMATE

@@ -13,7 +13,7 @@ from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.text.words import BYTES_PER_TOKEN
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.profile import MAX_COUNT, format_counts, validate_json
-from posir_tasks.values.read_part import UNKNOWN, CountedWith, Part, ReadKind, ReadPart
+from posir_tasks.values.read_part import UNKNOWN, Part, ReadKind, ReadPart, TokenCountMethod
 from posir_tasks.values.result_schema import READ_KEY, SCHEMA, TOKENS_READ_KEY
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class TokensRead:
     """Read tokens, shape (L,)."""
     not_read: Integers
     """Truncated tokens, shape (L,)."""
-    counted_with: CountedWith
+    counted_with: TokenCountMethod
     variance: int = 0
     """Variance of the number of truncated tokens between samples of documents, or 0 if all
     documents were counted.
@@ -49,7 +49,7 @@ class TokensRead:
         return float(truncated_tokens / total), float(margin)
 
     def __add__(self, other: TokensRead) -> TokensRead:
-        method = max(self.counted_with, other.counted_with, key=list(CountedWith).index)
+        method = max(self.counted_with, other.counted_with, key=list(TokenCountMethod).index)
         return TokensRead(
             self.read + other.read,
             self.not_read + other.not_read,
@@ -63,7 +63,7 @@ class _TokensReadFields(BaseModel):
 
     read: str
     not_read: str
-    counted_with: CountedWith
+    counted_with: TokenCountMethod
     variance: Annotated[int, Field(strict=True, ge=0)]
 
 
@@ -135,7 +135,7 @@ def resolve_window(
         # A text has no more tokens than bytes, so shorter texts fit.
         long = [text for text, size in sizes.items() if size > min_tokens]
         return read.resolve(max(tokenizer.count_all(long)) if long else min_tokens)
-    is_english = CountedWith.from_languages(languages) is CountedWith.ESTIMATE
+    is_english = TokenCountMethod.from_languages(languages) is TokenCountMethod.ESTIMATE
     longest = max(sizes.values(), default=0)
     return read.resolve(-(-longest // BYTES_PER_TOKEN) if is_english else longest)
 
@@ -169,7 +169,7 @@ def count_tokens_read(
     sizes = frame.select(bytes_per_row).to_series().to_numpy()
     tokens = -(-sizes // BYTES_PER_TOKEN)
     limit = read.tokens
-    method = CountedWith.from_languages(languages)
+    method = TokenCountMethod.from_languages(languages)
     weights: Floats | float = 1.0
     lengths = scheme.length_buckets(Evidence(corpus["id"].to_list(), [], tokens=tokens))
     rows = np.arange(len(sizes))
@@ -179,7 +179,7 @@ def count_tokens_read(
         texts = frame[rows].select(joint_text).to_series().to_list()
         tokens = np.array(tokenizer.count_all(texts))
         limit = max(limit - added_tokens, 0)
-        method = CountedWith.TOKENIZER
+        method = TokenCountMethod.TOKENIZER
     totals = weights * tokens
     read_tokens = totals if limit is None else weights * np.minimum(tokens, limit)
     bins = len(scheme.axes.lengths)

@@ -12,7 +12,7 @@ from posir_tasks.values.estimates import Estimate
 LOSS_LOCATIONS = {
     "not_retrieved": "in a document that is not retrieved",
     "other_chunk": "in another chunk of a retrieved document",
-    "not_returned": "in a retrieved document, but in no returned chunk",
+    "not_returned": "in a retrieved document, but not in any returned chunk",
     "not_located": "in a chunk that is not located",
     "cut": "cut at the boundary of a retrieved chunk",
     "not_read": "beyond the embedder's context window",

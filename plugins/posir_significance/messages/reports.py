@@ -14,10 +14,9 @@ from posir_significance.messages.verdicts import (
     format_level,
     format_queries,
 )
-from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
 from posir_tasks.values.place_ranks import MAX_PLACES
-from posir_tasks.values.read_part import CountedWith
+from posir_tasks.values.read_part import TokenCountMethod
 
 #: Explanation of the column with text charts.
 SKETCH_EXPLANATION = (
@@ -39,37 +38,39 @@ CUT_RANKINGS = (
 )
 #: Notes on how tokens were counted, unless with the model's tokenizer.
 COUNTING_NOTES = {
-    CountedWith.TOKENIZER: "",
-    CountedWith.ESTIMATE: (
+    TokenCountMethod.TOKENIZER: "",
+    TokenCountMethod.ESTIMATE: (
         " This is estimated from the token counts in the data, not counted with the model's "
         "tokenizer."
     ),
-    CountedWith.ROUGH_ESTIMATE: (
+    TokenCountMethod.ROUGH_ESTIMATE: (
         " This is roughly estimated from the token counts in the data; the model's tokenizer may "
         "find several times as many in languages other than English."
     ),
 }
 SPAN_COUNTS = (
-    "{model}, {task}, several places: {places} of {queries}. Each of n places has the rank of its "
-    "document and the weight 1/n; {left_out:,} with more than {most} are left out. In thirds of "
-    "the document: {shares}% of the evidence, nDCG@10 {gains}. Share of a query's places whose "
-    "document is in the top 10: {recall_10}%, in the top 100: {recall_100}%."
+    "{model}, {task}: {queries} with several evidence spans ({spans} in total). Each of a query's "
+    "n spans has the rank of its document and weight 1/n; {left_out} with more than {max_spans} "
+    "spans are excluded. In thirds of the document: {shares}% of the evidence, nDCG@10 "
+    "{gains}. Mean share of a query's spans whose document is retrieved: {recall_10}% in the top "
+    "10, {recall_100}% in the top 100."
 )
 TRAINING_OVERLAP = (
-    "Share of the sources of {task} ({sources}) in training data, by mteb's metadata: {shares}."
+    "Share of {task}'s sources ({sources}) that are in a model's training data, according to "
+    "mteb's metadata: {shares}."
 )
 BY_LENGTH = "By length of the document"
 
 
-def describe_answer(findings: GroupFindings | None, task: str = "") -> str:
+def describe_findings_and_advice(findings: GroupFindings | None, task: str = "") -> str:
     """Describe the findings and, on a new line, the next step."""
     if findings is None:
         return UNKNOWN_EFFECT
     return f"{describe_group(findings)}\n{describe_advice(findings, task)}"
 
 
-def describe_counting(
-    model: str, findings: GroupFindings, counted_with: CountedWith | None
+def describe_model_truncation(
+    model: str, findings: GroupFindings, counted_with: TokenCountMethod | None
 ) -> Iterator[str]:
     """Yield a sentence on the window, the truncation and the token count; nothing if unknown."""
     truncation = describe_truncation(findings)
@@ -83,21 +84,21 @@ def describe_levels(levels: Sequence[float]) -> str:
     return SIMULTANEOUS_LEVELS.format(levels=" or ".join(map(format_level, levels)))
 
 
-def describe_span_counts(model: str, task: str, places: Mapping[str, Any]) -> str:
+def describe_span_counts(model: str, task: str, span_summary: Mapping[str, Any]) -> str:
     """Describe the scores of queries with several evidence spans, from `describe_spans`."""
-    shares = map(numbers.format_percent, places["shares"] or [None])
-    gains = map(numbers.format_percent, places["ndcg_at_10_by_third"] or [None])
+    shares = map(numbers.format_percent, span_summary["shares"] or [None])
+    gains = map(numbers.format_percent, span_summary["ndcg_at_10_by_third"] or [None])
     return SPAN_COUNTS.format(
         model=model,
         task=task,
-        places=pluralize(places["places"], "place"),
-        queries=format_queries(places["queries"]),
-        left_out=places["left_out"],
-        most=MAX_PLACES,
+        queries=format_queries(span_summary["queries"]),
+        spans=f"{span_summary['places']:,}",
+        left_out=format_queries(span_summary["left_out"]),
+        max_spans=MAX_PLACES,
         shares=" / ".join(shares),
         gains=" / ".join(gains),
-        recall_10=numbers.format_percent(places["place_recall_at_10"]),
-        recall_100=numbers.format_percent(places["place_recall_at_100"]),
+        recall_10=numbers.format_percent(span_summary["place_recall_at_10"]),
+        recall_100=numbers.format_percent(span_summary["place_recall_at_100"]),
     )
 
 
@@ -123,6 +124,6 @@ def describe_training_overlap(
 
 
 def describe_unestimated_lengths(lengths: Mapping[str, int]) -> str:
-    """List the lengths without an estimate, with their query counts; empty without lengths."""
+    """List the lengths that have no estimate, with their query counts. Empty if there are none."""
     items = [f"{name} ({format_queries(number)})" for name, number in lengths.items()]
     return f"Not estimated: {', '.join(items)}." if items else ""

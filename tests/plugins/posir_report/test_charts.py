@@ -34,7 +34,7 @@ from posir_tasks.display.position_charts import FigureStyle
 from posir_tasks.results import read_results
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.profile import RANKS, PositionProfile
-from posir_tasks.values.read_part import CountedWith, ReadPart, WindowSource
+from posir_tasks.values.read_part import ReadPart, TokenCountMethod, WindowSource
 from posir_tasks.values.schemes import (
     AbsolutePositions,
     Axes,
@@ -458,7 +458,7 @@ def truncate_evidence(summary, counted_with):
     return replace(summary, values=values)
 
 
-@pytest.mark.parametrize("counted_with", CountedWith)
+@pytest.mark.parametrize("counted_with", TokenCountMethod)
 def test_notes_report_truncation_and_token_counts(summary, counted_with):
     first, second = write_truncation_notes(
         ["a", "b"], [summary, truncate_evidence(summary, counted_with)]
@@ -466,7 +466,7 @@ def test_notes_report_truncation_and_token_counts(summary, counted_with):
     assert first.startswith("b: ")
     assert "256 tokens" in first
     assert "50%" in first
-    assert ("estimated" in first) == (counted_with is not CountedWith.TOKENIZER)
+    assert ("estimated" in first) == (counted_with is not TokenCountMethod.TOKENIZER)
     assert "posir window" in second
 
 

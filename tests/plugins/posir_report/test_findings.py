@@ -12,7 +12,7 @@ from posir_significance.decision import decide
 from posir_significance.findings import Reason, State
 from posir_significance.messages.verdicts import CURVE_TITLE, title_curve
 from posir_tasks.values.profile import PositionProfile
-from posir_tasks.values.read_part import CountedWith, ReadPart, WindowSource
+from posir_tasks.values.read_part import ReadPart, TokenCountMethod, WindowSource
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ResultValues
 from tests.support.rotations import build_group, build_test
@@ -44,7 +44,7 @@ def test_truncated_evidence_is_counted_per_bin(merged):
     ranks = separate_documents(PositionProfile(axes, counts, counts.sum(axis=1)))
     (part,) = ranks.sets
     read = kept[np.array([bins[0] for _, bins in ranks.cell_keys])][part.cells]
-    part = replace(part, twelfths=np.where(read, 0, 13), counted_with=CountedWith.TOKENIZER)
+    part = replace(part, twelfths=np.where(read, 0, 13), counted_with=TokenCountMethod.TOKENIZER)
     values = ResultValues(replace(ranks, sets=(part,)), ReadPart.first(256, WindowSource.MEASURED))
     shares = [
         compute_truncated_share(values, cell) for cell in pool_lengths(values.ranks, merged=merged)

@@ -31,14 +31,14 @@ def write_runs(folder: Path, domain: str = "game", **options: object) -> Path:
         (
             "SQuAD-PosQ",
             {"org/a": 1, "org/b": None, "org/c": 0, "org/d": None},
-            "SQuAD-PosQ (SQuAD) in training data, by mteb's metadata: 100% for a; unknown for b, "
-            "d; 0% for c.",
+            "(SQuAD) that are in a model's training data, according to mteb's metadata: 100% for "
+            "a; unknown for b, d; 0% for c.",
         ),
         (
             "PosIR-English",
             {"org/a": 0, "org/b": None, "org/c": 0.5, "org/d": None},
-            "PosIR-English (IndustryCorpus2, FineWeb) in training data, by mteb's metadata: "
-            "0% for a; unknown for b, d; 50% for c.",
+            "(IndustryCorpus2, FineWeb) that are in a model's training data, according to mteb's "
+            "metadata: 0% for a; unknown for b, d; 50% for c.",
         ),
     ],
 )

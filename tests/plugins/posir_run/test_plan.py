@@ -38,7 +38,7 @@ KNOWN = SpeedCalibration(
 
 
 def size(task, corpus, texts, tokens, queries):
-    return SubsetSize(task, corpus, TextCounts(texts, tokens), queries, counted=True)
+    return SubsetSize(task, corpus, TextCounts(texts, tokens), queries, is_counted=True)
 
 
 SIZES = [

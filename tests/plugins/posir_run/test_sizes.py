@@ -72,7 +72,7 @@ def test_without_local_data_the_published_size_is_used(monkeypatch, tmp_path):
     sizes = measure_subsets((task, domain) for domain in task.hf_subsets)
     assert len(sizes) == len(DOMAINS)
     assert sum(sum(size.documents.texts) for size in sizes) == 1_719_701
-    assert not any(size.counted for size in sizes)
+    assert not any(size.is_counted for size in sizes)
     documents, queries, sampled = collect_samples(
         [task], TextCounts((0, 1_000, 0, 0), (0, 922_000, 0, 0))
     )
@@ -107,7 +107,7 @@ def test_local_data_is_counted_and_shared_documents_are_counted_once(data):
     assert german.documents == count_one_by_one(TEXTS.values())
     assert (english.queries, crosslingual.queries, german.queries) == (4, 3, 3)
     assert english.corpus == crosslingual.corpus != german.corpus
-    assert all(size.counted for size in (english, crosslingual, german))
+    assert all(size.is_counted for size in (english, crosslingual, german))
 
 
 @pytest.mark.usefixtures("data")

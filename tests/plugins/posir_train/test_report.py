@@ -11,7 +11,7 @@ from posir_significance.changes import compare_groups
 from posir_significance.findings import EFFECTS, POSITION_METRICS, ChangeState, Metric, Reason
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
-from posir_tasks.values.read_part import UNKNOWN, CountedWith, ReadPart, WindowSource
+from posir_tasks.values.read_part import UNKNOWN, ReadPart, TokenCountMethod, WindowSource
 from posir_tasks.values.schemes import RelativePositions, assign_thirds
 from posir_tasks.values.scores import ResultValues
 from posir_train.measurement import Measurement
@@ -61,7 +61,7 @@ def build_measurement(probabilities, cosine=0.1, seed=0, truncation=None):
     if truncation is not None:
         read_part = ReadPart.first(40, WindowSource.CLASS)
         twelfths = np.array([0, 12, 13])[truncation]
-        read_evidence = ReadEvidence(read_part, twelfths, CountedWith.TOKENIZER)
+        read_evidence = ReadEvidence(read_part, twelfths, TokenCountMethod.TOKENIZER)
     values = DocumentRanks.from_ranks(SCHEME, EVIDENCE, ranks, read_evidence)
     rotations = rotate_ranks(values, probabilities, seed)
     return Measurement(ResultValues(values, read_part, rotations=rotations), cosine)

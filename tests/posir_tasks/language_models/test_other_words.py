@@ -129,7 +129,7 @@ def test_bm25_does_not_find_texts_by_paraphrased_questions():
     collection = collect(*write_texts(40))
     texts = [text.text for text in collection.texts]
     writer = EmbedderWriter("words", order_blind, build_vocabulary(texts))
-    questions = generate_questions(collection, [30] * 40).write_in_other_words(writer)
+    questions = generate_questions(collection, [30] * 40).add_paraphrases(writer)
     paraphrased = questions.select_wording(Wording.OTHER_WORDS)
     assert len(paraphrased) == len(questions.questions) > 100
     for question in paraphrased:
@@ -154,7 +154,7 @@ def test_sentences_without_a_question_are_skipped():
             return [None if row % 2 else f"question {row}" for row in range(len(requests))]
 
     questions = generate_questions(collect(*write_texts(4)), [30] * 4)
-    paraphrased = questions.write_in_other_words(EveryOther())
+    paraphrased = questions.add_paraphrases(EveryOther())
     data = paraphrased.build_data(Wording.OTHER_WORDS)
     assert data.queries["id"][:] == [question.id for question in questions.questions[::2]]
     assert data.evidence.document_ids == [

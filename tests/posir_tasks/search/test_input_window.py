@@ -32,7 +32,7 @@ from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.input_window import find_read_evidence
 from posir_tasks.search.scoring import select_documents
-from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart, WindowSource
+from posir_tasks.values.read_part import Part, ReadKind, ReadPart, TokenCountMethod, WindowSource
 from tests.support.datasets import imported
 from tests.support.encode import TASK
 from tests.support.models import TINY_KINDS, write_tiny_model
@@ -306,5 +306,6 @@ def test_positions_in_both_ends_of_a_text_are_estimated(folder, position_data):
     )
     request = build_request(position_data)
     assert (
-        locate_evidence(model, request, position_data.evidence).counted_with is CountedWith.ESTIMATE
+        locate_evidence(model, request, position_data.evidence).counted_with
+        is TokenCountMethod.ESTIMATE
     )

@@ -18,7 +18,7 @@ from posir_tasks.values.document_keys import KEY_NAMES, pack_keys, unpack_keys
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.profile import PositionProfile, pool
-from posir_tasks.values.read_part import CountedWith, ReadPart, WindowSource
+from posir_tasks.values.read_part import ReadPart, TokenCountMethod, WindowSource
 from posir_tasks.values.result_schema import KEYS_KEY, RANKS_KEY, READ_RANKS_KEY
 from posir_tasks.values.schemes import AbsolutePositions, RelativePositions
 from posir_tasks.values.scores import ResultValues
@@ -107,7 +107,9 @@ def test_json_round_trip(row_list, window):
     assert DocumentRanks.from_json(data, value.axes) == value
     read = ReadPart.first(window, WindowSource.MEASURED)
     values = ResultValues(
-        value, read, TokensRead(np.array([50, 40]), np.array([0, 1060]), CountedWith.TOKENIZER, 7)
+        value,
+        read,
+        TokensRead(np.array([50, 40]), np.array([0, 1060]), TokenCountMethod.TOKENIZER, 7),
     )
     assert (
         ResultValues.from_json(json.loads(json.dumps(values.to_json()))).to_json()

@@ -15,7 +15,7 @@ import posir
 from posir_tasks.models.window import find_read_part
 from posir_tasks.search import input_window
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from posir_tasks.values.read_part import UNKNOWN, CountedWith, ReadPart, WindowSource
+from posir_tasks.values.read_part import UNKNOWN, ReadPart, TokenCountMethod, WindowSource
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.tokens_read import SAMPLE, count_tokens_read, resolve_window
 from tests.support.models import write_tiny_model
@@ -42,8 +42,8 @@ def test_a_sample_estimates_the_counts_of_all_documents():
     assert share == pytest.approx(np.maximum(words - 250, 0).sum() / words.sum(), abs=2 * margin)
     assert estimated.share == (np.maximum(words - 256, 0).sum() / words.sum(), 0)
     assert (counted.counted_with, estimated.counted_with) == (
-        CountedWith.TOKENIZER,
-        CountedWith.ESTIMATE,
+        TokenCountMethod.TOKENIZER,
+        TokenCountMethod.ESTIMATE,
     )
     lexical = count_tokens_read(
         SCHEME, ENGLISH, EstimatedTokenizer(), 6, corpus, ReadPart.all(WindowSource.CLASS)
