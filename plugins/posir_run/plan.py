@@ -181,7 +181,7 @@ class RunPlan:
     model: ModelSpeed
     tasks: tuple[CostEstimate, ...]
     total: CostEstimate
-    add_cache: CostEstimate
+    with_cache: CostEstimate
     """The total with an embedding cache, which encodes each corpus once."""
     counted: bool
     """Whether all sizes are counted in the data; if false, some are published averages."""
@@ -191,7 +191,7 @@ class RunPlan:
     @property
     def saved_documents(self) -> int:
         """Number of documents that an embedding cache saves. 0 for models without embeddings."""
-        saved = sum(self.total.documents.texts) - sum(self.add_cache.documents.texts)
+        saved = sum(self.total.documents.texts) - sum(self.with_cache.documents.texts)
         return saved if self.model.bytes_per_text else 0
 
     @property
@@ -201,7 +201,7 @@ class RunPlan:
         if len(self.tasks) > 1:
             rows.append(self.total)
         if self.saved_documents:
-            rows.append(self.add_cache)
+            rows.append(self.with_cache)
         return rows
 
 
@@ -338,7 +338,7 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
         model=model,
         tasks=tuple(tasks),
         total=estimate_cost("total", sizes, (size.documents for size in sizes)),
-        add_cache=estimate_cost(
+        with_cache=estimate_cost(
             "with cache", sizes, {size.corpus: size.documents for size in sizes}.values()
         ),
         counted=all(size.is_counted for size in sizes),

@@ -155,7 +155,7 @@ class EmbeddingClient(EndpointModel):
         super().__init__(endpoint, retries)
         self.query_fields = read_request_fields("query")
         self.passage_fields = read_request_fields("passage")
-        self.is_estimate_text = False
+        self.is_measuring = False
         """If true, the window is being measured, so truncation needs no warning."""
         self._format: Fields = {}
         self._dimensions: int | None = None
@@ -502,7 +502,7 @@ class EmbeddingClient(EndpointModel):
             retries = self._connection.retries
         with (
             override(self._connection, retries=retries),
-            override(self, is_estimate_text=True, _is_probing=is_probing),
+            override(self, is_measuring=True, _is_probing=is_probing),
         ):
             yield
 

@@ -339,11 +339,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
 
     def _warn_if_truncated(self, text: str) -> None:
         tokens = estimate_tokens(text)
-        if (
-            self.is_estimate_text
-            or len(text) <= self._longest_checked
-            or tokens < MIN_CHECKED_TOKENS
-        ):
+        if self.is_measuring or len(text) <= self._longest_checked or tokens < MIN_CHECKED_TOKENS:
             return
         self._longest_checked = len(text)
         complete, beginning = self.embed([text, text[: round(CHECKED_SHARE * len(text))]])

@@ -61,8 +61,8 @@ def test_totals_are_sums_and_a_cache_saves_shared_documents():
     assert english.duration == Duration(1.5 + 2 + 3, pytest.approx(1.5 + 4 + 3), 1.5 + 6 + 3)
     assert cost_plan.total.documents == english.documents + german.documents
     assert cost_plan.total.duration == Duration(12.5, 16.5, 20.5)
-    assert (cost_plan.add_cache.documents, cost_plan.add_cache.queries) == (english.documents, 12)
-    assert cost_plan.add_cache.duration.mean == pytest.approx(1.5 + 4 + 6)
+    assert (cost_plan.with_cache.documents, cost_plan.with_cache.queries) == (english.documents, 12)
+    assert cost_plan.with_cache.duration.mean == pytest.approx(1.5 + 4 + 6)
     # Without a calibration, the time is not estimated.
     unknown, known_size = plan(None, "the reason", None), plan(None, "the reason", 1_536)
     assert (unknown.total.duration, unknown.total.bytes, known_size.total.bytes) == (
@@ -135,7 +135,7 @@ def test_the_command_plans_every_model_from_the_data():
     texts, queries = len(TEXTS), len(ASKED)
     assert [estimate["name"] for estimate in dense["tasks"]] == [*tasks]
     assert sum(dense["total"]["documents"]["texts"]) == 3 * texts
-    assert sum(dense["add_cache"]["documents"]["texts"]) == 2 * texts
+    assert sum(dense["with_cache"]["documents"]["texts"]) == 2 * texts
     assert dense["total"]["bytes"] == 3 * (texts + queries) * 32 * 4
     assert dense["model"]["bytes_per_text"] == 32 * 4
     low, mean, high = (dense["total"]["duration"][name] for name in ("low", "mean", "high"))
