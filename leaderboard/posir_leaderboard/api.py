@@ -250,8 +250,8 @@ def submit(
     """
     if repo is None and not (dry_run or model_card):
         raise PosirError(
-            "--repo is missing. Give the leaderboard's dataset repository, owner/name; or only "
-            "check with --dry-run, or write a --model-card."
+            "--repo is missing. Use --repo OWNER/NAME for the leaderboard's dataset repository, "
+            "--dry-run to only check the results, or --model-card to write a model card."
         )
     entries, problems = find_entries(map(Path, to_list(results)))
     if repo or dry_run:

@@ -193,7 +193,7 @@ def _list_inputs(stage: str, settings: BuildSettings) -> object:
 
 
 def _run_stage(stage: str, context: BuildContext, previous: StageResult) -> StageResult:
-    """Run a stage and append a note about unusable answers, if there are any."""
+    """Run a stage and append a note about unusable answers."""
     number = STAGE_NAMES.index(stage) + 1
     with track(f"Stage {number} of {len(STAGE_NAMES)}: {stage}"):
         result = _call_stage(stage, context, previous)

@@ -124,7 +124,7 @@ def build_stage_rows(results: Mapping[str, StageResult]) -> list[StageRow]:
 def _build_row(
     stage: str, unit: str, taken: int, kept: int, reasons: Mapping[str, int], rule: str
 ) -> StageRow:
-    """Build a row with the published share for the stage and rule, if there is one."""
+    """Build a row with the published share for the stage and rule."""
     return StageRow(
         stage, unit, taken, kept, reasons, *PUBLISHED_RATES.get((stage, rule), (None, ""))
     )
@@ -230,8 +230,8 @@ def build_translation_rows(
 
 
 def build_stage_tables(rows: Sequence[StageRow], notes: Sequence[str]) -> list[Table]:
-    """Build the table of discard reasons, if there are any, and the table of counts per stage. The
-    notes follow the first table.
+    """Build the table of discard reasons and the table of counts per stage. The notes follow the
+    first table.
     """
     stage_rows = []
     reasons: list[tuple[str, ...]] = []

@@ -26,7 +26,7 @@ from posir_tasks.base.records import Record
 from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import LEVEL
-from posir_tasks.values.place_ranks import SEVERAL_PLACES
+from posir_tasks.values.place_ranks import SEVERAL_SPANS
 from posir_tasks.values.profile import pool
 from posir_tasks.values.scores import ALL
 
@@ -241,7 +241,7 @@ def compare_pair(
     if a_places and b_places and common.a.places and common.b.places:
         are_paired = common.a.places.has_same_queries(common.b.places)
         method = "paired by query" if are_paired else "unpaired"
-        task = f"{pair.task}{SEVERAL_PLACES}"
+        task = f"{pair.task}{SEVERAL_SPANS}"
         places_subject = replace(subject, task=task, length_title=ALL, method=method)
         changes = _compare_group(
             places_subject, a_places, b_places, are_paired, margins, total_levels

@@ -119,7 +119,7 @@ def import_data(
     paths = [Path(source) for source in to_list(sources)]
     if not paths or domain is None or output is None:
         raise PosirError(
-            "posir import needs files or folders, --domain NAME and --output FOLDER. Give them, or "
+            "posir import needs files or folders, --domain NAME and --output FOLDER. Use "
             "--formats to list the supported formats."
         )
     language = language or read_declared_language(paths)
@@ -274,7 +274,7 @@ def import_passages(
         raise PosirError(
             f"{repeated.describe()}: {repeated.search_scope.value}; nothing was written. Score "
             "chunks within each document (`posir score --model MODEL --chunker MODULE:FUNCTION "
-            "--data DATA`), or give --scope corpus if each question is self-contained."
+            "--data DATA`), or use --scope corpus if each question is self-contained."
         )
     # The first warning is about repairs, which the report lists separately.
     notes = [*data.warnings[bool(imported.repaired) :]]

@@ -137,8 +137,8 @@ def inspect_model(
     if request.budget is not None and request.budget < run.min_tokens:
         raise PosirError(
             f"A budget of {request.budget:,} tokens is too small: at least {run.min_tokens:,} are "
-            f"needed to search {MIN_SEARCH_TEXTS} of these texts, whole and in chunks. Give a "
-            "larger --budget, or encode everything with --all-texts."
+            f"needed to search {MIN_SEARCH_TEXTS} of these texts, whole and in chunks. Use a "
+            "larger --budget, or --all-texts to encode everything."
         )
     work = run.estimate_work()
     log_progress(

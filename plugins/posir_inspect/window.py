@@ -90,9 +90,9 @@ class WindowReading(Result):
     """Source of the claim: the model or, for an endpoint, the registered model or the server."""
     is_reranker: bool = False
     required: int | None = None
-    """Required window in tokens, if any."""
+    """Required window in tokens; None if the user requires none."""
     fit: ChunkFit | None = None
-    """Check of the user's chunks, if any."""
+    """Whether the user's chunks fit into the window; None without chunks."""
     reference: CommandReference = NO_REFERENCE
     """Command arguments for the model."""
 
@@ -252,7 +252,7 @@ def _build_charts(
     if read_part.part not in BAR_COUNTS:
         return ()
     bars, bars_before = BAR_COUNTS[read_part.part]
-    has_border = read_part.part is Part.FIRST and window.is_counted
+    has_window_end = read_part.part is Part.FIRST and window.is_counted
     next_step = INSPECT_TEXTS.format(task=EXAMPLE_TASK)
     facts = (("Measured", finding), ("Next", next_step)) if commands else ()
     chart = PositionChart(
@@ -265,7 +265,7 @@ def _build_charts(
         facts=lambda: facts,
         scale=READ_SCALE,
         code="\n".join(commands),
-        window_end=f"{read_part.tokens:,} tokens" if has_border else "",
+        window_end=f"{read_part.tokens:,} tokens" if has_window_end else "",
         truncated_label="the rest",
     )
     return (chart,)

@@ -153,8 +153,8 @@ def probe(
     if (cut or tokenizer) and not (can_cut and cut):
         raise PosirError(
             "--cut and --tokenizer are for needle_insertion, text_removal and "
-            "sentence_regression. Select one of these probes with --probe, and give --cut, such as "
-            "2048."
+            "sentence_regression. Use --probe to select one of these probes, and --cut to set "
+            "the window, such as --cut 2048."
         )
     run = ProbeRun(
         encoder=encoder,

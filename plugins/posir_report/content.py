@@ -150,7 +150,7 @@ def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
 def _tabulate_lengths(
     summary: TaskSummary, extra_columns: Sequence[ScoreInfo], *, has_sketch: bool
 ) -> tuple[Table, ...]:
-    """Tabulate the lengths with a position effect, if any. A note lists the other lengths."""
+    """Tabulate the lengths with a position effect. A note lists the other lengths."""
     tested = []
     unestimated: dict[str, int] = {}
     for row in build_rows(summary)[1:]:

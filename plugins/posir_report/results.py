@@ -66,7 +66,7 @@ from posir_tasks.display.presentation import LazySequence, Result, to_paragraphs
 from posir_tasks.display.tables import DisplaySection, Medium, Table
 from posir_tasks.models.protocols import list_differences
 from posir_tasks.results import StoredResult, SubsetResult, read_training_data
-from posir_tasks.values.place_ranks import SEVERAL_PLACES
+from posir_tasks.values.place_ranks import SEVERAL_SPANS
 from posir_tasks.values.scores import ALL, ScoreInfo
 
 
@@ -273,7 +273,7 @@ class Results(Result, Sequence[SubsetResult]):
             if overall.queries or not summary.span_findings:
                 rows += list_scores(overall, model, summary.task)
             if places := analyze_spans(summary.values):
-                rows += list_scores(places, model, f"{summary.task}{SEVERAL_PLACES}")
+                rows += list_scores(places, model, f"{summary.task}{SEVERAL_SPANS}")
             if summary.missing:
                 missing = ", ".join(summary.missing)
                 gaps[model, summary.task] = f"it has no results of {missing}"

@@ -41,7 +41,7 @@ from posir_tasks.results import StoredResult, SubsetResult
 from posir_tasks.text.languages import LANGUAGES
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.place_ranks import SEVERAL_PLACES
+from posir_tasks.values.place_ranks import SEVERAL_SPANS
 from posir_tasks.values.profile import PositionProfile, pool
 from posir_tasks.values.result_schema import SubsetData, has_same_data
 from posir_tasks.values.scores import (
@@ -427,7 +427,7 @@ def build_span_row(summary: TaskSummary) -> ReportRow | None:
     }
     return build_row(
         summary,
-        task=f"{summary.task}{SEVERAL_PLACES}",
+        task=f"{summary.task}{SEVERAL_SPANS}",
         scores=scores,
         findings=findings,
         load_group=lambda: places,

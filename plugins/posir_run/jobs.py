@@ -284,7 +284,7 @@ def find_workload(
     """
     if not (tasks or benchmarks):
         raise PosirError(
-            "no task given. Give tasks with -t or benchmarks with -b; `posir tasks` lists them."
+            "no task given. Use -t for tasks or -b for benchmarks; `posir tasks` lists them."
         )
     if revision and len(models) > 1:
         raise PosirError(

@@ -401,8 +401,8 @@ def _split_rankings(
         if len(names) > 1:
             raise PosirError(
                 f"{run.name}: query {sanitize(run_query)} is in several subsets of the data, "
-                f"{', '.join(names)}. Give one as --data, or give mteb's predictions, which name "
-                "the subset."
+                f"{', '.join(names)}. Use --data with one subset, or score mteb's predictions, "
+                "which name the subset."
             )
         unknown_queries += not matches
         for name, query in matches:
@@ -423,7 +423,7 @@ def _align_subset(
             hits[query], rankings[query] = aligned
     if counts["chunks"] and not subset.has_corpus and rules.find_document is None:
         raise PosirError(
-            "The run has chunk ids, whose documents are unknown without the corpus. Give --data "
+            "The run has chunk ids, whose documents are unknown without the corpus. Use --data "
             "with the corpus, or --chunk-separator '' if the ids are document ids."
         )
     first_unknown = ""
@@ -531,9 +531,9 @@ def describe_unknown_documents(name: str, retrieved: Sequence[str], corpus: Iter
     first = _quote(dict.fromkeys(retrieved))
     return (
         f"{name}: no retrieved document of {len(retrieved):,} is in the corpus; the run has "
-        f"{first}, the corpus has {_quote(corpus)}. If the ids are chunk ids, give "
+        f"{first}, the corpus has {_quote(corpus)}. If the ids are chunk ids, use "
         "--chunk-separator, or a function from chunk ids to document ids. If another field "
-        "contains the document id, give --document-field."
+        "contains the document id, use --document-field."
     )
 
 

@@ -264,9 +264,9 @@ def score(
     if clusters and chunker is not None:
         raise PosirError("--clusters needs a run. Omit it with --chunker.")
     if window is not None and embedder is not None:
-        raise PosirError("--window and --embedder both set the window. Give one of them.")
+        raise PosirError("--window and --embedder both set the window. Use only one of them.")
     if protocol and sources:
-        raise PosirError("--protocol needs a model. Give --model and --chunker, or omit it.")
+        raise PosirError("--protocol needs a model. Use it with --model and --chunker, or omit it.")
     open_scored = partial(
         open_data, data, split=split, language=language, repair=repair, scope=scope
     )
@@ -407,7 +407,7 @@ def _score_chunkers(
 def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
     if names and len(names) != len(runs):
         raise PosirError(
-            f"{pluralize(len(runs), 'run')}, but {pluralize(len(names), 'name')}. Give a --name "
+            f"{pluralize(len(runs), 'run')}, but {pluralize(len(names), 'name')}. Use --name once "
             "for each run, as in `--name A --name B`, or omit --name."
         )
     for run in runs:

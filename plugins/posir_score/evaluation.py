@@ -236,7 +236,7 @@ def prepare_run(
         split = sanitize(min(other_splits))
         raise PosirError(
             f"{run.name}: contains rankings for split {split}, but split {data.rules.split} of "
-            f"{data.name} is scored. Give --split {split}."
+            f"{data.name} is scored. Use --split {split}."
         )
     aligned = align_run(run, data.subsets, rules)
     chunks = (
@@ -292,7 +292,7 @@ def has_saved_result(run: PreparedRun, data: ScoredData, output: Path, *, overwr
     if digests != {run.digest}:
         raise PosirError(
             f"{file}: {run.name}, revision {run.revision}, already has a result for another "
-            f"ranking on {data.name}. Give --overwrite to replace it, or another --revision or "
+            f"ranking on {data.name}. Use --overwrite to replace it, or another --revision or "
             "--name to keep both."
         )
     read = run.read_part.to_json()

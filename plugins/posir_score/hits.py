@@ -21,7 +21,7 @@ MAX_HITS = 100_000
 #: Maximum number of digits in a rank.
 MAX_RANK_DIGITS = 18
 #: Advice if hits lack a score or distance.
-SCORE_ADVICE = "Give each hit one, or give --order rank (the ranks or the order of the hits)"
+SCORE_ADVICE = "Give each hit one, or use --order rank (the ranks or the order of the hits)"
 #: The best hit has the highest score (as in trec_eval), the lowest distance, or the lowest rank.
 #: Without ranks, `rank` means the order of the rows or hits.
 Order: TypeAlias = Literal["score", "distance", "rank"]

@@ -138,7 +138,7 @@ class OrderCheck:
         else:
             return ""
         return (
-            f"{problem}. Give --order distance (the lowest score is best), --order rank (the ranks "
+            f"{problem}. Use --order distance (the lowest score is best), --order rank (the ranks "
             "or the order of the hits), or --order score (the highest score is best)."
         )
 
@@ -154,7 +154,7 @@ class OrderCheck:
         if self.order is not None or not self.distance_hits:
             return ""
         return (
-            "the lowest value is best, since the field is called distance; give --order score if "
+            "the lowest value is best, since the field is called distance; use --order score if "
             "the highest is best"
         )
 

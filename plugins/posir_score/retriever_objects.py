@@ -355,8 +355,8 @@ def find_system(target: Any) -> System | None:
 def make_embedder_error(name: str) -> PosirError:
     """Build the error for a retriever that needs query embeddings."""
     return PosirError(
-        f"{name} is searched by query embedding. Give --embedder, the model that embedded its "
-        "documents."
+        f"{name} is searched by query embedding. Use --embedder to name the model that embedded "
+        "its documents."
     )
 
 

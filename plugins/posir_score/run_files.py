@@ -295,8 +295,8 @@ def read_run(path: Path, task: str, order: OrderChoice = None) -> Run:
             sorted({file.name.removesuffix(PREDICTIONS_SUFFIX) for file in predictions})
         )
         raise PosirError(
-            f"{path}: contains predictions for {tasks}, but not for {task}. Give one of these as "
-            "--data."
+            f"{path}: contains predictions for {tasks}, but not for {task}. Use --data with one "
+            "of these."
         )
     if not files:
         raise PosirError(f"{path}: contains no files. Give {SUPPORTED_FORMATS}.")
@@ -490,7 +490,7 @@ def _name_third_column(source: Path | str, rows: Rows, order: OrderChoice) -> st
     if is_complete and may_be_ranks:
         raise DataError(
             f"{source}: the third column contains the integers from {first} up for each query, "
-            "which neither rise nor fall from row to row. Give --order rank if the lowest is best, "
+            "which neither rise nor fall from row to row. Use --order rank if the lowest is best, "
             "or --order score if the highest is best."
         )
     return "score"

@@ -35,7 +35,7 @@ class NextStep(StrEnum):
 
 @dataclass(frozen=True)
 class Advice:
-    """A next step, with the required number of questions or documents, if any."""
+    """A next step, with the required number of questions or documents."""
 
     step: NextStep
     number: int | None = None

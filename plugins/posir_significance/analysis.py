@@ -73,7 +73,7 @@ class GroupAnalysis:
 
     @cached_property
     def documents(self) -> int:
-        """Number of documents (articles, if known) or clusters of documents."""
+        """Number of independent units: documents, articles or clusters of documents."""
         return len(np.unique(self.observations.clusters))
 
     @cached_property

@@ -205,7 +205,7 @@ class GroupFindings:
     """The window."""
     questions: int
     documents: int
-    """Number of independent documents (articles, if known) or clusters of documents."""
+    """Number of independent units: documents, articles or clusters of documents."""
     unit_name: str = DOCUMENT
     """Name of the unit that `documents` counts."""
     tested_questions: int = 0
@@ -296,7 +296,7 @@ class Metric(StrEnum):
 
 #: Position effects; the best value is 0.
 EFFECTS = (Metric.POSITION_EFFECT, Metric.POSITION_EFFECT_IN_WINDOW)
-#: Metrics of queries with one place of evidence.
+#: Metrics of queries with one evidence span.
 POSITION_METRICS = (Metric.NDCG_AT_10, *EFFECTS)
 #: Metrics of all judged queries, with and without positions.
 JUDGED_METRICS = tuple(metric for metric in Metric if metric.key in METRICS)
@@ -316,8 +316,8 @@ class ChangeSubject:
     """The length bucket with its bounds, without colon and unit: `Q2 513 to 1,024`."""
     queries: int = 0
     documents: int = 0
-    """Number of independent documents (articles, if known) or other units; for unpaired results,
-    the smaller of the two numbers.
+    """Number of independent units, such as articles; for unpaired results, the smaller of the two
+    numbers.
     """
     unit_name: str = DOCUMENT
     """Name of the unit that `documents` counts."""

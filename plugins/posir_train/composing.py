@@ -174,7 +174,7 @@ def compose_moved(
 
 
 def _split_sentences(example: Example, sentences: Sequence[Span]) -> tuple[Span | None, list[Span]]:
-    """Return the span of the evidence sentences, if any, and the spans of the other sentences."""
+    """Return the span of the evidence sentences and the spans of the other sentences."""
     fillers = [span for span in sentences if span.end <= example.start or example.end <= span.start]
     passage = [span for span in sentences if span not in fillers]
     return (Span(passage[0].start, passage[-1].end) if passage else None), fillers

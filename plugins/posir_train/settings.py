@@ -35,7 +35,7 @@ def find_position(start: int, end: int, characters: int) -> Position:
 
     A midpoint on a boundary is in the earlier third, as in PosIR.
     """
-    return Position(sum((start + end) * 3 > 2 * border * characters for border in (1, 2)))
+    return Position(sum((start + end) * 3 > 2 * third * characters for third in (1, 2)))
 
 
 @dataclass(frozen=True)

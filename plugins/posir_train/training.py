@@ -120,7 +120,7 @@ def _read_state(checkpoint: Path) -> TrainerState:
 
 
 def find_last_checkpoint(folder: Path) -> Path | None:
-    """Return the last complete checkpoint in a folder, if any. Remove incomplete checkpoints.
+    """Return the last complete checkpoint in a folder, or None. Remove incomplete checkpoints.
 
     Checkpoints are folders named `checkpoint-STEP`. The trainer state in them is written last.
     """

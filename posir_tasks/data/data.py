@@ -233,9 +233,7 @@ class PositionData:
     def drop_places(self) -> PositionData:
         """Turn queries with several evidence spans into skipped items."""
         queries = dict.fromkeys(place.query for place in self.places.values())
-        skipped = [
-            SkippedItem(name, "questions with several places of evidence") for name in queries
-        ]
+        skipped = [SkippedItem(name, "questions with several evidence spans") for name in queries]
         return replace(self._drop(self.places, skipped), places={})
 
     def _drop(self, names: Collection[str], skipped: Iterable[SkippedItem]) -> PositionData:

@@ -367,19 +367,19 @@ def check_places(tables: PosirTables) -> list[DataProblem]:
     for field, invalid, message in (
         ("_id", pl.col("_id").is_in(ids), f"is also an id in {file}"),
         ("query-id", query.is_null(), "is missing"),
-        ("query-id", query.is_in(ids), f"is an id in {file}, where queries have one place"),
+        ("query-id", query.is_in(ids), f"is an id in {file}, where queries have one span"),
         (
             "query-id",
             pl.len().over("query-id") == 1,
-            "has one place; a query with one place is a row of queries.parquet",
+            "has one span; a query with one span is a row of queries.parquet",
         ),
-        ("text", several_texts, "differs between the places of one query"),
+        ("text", several_texts, "differs between the spans of one query"),
         (
             "score",
             ~((score > 0) & (score <= MAX_GRADE)),
             f"must be above 0 and at most {MAX_GRADE:,}",
         ),
-        ("score", several_scores, "differs between the places in one document"),
+        ("score", several_scores, "differs between the spans in one document"),
     ):
         problems += places.check_rows(invalid, field, message)
     return problems

@@ -366,7 +366,7 @@ def _merge_spans(imported: ImportedData, by_id: Mapping[str, PassageQuestion]) -
         questions = [by_id[name] for name in names]
         if len({question.text for question in questions}) > 1:
             raise DataError(
-                f"{questions[0].file}: query {query}: its places have different texts; ids must be "
+                f"{questions[0].file}: query {query}: its spans have different texts; ids must be "
                 "unique."
             )
         is_lost = any((question.file, question.name) in lost for question in questions)

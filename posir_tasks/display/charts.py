@@ -290,9 +290,9 @@ def label_window_end(rows: Iterable[Fields], window: int | None) -> list[Record]
 def build_window_line(base: alt.Chart, positions: PositionAxis) -> list[alt.Chart]:
     """Build a dashed line with its text at the rows that `label_window_end` has labeled."""
     x = alt.X("start:Q") if positions.equal_bins else alt.X("position:O", bandPosition=0)
-    border = base.transform_filter("isValid(datum.beyond_label)").encode(x=x)
-    rule = border.mark_rule(**WINDOW_END, color=FAINT)
-    text = border.mark_text(
+    labeled_rows = base.transform_filter("isValid(datum.beyond_label)").encode(x=x)
+    rule = labeled_rows.mark_rule(**WINDOW_END, color=FAINT)
+    text = labeled_rows.mark_text(
         align=alt.ExprRef("datum.start <= 0.5 ? 'left' : 'right'"),
         dx=alt.ExprRef("datum.start <= 0.5 ? 4 : -4"),
         color=INK,

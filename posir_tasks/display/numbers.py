@@ -46,7 +46,7 @@ def format_p_value(value: float | None) -> str:
 
 
 def format_estimate(estimate: Estimate | None, format_value: Format, note: str = "") -> str:
-    """Format an estimate with its interval, if any, and a note: `58.3 [55.1, 61.4]`. None becomes
+    """Format an estimate with its interval and a note: `58.3 [55.1, 61.4]`. None becomes
     `MISSING`.
     """
     if estimate is None:

@@ -144,7 +144,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
                 return "server"
         logger.warning(
             "%s: there is no tokenizer, and the server does not count tokens. The window is "
-            "estimated at four bytes per token. Give --tokenizer NAME (POSIR_TOKENIZER).",
+            "estimated at four bytes per token. Use --tokenizer NAME (POSIR_TOKENIZER).",
             self.reference,
         )
         return "estimate"

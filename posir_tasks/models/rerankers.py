@@ -36,7 +36,7 @@ class ModelReranker:
     logits: bool = False
     """If true, scores are logits; otherwise they must be probabilities or cosines."""
     name: str = field(init=False)
-    """Name of the model and its revision, if any: `NAME@REVISION`."""
+    """The model as `NAME` or `NAME@REVISION`."""
 
     def __post_init__(self) -> None:
         meta = find_model(self.reference)

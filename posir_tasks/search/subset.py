@@ -113,7 +113,7 @@ def _record_search(
 
 
 def _describe_protocol(model: MTEBModels, request: SearchRequest) -> dict[str, Any] | None:
-    """Describe a model's protocol, if any, including one tokenized query and document."""
+    """Describe a model's protocol, including one tokenized query and document."""
     record: dict[str, Any] | None = getattr(model, "posir_protocol", None)
     if record is None:
         return None

@@ -24,9 +24,9 @@ def move_evidence(text: str, span: Span, position: float) -> str:
     remainder = space.join(filter(None, parts))
     starts = [word.start for word in find_words(remainder)[1:]]
     target = position * len(remainder)
-    # The first border wins a tie.
-    border = min([0, *starts, len(remainder)], key=lambda border: abs(border - target))
-    pieces = [remainder[:border].rstrip(), evidence, remainder[border:].lstrip()]
+    # The first boundary wins a tie.
+    boundary = min([0, *starts, len(remainder)], key=lambda boundary: abs(boundary - target))
+    pieces = [remainder[:boundary].rstrip(), evidence, remainder[boundary:].lstrip()]
     return space.join(filter(None, pieces))
 
 
@@ -49,9 +49,9 @@ def reverse_parts(text: str, parts: int) -> str:
     White space between two parts stays between them, so reversing an odd number of parts twice
     restores the text.
     """
-    borders = [border for piece in find_parts(text, parts) for border in piece]
-    if not borders:
+    boundaries = [boundary for piece in find_parts(text, parts) for boundary in piece]
+    if not boundaries:
         return text
     # Parts alternate with the white space between them.
-    pieces = [text[start:end] for start, end in pairwise(borders)]
-    return text[: borders[0]] + "".join(reversed(pieces)) + text[borders[-1] :]
+    pieces = [text[start:end] for start, end in pairwise(boundaries)]
+    return text[: boundaries[0]] + "".join(reversed(pieces)) + text[boundaries[-1] :]

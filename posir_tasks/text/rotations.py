@@ -46,7 +46,7 @@ class Version:
     """
     offset: int = 0
     """Offset of the rotated part in the original, in characters."""
-    border: int = 0
+    boundary: int = 0
     """Offset in the rotated part at which the version starts."""
     tail: int = 0
     """Number of characters before the moved beginning, including the seam."""
@@ -55,7 +55,7 @@ class Version:
         """Convert a span in the original to this version, which must contain it completely."""
         start = span.start - self.offset
         end = span.end - self.offset
-        shift = -self.border if start >= self.border else self.tail
+        shift = -self.boundary if start >= self.boundary else self.tail
         return Span(start + shift, min(end + shift, len(self.text)))
 
 
@@ -79,12 +79,12 @@ def find_units(text: str, language: str, evidence: Sequence[Span]) -> list[Span]
         Adjacent spans that cover the text; a single span if it cannot be split.
     """
     starts = [span.start for span in find_sentences(text, language)]
-    borders = [0]
-    for start, border in pairwise([0, *starts[1:]]):
-        is_within = any(span.start < border < span.end for span in evidence)
-        if not is_within and not _is_heading(text[start:border]):
-            borders.append(border)
-    return [Span(start, end) for start, end in pairwise([*borders, len(text)])]
+    boundaries = [0]
+    for start, boundary in pairwise([0, *starts[1:]]):
+        is_within = any(span.start < boundary < span.end for span in evidence)
+        if not is_within and not _is_heading(text[start:boundary]):
+            boundaries.append(boundary)
+    return [Span(start, end) for start, end in pairwise([*boundaries, len(text)])]
 
 
 def _is_heading(unit: str) -> bool:
@@ -101,12 +101,12 @@ def rotate_text(text: str, units: Sequence[Span], part: Span | None = None) -> l
     """Build the versions of a text, or of a part that starts and ends with a unit.
 
     The first version is the original, or the part without trailing white space. Versions with equal
-    borders are built once, so there are 1 to `VERSIONS` versions.
+    boundaries are built once, so there are 1 to `VERSIONS` versions.
     """
     content = text if part is None else part.slice(text)
     offset = 0 if part is None else part.start
     starts = [unit.start - offset for unit in units]
-    borders = [start for start in starts if 0 <= start < max(1, len(content))]
+    boundaries = [start for start in starts if 0 <= start < max(1, len(content))]
     versions = [Version(text if part is None else content.rstrip(), 0, offset)]
     # The separator between the last unit and the moved first unit.
     seam = "\n" if "\n" in content else " "
@@ -114,11 +114,11 @@ def rotate_text(text: str, units: Sequence[Span], part: Span | None = None) -> l
         seam = ""
     for number in range(1, VERSIONS):
         target = len(content) * number / VERSIONS
-        border = min(borders, key=lambda start: abs(start - target))
-        if border not in {version.border for version in versions}:
-            tail = content[border:] + seam
-            version = (tail + content[:border]).rstrip()
-            versions.append(Version(version, number, offset, border, len(tail)))
+        boundary = min(boundaries, key=lambda start: abs(start - target))
+        if boundary not in {version.boundary for version in versions}:
+            tail = content[boundary:] + seam
+            version = (tail + content[:boundary]).rstrip()
+            versions.append(Version(version, number, offset, boundary, len(tail)))
     return versions
 
 

@@ -89,9 +89,9 @@ class DocumentSet:
     counted_with: TokenCountMethod | None
     """How tokens before the evidence were counted, or None if they were not needed."""
     questions: Integers = field(default_factory=make_empty_column)
-    """Query number of each row if rows are places of evidence, shape (n,); else shape (0,)."""
+    """Query number of each row if rows are evidence spans, shape (n,); else shape (0,)."""
     weights: Integers = field(default_factory=make_empty_column)
-    """Weight of each place in units of 1 / `PLACE_WEIGHT`, shape (n,); shape (0,) if rows are
+    """Weight of each span in units of 1 / `PLACE_WEIGHT`, shape (n,); shape (0,) if rows are
     queries, which have equal weights.
     """
 
@@ -125,7 +125,7 @@ class QueryColumns:
     """The n queries of all sets as columns of shape (n,).
 
     `twelfths` and `thirds` have shape (0,) if the value of any query is unknown. `weights` and
-    `questions` have shape (0,) unless rows are places of evidence.
+    `questions` have shape (0,) unless rows are evidence spans.
     """
 
     subsets: Integers
@@ -152,7 +152,7 @@ class QueryColumns:
 
     @property
     def shares(self) -> Floats:
-        """Weight of each place, 1/n for a query with n places."""
+        """Weight of each span, 1/n for a query with n spans."""
         return self.weights / PLACE_WEIGHT
 
 
@@ -167,7 +167,7 @@ class DocumentRanks:
     sets: tuple[DocumentSet, ...] = field(repr=False)
     """Sets of documents, sorted by `DocumentSet.sort_key`."""
     left_out: int = 0
-    """Number of queries excluded because they have too many places."""
+    """Number of queries excluded because they have too many spans."""
 
     @classmethod
     def from_ranks(
@@ -190,7 +190,7 @@ class DocumentRanks:
             subset: Subset of the task.
             texts: Texts of the relevant documents by id. Without them, documents are only linked by
                 title.
-            queries: Query id of each row, if rows are places of evidence.
+            queries: Query id of each row, if rows are evidence spans.
         """
         cell_keys, cells = _list_cells(scheme, evidence)
         if not len(evidence):
@@ -433,13 +433,13 @@ def _sort_sets(sets: Iterable[DocumentSet]) -> tuple[DocumentSet, ...]:
 
 #: Attributes of `DocumentSet` by field of a result.
 Fields: TypeAlias = Mapping[str, tuple[str, ...]]
-#: Attributes of queries with one place of evidence.
+#: Attributes of queries with one evidence span.
 FIELDS: Fields = {
     RANKS_KEY: ("subset", "documents", "queries", "document_sizes", "cells", "ranks"),
     READ_RANKS_KEY: ("counted_with", "twelfths", "thirds"),
     KEYS_KEY: KEY_NAMES,
 }
-#: Attributes of queries with several places of evidence.
+#: Attributes of queries with several evidence spans.
 PLACE_FIELDS: Fields = {**FIELDS, WEIGHTS_KEY: ("questions", "weights")}
 
 

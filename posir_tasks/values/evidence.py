@@ -1,6 +1,6 @@
 """Evidence: the relevant document of each query and the position of the answer in it.
 
-A query with several places of evidence, in one or more documents, has one row per place.
+A query with several evidence spans, in one or more documents, has one row per span.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Unread(IntEnum):
 
 @dataclass(frozen=True)
 class Place:
-    """Query and document grade of an evidence row if queries have several places."""
+    """Query and document grade of an evidence row if queries have several spans."""
 
     query: str
     grade: float = 1

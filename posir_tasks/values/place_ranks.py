@@ -1,10 +1,9 @@
-"""Additive ranks for queries with several places of evidence: each of the n places has weight 1/n
+"""Additive ranks for queries with several evidence spans: each of the n spans has weight 1/n
 and the rank of its document.
 
-Using only first places would be biased toward the start of documents, and mean positions toward the
-middle. In FiRA
-(arXiv 2008.05363), the thirds of documents contain 61.1, 26.7 and 12.3% of first places, 25.1, 57.4
-and 17.4% of mean positions, and 36.1, 36.1 and 27.7% of all places weighted 1/n.
+Using only first spans would be biased toward the start of documents, and mean positions toward the
+middle. In FiRA (arXiv 2008.05363), the thirds of documents contain 61.1, 26.7 and 12.3% of first
+spans, 25.1, 57.4 and 17.4% of mean positions, and 36.1, 36.1 and 27.7% of all spans weighted 1/n.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from posir_tasks.values.profile import NDCG_AT_10, validate_json
 from posir_tasks.values.result_schema import PLACES_KEY, SCHEMA
 from posir_tasks.values.schemes import Axes, PositionScheme
 
-#: Suffix of the task name for queries with several places of evidence.
-SEVERAL_PLACES = ", several places"
-#: Maximum number of places per query. `PLACE_WEIGHT` is divisible by all numbers up to it.
+#: Suffix of the task name for queries with several evidence spans.
+SEVERAL_SPANS = ", several spans"
+#: Maximum number of spans per query. `PLACE_WEIGHT` is divisible by all numbers up to it.
 MAX_PLACES = 12
 
 
@@ -40,7 +39,7 @@ def rank_places(
     subset: str = "default",
     texts: Mapping[str, str] | None = None,
 ) -> DocumentRanks:
-    """Group the document ranks of n places of evidence.
+    """Group the document ranks of n evidence spans.
 
     For other arguments see `DocumentRanks.from_ranks`; each place is a row.
 
@@ -73,7 +72,7 @@ def count_queries(places: DocumentRanks) -> int:
 
 
 def average_places(places: DocumentRanks, gains: Floats = NDCG_AT_10) -> float:
-    """Average gains over the places of each query, then over queries; NaN without queries.
+    """Average gains over the spans of each query, then over queries; NaN without queries.
 
     `gains` contains the gain of each column of `profile.RANKS`.
     """
@@ -84,7 +83,7 @@ def average_places(places: DocumentRanks, gains: Floats = NDCG_AT_10) -> float:
 
 
 def compute_third_shares(places: DocumentRanks) -> Floats:
-    """Compute the share of evidence in each third of documents, with weight 1/n per place.
+    """Compute the share of evidence in each third of documents, with weight 1/n per span.
 
     Returns:
         Shape (3,), or (0,) if positions are unknown.
@@ -119,7 +118,7 @@ def parse_places(data: Mapping[str, Any], axes: Axes) -> DocumentRanks:
         is_valid = (place_counts >= 2) & (place_counts <= MAX_PLACES)
         if not np.all(is_valid & (document_set.weights * place_counts == PLACE_WEIGHT)):
             raise ProfileError(
-                f"Field '{PLACES_KEY}': each query must have 2 to {MAX_PLACES} places with weight "
+                f"Field '{PLACES_KEY}': each query must have 2 to {MAX_PLACES} spans with weight "
                 "1/n.",
                 PLACES_KEY,
             )

@@ -27,13 +27,13 @@ TOKENS_READ_KEY = "tokens_read"
 #: Suffix of the file that stores both, by `SPLIT, SUBSET`, next to a result without positions. It
 #: replaces `.json`.
 TOKENS_READ_SUFFIX = ".tokens_read"
-#: Keys of the ranks of queries with several places of evidence, and of their query numbers and
+#: Keys of the ranks of queries with several evidence spans, and of their query numbers and
 #: weights. Absent if no query has several.
 PLACES_KEY = "places"
 WEIGHTS_KEY = "weights"
 #: Key of the ranks of rotated documents. Absent if rotation is disabled.
 ROTATIONS_KEY = "rotations"
-#: Key of the metrics of all judged queries. Absent if each has one place of evidence.
+#: Key of the metrics of all judged queries. Absent if each has one evidence span.
 JUDGMENTS_KEY = "judgments"
 #: Key in the run record: names of scores from plugins.
 SCORE_NAMES_KEY = "plugin_score_names"

@@ -61,7 +61,7 @@ class UntestedReason(StrEnum):
     ONE_UNIT = "one_unit"
     """No sampled document has two sentences."""
     SEVERAL_POSITIONS = "several_positions"
-    """Each question has several places of evidence."""
+    """Each question has several evidence spans."""
     SCORES_DIFFER = "scores_differ"
     """The embedder does not reproduce the scores of the run."""
 

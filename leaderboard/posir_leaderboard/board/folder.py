@@ -104,7 +104,7 @@ def _is_edited(folder: Path, path: str, earlier: Manifest) -> bool:
     if content is None or path not in earlier.files:
         raise PosirError(
             f"{file} is a link, or was not written by `posir leaderboard build`. Move it "
-            "elsewhere, or give another folder as --output."
+            "elsewhere, or choose another --output folder."
         )
     return not earlier.has_content(path, content)
 
@@ -112,14 +112,14 @@ def _is_edited(folder: Path, path: str, earlier: Manifest) -> bool:
 def check_output_folder(folder: Path) -> None:
     """Raise PosirError unless a folder is new, empty or an earlier site."""
     if folder.exists() and not folder.is_dir():
-        raise PosirError(f"{folder} is a file. Give a folder as --output.")
+        raise PosirError(f"{folder} is a file. Use --output with a folder.")
     if _read_folder_manifest(folder).files:
         return
     files = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     if not all(map(is_unfinished, files)):
         raise PosirError(
-            f"{folder} contains something other than a leaderboard. Give an empty or new folder "
-            "as --output."
+            f"{folder} contains something other than a leaderboard. Use --output with an empty "
+            "or new folder."
         )
 
 
@@ -167,7 +167,8 @@ def create_server(folder: Path, port: int) -> ThreadingHTTPServer:
         return ThreadingHTTPServer((HOST, port), partial(SiteHandler, directory=str(folder)))
     except OSError as error:
         raise PosirError(
-            f"Port {port} of {HOST} is not available ({error.strerror}). Give another --port, or 0."
+            f"Port {port} of {HOST} is not available ({error.strerror}). Use another --port, or "
+            "--port 0."
         ) from error
 
 

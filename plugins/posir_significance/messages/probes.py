@@ -62,7 +62,7 @@ PROBE_TERMS = (
 
 
 def explain_no_interval(values: str, few: str) -> str:
-    """Append the reason for a missing interval, if any, to the values of a probe."""
+    """Append the reason for a missing interval to the values of a probe."""
     return f"{values} (no interval: {few})" if few else values
 
 

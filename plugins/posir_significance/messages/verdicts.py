@@ -216,7 +216,7 @@ def describe_observed(findings: GroupFindings) -> str:
 
 
 def describe_advice(findings: GroupFindings, task: str = "") -> str:
-    """Describe the next steps in one sentence, with a task that has enough questions if known."""
+    """Describe the next steps in one sentence. `task` is a task with enough questions, or empty."""
     steps = advise(findings)
     if steps[0].step is NextStep.NONE:
         return "Nothing to do."

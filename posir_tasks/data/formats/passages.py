@@ -53,7 +53,7 @@ class Cause(StrEnum):
     AMBIGUOUS = "its answer occurs several times, or not at all"
     OUTSIDE = "its span is not within its document"
     DUPLICATE = "is an exact duplicate"
-    PLACE_UNKNOWN = "has several places of evidence, one of which is unknown"
+    PLACE_UNKNOWN = "has several evidence spans, one of which has an unknown position"
     BLANK_DOCUMENT = "its relevant document has no text"
     NO_DOCUMENT = "its relevant document is not in the corpus"
     NO_TEXT = "its text is not in the data"

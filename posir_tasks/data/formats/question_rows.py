@@ -115,7 +115,7 @@ def _list_questions(row: Row, file: str, name: str, identifier: str) -> list[Pas
 
 
 def read_question_row(row: Row, location: str, file: str, column: str = CONTEXT) -> Items:
-    """Yield the document of a row with its question, if any; raise FieldError if malformed."""
+    """Yield the document of a row with its question. Raise FieldError if the row is malformed."""
     context = row.get_text(column)
     title = row.get_text("title", "")
     document = row.get_id("document", "")
@@ -135,7 +135,7 @@ def read_question_row(row: Row, location: str, file: str, column: str = CONTEXT)
 
 
 def read_json_lines(file: Path, options: ReadOptions | None = None) -> Items:
-    """Yield the document in each row of JSON Lines or Parquet with its question, if any."""
+    """Yield the document in each row of JSON Lines or Parquet with its question."""
     column = (options.column if options else None) or CONTEXT
     return read_items(file, LINES, partial(read_question_row, file=str(file), column=column))
 

@@ -28,7 +28,7 @@ MAX_HEAD_BYTES = 2**18
 MAX_RECORD_CHARACTERS = 300
 #: Suffix of a field name whose value must be an object or a list.
 NESTED = "/"
-#: A possibly truncated string with the colon and opening bracket after it, if any; or a bracket.
+#: A possibly truncated string with an optional colon and opening bracket after it; or a bracket.
 TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|\\?\Z)(?:\s*(:)\s*([\[{]?))?|[\[\]{}]', re.DOTALL)
 
 #: Field names, outer fields first. Values are True for objects and lists.

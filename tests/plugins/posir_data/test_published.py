@@ -571,7 +571,7 @@ def test_legalbench_rag(tmp_path):
     assert data.questions["cuad:0"][0] == "What is the law; and when?"
     assert [*data.documents] == ["cuad/A%20B.txt", "maud/D.txt"]
     assert {reason.split("'")[0] for reason in reasons} == {
-        "has several places of evidence, one of which is unknown",
+        "has several evidence spans, one of which has an unknown position",
         "its answer ",
         "its relevant document ",
     }

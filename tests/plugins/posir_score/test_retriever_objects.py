@@ -268,7 +268,7 @@ def test_index_rows_are_mapped_to_given_ids():
 
 @pytest.mark.parametrize("target", [Qdrant("chunks"), Milvus(), Faiss(), PyLate()])
 def test_vector_search_needs_an_embedder(target: Any):
-    with pytest.raises(PosirError, match="Give --embedder"):
+    with pytest.raises(PosirError, match="Use --embedder"):
         open_retriever(target, has_embedder=False)
 
 

@@ -101,7 +101,7 @@ def test_other_splits_can_be_read(tmp_path):
 
 LOCATED_SPAN, UNKNOWN_SPAN = (
     ("q2", "d1", 1, 0, 3),
-    "has several places of evidence, one of which is unknown",
+    "has several evidence spans, one of which has an unknown position",
 )
 UNUSABLE_QUERIES = {
     "no relevant document": ([SECOND], [], "has no relevant document in"),
@@ -237,8 +237,8 @@ def test_overlapping_spans_become_one(tmp_path):
 
 INVALID_SPANS = {
     "query-id": (pl.lit("q1"), "is an id in"),
-    "text": (pl.Series(["Who?", "Whose?"]), "differs between the places"),
-    "score": (pl.Series([1, 2]), "differs between the places"),
+    "text": (pl.Series(["Who?", "Whose?"]), "differs between the spans"),
+    "score": (pl.Series([1, 2]), "differs between the spans"),
     "pos_char_span": (pl.Series([[0, 3], [5, 300]]), "is outside its document"),
     "corpus-id": (pl.Series(["d1", "d9"]), "is not in"),
 }
