@@ -289,9 +289,9 @@ def _read_stored(file: Path) -> Iterator[StoredResult]:
             yield SubsetResult(*identity, subset, values, run, file)
         if JUDGMENTS_KEY in scores:
             with _locate_errors(file, subset):
-                judged = JudgedScores.from_json(scores[JUDGMENTS_KEY])
+                judged_scores = JudgedScores.from_json(scores[JUDGMENTS_KEY])
                 corpus = CorpusRead.from_json(scores) if READ_KEY in scores else None
-            yield JudgedResult(*identity, subset, judged, run, file, corpus)
+            yield JudgedResult(*identity, subset, judged_scores, run, file, corpus)
     # The truncation of mteb's plain results is stored in a separate file.
     run = {REVISION_KEY: data.get("dataset_revision", "unknown")}
     corpus_file = file.with_suffix(TOKENS_READ_SUFFIX)

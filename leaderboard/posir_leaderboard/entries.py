@@ -240,12 +240,12 @@ def read_entry(file: Path) -> Entry | None:
     folder = file.resolve().parents[0 if find_paper(file) is None else 2]
     location = "/".join(folder.parts[-2:])
     # As in mteb's ModelMeta.model_name_as_path.
-    expected = f"{model.replace('/', '__').replace(' ', '_')}/{revision}"
-    if location != expected:
+    expected_location = f"{model.replace('/', '__').replace(' ', '_')}/{revision}"
+    if location != expected_location:
         raise EntryError(
             file,
-            f"is in {sanitize(location, 300)}, but {META_FILE} names {expected}; move it to its "
-            "model's folder",
+            f"is in {sanitize(location, 300)}, but {META_FILE} names {expected_location}; "
+            "move it to its model's folder",
         )
     subsets: dict[str, SubsetResult] = {}
     for score in scores:
@@ -309,7 +309,7 @@ def find_origin_problems(entry: Entry) -> Iterator[EntryProblem]:
         )
     yield from find_future_problems(entry)
     task = find_task(entry.task)
-    recorded = entry.data.get("dataset_revision")
+    recorded_revision = entry.data.get("dataset_revision")
     for result in entry.subsets:
         if not (DIGEST.fullmatch(result.data.corpus) and DIGEST.fullmatch(result.data.queries)):
             yield entry.make_problem(
@@ -321,7 +321,7 @@ def find_origin_problems(entry: Entry) -> Iterator[EntryProblem]:
         if task:
             revision = result.run.get(REVISION_KEY)
             pinned = task.metadata.dataset["revision"]
-            if problem := check_revision(revision, recorded, pinned):
+            if problem := check_revision(revision, recorded_revision, pinned):
                 yield entry.make_problem(problem, f"{RUN_KEY}.{REVISION_KEY}", result.subset)
 
 
@@ -371,9 +371,9 @@ def check_revision(revision: object, recorded: object, pinned: str) -> str | Non
     is_fixed = COMMIT.fullmatch(pinned) or pinned.isdigit()
     is_valid = revision == pinned if is_fixed else COMMIT.fullmatch(str(revision))
     if not is_valid:
-        allowed = pinned if is_fixed else "a commit of the dataset on the Hub"
+        allowed_revision = pinned if is_fixed else "a commit of the dataset on the Hub"
         return (
-            f"is {sanitize(revision)}; must be {allowed}. Run the task on the Hub's data, "
+            f"is {sanitize(revision)}; must be {allowed_revision}. Run the task on the Hub's data, "
             "without POSIR_DATA"
         )
     if recorded not in (pinned, revision):

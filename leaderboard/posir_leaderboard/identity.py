@@ -63,14 +63,14 @@ def identify_models(models: Iterable[tuple[str, str]], cache: Path) -> Identitie
         models: Names and revisions.
         cache: Folder of the cache.
     """
-    registered = MODEL_REGISTRY.resolve()
-    spellings = {name.casefold(): name for name in registered}
+    registry = MODEL_REGISTRY.resolve()
+    spellings = {name.casefold(): name for name in registry}
     identities = {}
     find_problem = lru_cache(find_hub_problem)
     for name, revision in dict.fromkeys(models):
         identity = None
         if spelling := spellings.get(name.casefold()):
-            meta = dict.__getitem__(registered, spelling)
+            meta = dict.__getitem__(registry, spelling)
             identity = _identify_registered(name, revision, meta)
         file = cache / f"{digest(name, revision).hex()}.json"
         if identity is None and file.is_file():

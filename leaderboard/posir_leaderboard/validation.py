@@ -143,13 +143,13 @@ def _find_file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[Entr
             f"is not a field of mteb's results; these are {', '.join(fields)}", name
         )
     submitted = {result.subset for result in entry.subsets}
-    expected = {*task.metadata.hf_subsets}
-    if missing := sorted(expected - submitted):
+    expected_subsets = {*task.metadata.hf_subsets}
+    if missing := sorted(expected_subsets - submitted):
         yield entry.make_problem(
-            f"is partial: {len(submitted)} of {len(expected)} subsets. Run the missing ones: "
-            f"{', '.join(missing)}"
+            f"is partial: {len(submitted)} of {len(expected_subsets)} subsets. Run the missing "
+            f"ones: {', '.join(missing)}"
         )
-    for subset in sorted(submitted - expected):
+    for subset in sorted(submitted - expected_subsets):
         yield entry.make_problem(f"is not a subset of {entry.task}", subset=subset)
 
 
@@ -189,15 +189,17 @@ def _find_rank_problems(
     languages = task.metadata.hf_subsets_to_langscripts[result.subset]
     estimate = ReadEvidence.estimate(result.values.read, evidence, languages)
     no_ranks = np.zeros(len(evidence), np.int64)
-    expected = DocumentRanks.from_ranks(task.scheme, evidence, no_ranks, estimate, result.subset)
-    if not result.ranks.has_same_queries(expected):
+    expected_ranks = DocumentRanks.from_ranks(
+        task.scheme, evidence, no_ranks, estimate, result.subset
+    )
+    if not result.ranks.has_same_queries(expected_ranks):
         yield (
             RANKS_KEY,
             f"do not match the dataset's queries and documents: {result.profile.queries:,} "
             f"queries, the dataset has {len(evidence):,}",
         )
         return
-    for submitted, computed in zip(result.ranks.sets, expected.sets, strict=True):
+    for submitted, computed in zip(result.ranks.sets, expected_ranks.sets, strict=True):
         yield from _find_position_problems(submitted, computed)
 
 
@@ -264,8 +266,8 @@ def _find_sample_problems(
         buckets = lengths[[group[0] for group in groups]]
         for length in np.unique(buckets):
             numbers = rotations.sample[buckets == length]
-            expected = np.arange(1, min(quota, len(numbers)) + 1)
-            if not np.array_equal(np.sort(numbers[numbers > 0]), expected):
+            expected_numbers = np.arange(1, min(quota, len(numbers)) + 1)
+            if not np.array_equal(np.sort(numbers[numbers > 0]), expected_numbers):
                 yield field, "is not a sample of the dataset's documents of each length"
                 return
         return
@@ -289,7 +291,7 @@ def _find_score_problems(
 ) -> Problems:
     bounds = compute_retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
     unchecked = {name for name in scores if NAUC_NAME.fullmatch(name)} | UNCHECKED_FIELDS
-    expected = {
+    expected_values = {
         **bounds,
         "hf_subset": result.subset,
         "languages": task.metadata.hf_subsets_to_langscripts[result.subset],
@@ -298,13 +300,13 @@ def _find_score_problems(
     }
     # The unpacked columns are compared above; the packed bytes depend on the zlib version.
     for key in scores.keys() & PACKED_FIELDS:
-        expected[key] = {**scores[key], "schema": SCHEMA}
-    added = score_result(result.values).to_json(
-        result.profile.positions, reserved_keys={*unchecked, *expected, RUN_KEY}
+        expected_values[key] = {**scores[key], "schema": SCHEMA}
+    position_scores = score_result(result.values).to_json(
+        result.profile.positions, reserved_keys={*unchecked, *expected_values, RUN_KEY}
     )
     corpus = result.data.corpus
-    expected |= added
-    expected[RUN_KEY] = {
+    expected_values |= position_scores
+    expected_values[RUN_KEY] = {
         "schema": SCHEMA,
         REVISION_KEY: result.run.get(REVISION_KEY),
         # An unread corpus may have any digest.
@@ -315,13 +317,13 @@ def _find_score_problems(
         TOLERATED_KEY: compute_tolerated(facts, result.run.get(TOLERATED_KEY, {})),
         "missing_subsets": [],
         "top_k": max(task.k_values),
-        SCORE_NAMES_KEY: sorted(added),
+        SCORE_NAMES_KEY: sorted(position_scores),
     }
     actual = {name: value for name, value in scores.items() if name not in unchecked}
     actual[RUN_KEY] = {
         name: value for name, value in scores[RUN_KEY].items() if name != REFERENCE_KEY
     }
-    yield from _find_differences(expected, actual)
+    yield from _find_differences(expected_values, actual)
     yield from _find_nauc_problems(scores)
 
 
@@ -369,8 +371,8 @@ def compute_retrieval_bounds(
     for rank_to_20, rank_to_100 in ((20, 100), (11, 21)):
         # Rank 0 means that the document was not retrieved.
         ranks = [*range(1, DEPTH + 1), rank_to_20, rank_to_100, 0]
-        ranked = RankedQueries(np.repeat(ranks, queries), confidence={})
-        bounds.append(compute_retrieval_scores(ranked, k_values))
+        ranked_queries = RankedQueries(np.repeat(ranks, queries), confidence={})
+        bounds.append(compute_retrieval_scores(ranked_queries, k_values))
     low, high = bounds
     return {name: (low[name], high[name]) for name in low}
 

@@ -314,12 +314,12 @@ def count_repeated_evidence(result: StageResult, language: str) -> int:
     """Count questions whose evidence sentences also occur in another document. Case and white space
     are ignored.
     """
-    split = cache(partial(find_sentences, language=language))
+    split_sentences = cache(partial(find_sentences, language=language))
     passages = []
     for question in result.questions:
         text = result.by_id[question.document].text
         evidence = question.evidence
-        sentences = [row for row in split(text) if row.overlaps(evidence)] or [evidence]
+        sentences = [row for row in split_sentences(text) if row.overlaps(evidence)] or [evidence]
         passages.append(text[sentences[0].start : sentences[-1].end])
     normalized_passages = _normalize(passages)
     occurrences = _normalize(document.text for document in result.documents).str.extract_many(

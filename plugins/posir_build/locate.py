@@ -53,11 +53,14 @@ def locate_evidence(
     previous: StageResult, settings: LocateSettings, model: LanguageModel, language: str
 ) -> StageResult:
     """Find the evidence span of each question; discard questions without exactly one span."""
-    split = cache(partial(find_sentences, language=language))
+    split_sentences = cache(partial(find_sentences, language=language))
 
     def build(question: Question) -> PromptValues:
         text = previous.by_id[question.document].text
-        return {"document": number_sentences(text, split(text)), "question": question.text}
+        return {
+            "document": number_sentences(text, split_sentences(text)),
+            "question": question.text,
+        }
 
     def find_spans(question: Question, answer: Citations) -> dict[Span, str]:
         """Map the spans of an answer to their quotes. Raise QuoteError if a quote does not have
@@ -65,7 +68,7 @@ def locate_evidence(
         """
         text = previous.by_id[question.document].text
         return {
-            find_span(citation, text, split(text), settings.similarity): citation.quote
+            find_span(citation, text, split_sentences(text), settings.similarity): citation.quote
             for citation in answer.evidence
         }
 

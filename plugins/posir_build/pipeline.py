@@ -84,9 +84,9 @@ def load_or_run_stage(
     if run is None:
         return None
     result = run()
-    saved = replace(result, documents=()) if previous.documents else result
+    stored_result = replace(result, documents=()) if previous.documents else result
     content = STAGE_FILE_ADAPTER.dump_json(
-        StageFile(fingerprint, tuple(result.by_id), saved), indent=1
+        StageFile(fingerprint, tuple(result.by_id), stored_result), indent=1
     )
     with write_atomically(file) as part:
         part.write_bytes(content)

@@ -401,11 +401,11 @@ class BuildSettings(Section):
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
         languages = [self.language, *self.translate.languages]
-        repeated = find_repeated(languages)
-        if repeated:
+        repeated_language = find_repeated(languages)
+        if repeated_language:
             raise ValueError(
-                f"translate.languages: {repeated} is the language of the documents or is listed "
-                "twice; remove it"
+                f"translate.languages: {repeated_language} is the language of the documents or is "
+                "listed twice; remove it"
             )
         if self.held_out_folder.resolve() == self.output.resolve():
             raise ValueError(

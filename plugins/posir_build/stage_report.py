@@ -113,9 +113,9 @@ def build_stage_rows(results: Mapping[str, StageResult]) -> list[StageRow]:
             name = f"{stage}: documents"
             rows.append(_build_row(name, "documents", taken, document_count, {}, "document"))
         taken = len(result.list_all_questions())
-        kept = len(result.questions)
+        kept_count = len(result.questions)
         rule = "question" if "suspects" in counts else ""
-        rows.append(_build_row(stage, "questions", taken, kept, result.count_reasons(), rule))
+        rows.append(_build_row(stage, "questions", taken, kept_count, result.count_reasons(), rule))
         if stage == "locate":
             rows += _count_labels(result)
     return rows
@@ -192,13 +192,13 @@ def describe_lost_documents(result: StageResult) -> list[str]:
     counts = Counter(chain.from_iterable(reasons_by_document.values()))
     total = counts.total()
     del counts[""]
-    expected = 0.0
+    expected_agreement = 0.0
     descriptions = []
     for name, reasons in reasons_by_document.items():
         number = len(reasons)
         if number == 1:
             continue
-        expected += sum((count / total) ** number for count in counts.values())
+        expected_agreement += sum((count / total) ** number for count in counts.values())
         if reasons[0] and len(set(reasons)) == 1:
             source = result.by_id[name].source
             descriptions.append(f"{name} ({source}): {reasons[0]}, {number} of {number}")
@@ -206,8 +206,8 @@ def describe_lost_documents(result: StageResult) -> list[str]:
         return []
     return [
         f"verify: {pluralize(len(descriptions), 'document')} lost all questions for the same "
-        f"reason ({expected:.1f} expected by chance). Read them: they may contain instructions to "
-        f"the judge. {'; '.join(descriptions[:MAX_LISTED_DOCUMENTS])}"
+        f"reason ({expected_agreement:.1f} expected by chance). Read them: they may contain "
+        f"instructions to the judge. {'; '.join(descriptions[:MAX_LISTED_DOCUMENTS])}"
     ]
 
 
@@ -236,14 +236,14 @@ def build_stage_tables(rows: Sequence[StageRow], notes: Sequence[str]) -> list[T
     stage_rows = []
     reasons: list[tuple[str, ...]] = []
     for row in rows:
-        published = format_percent(row.published_rate)
+        published_rate = format_percent(row.published_rate)
         if row.published_in:
-            published += f" ({row.published_in})"
+            published_rate += f" ({row.published_in})"
         rate = format_percent(row.rate)
         if row.rate_interval:
             rate += f" [{', '.join(map(format_percent, row.rate_interval))}]"
         counts = (format_count(row.taken), format_count(row.kept))
-        stage_rows.append((row.stage, *counts, rate, published))
+        stage_rows.append((row.stage, *counts, rate, published_rate))
         reasons += [
             (row.stage, reason, format_count(count)) for reason, count in row.reasons.items()
         ]
@@ -289,15 +289,15 @@ def _format_pool(pool: MarginPool) -> tuple[str, ...]:
         f"{format_count(count)} ({format_percent(count / max(1, questions))}%)"
         for count in pool.positions
     ]
-    published = MARGIN_POOLS.get(pool.at_least, ())
-    total = sum(published)
+    published_counts = MARGIN_POOLS.get(pool.at_least, ())
+    total = sum(published_counts)
     return (
         "all" if pool.at_least is None else f"from {pool.at_least:g}",
         format_count(questions),
         format_percent(pool.share),
         *counts,
         format_percent(total / PUBLISHED_QUESTIONS if total else None),
-        _join_percent(count / total for count in published),
+        _join_percent(count / total for count in published_counts),
     )
 
 

@@ -168,14 +168,14 @@ class Translator:
         translations, faults = self._translate_sentences(result.documents)
         texts = {name: row.document.text for name, row in translations.items()}
         faults |= self._find_faults(result.documents, texts)
-        kept = {name: row for name, row in translations.items() if name not in faults}
-        lengths = [self.count_tokens(texts[name]) for name in kept]
+        kept_translations = {name: row for name, row in translations.items() if name not in faults}
+        lengths = [self.count_tokens(texts[name]) for name in kept_translations]
         outliers = find_outliers(lengths, self.settings.lower, self.settings.upper)
-        for name in compress(list(kept), outliers):
+        for name in compress(list(kept_translations), outliers):
             faults[name] = DiscardReason.LENGTH_OUTLIER
-            del kept[name]
+            del kept_translations[name]
         discarded = [Discarded(faults[name], name) for name in result.by_id if name in faults]
-        return kept, discarded
+        return kept_translations, discarded
 
     def _translate_sentences(
         self, documents: Sequence[Document]

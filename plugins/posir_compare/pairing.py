@@ -81,18 +81,20 @@ def find_common_results(pair: Pair) -> CommonResults:
     a = pair.a.get_position_results(pair.task)
     b = pair.b.get_position_results(pair.task)
     common_subsets = []
-    skipped = defaultdict[str, list[str]](list)
+    skipped_subsets = defaultdict[str, list[str]](list)
     for subset in sorted(a.keys() ^ b.keys()):
-        skipped["that only one of them has"].append(subset)
+        skipped_subsets["that only one of them has"].append(subset)
     for subset in sorted(a.keys() & b.keys()):
         if parts := a[subset].data.find_differences(b[subset].data):
             files = f"{_name_file(a[subset])} and {_name_file(b[subset])}"
-            skipped[f"whose data differ ({' and '.join(parts)}) in {files}"].append(subset)
+            skipped_subsets[f"whose data differ ({' and '.join(parts)}) in {files}"].append(subset)
         elif a[subset].profile.has_same_queries(b[subset].profile):
             common_subsets.append(subset)
         else:
-            skipped["whose queries or position bins differ"].append(subset)
-    reasons = [f"skipped subsets {reason}: {', '.join(names)}" for reason, names in skipped.items()]
+            skipped_subsets["whose queries or position bins differ"].append(subset)
+    reasons = [
+        f"skipped subsets {reason}: {', '.join(names)}" for reason, names in skipped_subsets.items()
+    ]
     if not common_subsets:
         raise PosirError(
             f"{pair}: {'; '.join(reasons)}. Only results on the same queries can be compared; run "

@@ -83,24 +83,26 @@ def sample_texts(dataset: Dataset, limit: int, sampler: Sampler | None = None) -
         sampler = partial(sample_candidates, size=2 * limit)
     total, candidates = sampler(dataset.read_texts())
     texts: list[CollectedText] = []
-    skipped = []
+    skipped_items = []
     digests = set[bytes]()
     for candidate in candidates:
         if len(texts) == limit:
             break
         item = candidate if isinstance(candidate, SkippedItem) else _check_text(candidate, digests)
         if isinstance(item, SkippedItem):
-            skipped.append(item)
+            skipped_items.append(item)
         else:
             texts.append(item)
     if not texts:
-        reasons = describe_skipped(skipped) or (
+        reasons = describe_skipped(skipped_items) or (
             "The dataset is empty or contains only a dataset card (README.md)."
         )
         raise PosirError(f"{dataset.location}: no usable text. {reasons}")
     languages = dict(Counter(text.language for text in texts).most_common())
     main_language = next(iter(languages))
-    return TextCollection(dataset.name, texts, tuple(skipped), main_language, languages, total)
+    return TextCollection(
+        dataset.name, texts, tuple(skipped_items), main_language, languages, total
+    )
 
 
 def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[Item]]:

@@ -182,14 +182,14 @@ def _measure_model(request: InspectionInput, tokens: Sequence[int], *, full: boo
     # Without a tokenizer, measure the window in words on these texts, since word lengths differ.
     texts = () if request.tokenizer else request.texts
     window = measure_window(describe_model(request.encoder, request.tokenizer), texts)
-    unread = measure_unread(request.texts, window.reading, request.tokenizer)
-    if window.reading.refusal and unread.texts_cut:
+    unread_share = measure_unread(request.texts, window.reading, request.tokenizer)
+    if window.reading.refusal and unread_share.texts_cut:
         raise PosirError(
-            f"{window.model}: {window.sentence} {unread.texts_cut:,} of {len(tokens):,} texts are "
-            f"longer ({window.reading.refusal}). Enable truncation in the model or its server, or "
-            "split the texts."
+            f"{window.model}: {window.sentence} {unread_share.texts_cut:,} of {len(tokens):,} "
+            f"texts are longer ({window.reading.refusal}). Enable truncation in the model or its "
+            "server, or split the texts."
         )
-    rows = zip(collection.texts, tokens, unread.by_text, strict=True)
+    rows = zip(collection.texts, tokens, unread_share.by_text, strict=True)
     longest_first = sorted(rows, key=lambda row: -row[1])
     reads_start = window.read_part.part is Part.FIRST
     return Inspection(
@@ -203,7 +203,7 @@ def _measure_model(request: InspectionInput, tokens: Sequence[int], *, full: boo
         tokens_estimated=request.tokenizer is None,
         skipped=collection.skipped,
         window=window,
-        unread=unread,
+        unread=unread_share,
         reference=request.reference,
         lengths=tuple((text.name, length, share) for text, length, share in longest_first),
         unread_example=_quote_unread(longest_first) if reads_start else ("", ""),
@@ -348,9 +348,9 @@ class InspectionRun:
             )
         # The last wording determines the verdict.
         order = (Wording.VERBATIM, Wording.OTHER_WORDS, Wording.RAREST_WORDS)
-        read = inspection.window.read_part
+        read_part = inspection.window.read_part
         scores = tuple(
-            _summarize_positions(searches[wording], wording, read)
+            _summarize_positions(searches[wording], wording, read_part)
             for wording in order
             if wording in searches
         )

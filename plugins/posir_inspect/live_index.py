@@ -206,8 +206,8 @@ def read_index(
     skip_note = describe_skipped(collection.skipped)
     writer = open_writer(texts)
     if writer:
-        planned = plan_questions(questions, wordings)[: options.max_requests]
-        selection = questions.select({question.id for question in planned})
+        planned_questions = plan_questions(questions, wordings)[: options.max_requests]
+        selection = questions.select({question.id for question in planned_questions})
         questions = selection.add_paraphrases(writer)
         wordings = (Wording.RAREST_WORDS, Wording.OTHER_WORDS)
         skip_note = " ".join(filter(None, [skip_note, writer.describe_answers()]))
@@ -451,9 +451,9 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     if inspection.unfinished:
         sentences.append(f"Run the same command again to continue from {inspection.unfinished}.")
     yield DisplaySection(sentences=tuple(filter(None, sentences)))
-    returned = inspection.documents - len(inspection.not_in_index)
+    returned_count = inspection.documents - len(inspection.not_in_index)
     share = format_percentage(inspection.returned)
-    sentences = [f"{returned:,} of {documents} came back, {share}."]
+    sentences = [f"{returned_count:,} of {documents} came back, {share}."]
     if inspection.not_in_index:
         names = ", ".join(map(sanitize, inspection.not_in_index[:MAX_LISTED_DOCUMENTS]))
         others = len(inspection.not_in_index) - MAX_LISTED_DOCUMENTS
@@ -561,23 +561,23 @@ def inspect_index(
     )
     texts = read_index(dataset, options, open_writer)
     all_questions = plan_questions(texts.questions, texts.wordings)
-    planned = all_questions[: options.max_requests]
-    folders = texts.write_questions(options.folder, planned) if options.folder else ()
+    planned_questions = all_questions[: options.max_requests]
+    folders = texts.write_questions(options.folder, planned_questions) if options.folder else ()
     queries = (part for question in all_questions for part in (*question.key, question.text))
     key = digest(*queries, settings.k, settings.document_field).hex()
     file = settings.folder / f"{to_file_name(name)}-{key}.unfinished.jsonl"
     corpora = dict.fromkeys((OPENING, *texts.wordings), texts.ids)
     with closing(Journal(file)) as journal:
         answers = QueryAnswers(journal, settings, rules, corpora)
-        answers.ask(search, name, planned)
+        answers.ask(search, name, planned_questions)
         if answers.problem or not answers.has_corpus_documents:
-            answers.check(name, len(planned))
+            answers.check(name, len(planned_questions))
         if not journal.answers:
             raise PosirError(
                 f"{name}: no answer within {settings.max_time or 0:g} seconds (--max-time)."
             )
-        judgments = judge_answers(texts, planned, journal, rules, settings)
-        is_finished = len(judgments.questions) == len(planned)
+        judgments = judge_answers(texts, planned_questions, journal, rules, settings)
+        is_finished = len(judgments.questions) == len(planned_questions)
         if is_finished:
             journal.remove()
     documents = [question.document for question in judgments.questions if question.is_opening]
@@ -594,7 +594,7 @@ def inspect_index(
         source=texts.name,
         k=settings.k,
         answered=len(judgments.questions),
-        planned=len(planned),
+        planned=len(planned_questions),
         possible=len(all_questions),
         documents=len(documents),
         returned=estimate_mean(is_retrieved, np.arange(len(documents))),

@@ -114,14 +114,14 @@ def measure_unread(
         count = tokenizer.count
     lengths = np.array([count(text.strip()) for text in texts], np.float64)
     limit = np.inf if reading.is_complete else reading.bounds.high
-    unread = np.maximum(0.0, lengths - limit)
+    unread_lengths = np.maximum(0.0, lengths - limit)
     rng = np.random.default_rng(SEED)
     weights = rng.multinomial(len(texts), np.full(len(texts), 1 / len(texts)), BOOTSTRAP_SAMPLES)
-    low, high = np.quantile(weights @ unread / (weights @ lengths), TAILS).tolist()
+    low, high = np.quantile(weights @ unread_lengths / (weights @ lengths), TAILS).tolist()
     return UnreadShare(
-        Estimate(float(unread.sum() / lengths.sum()), (low, high)),
-        int((unread > 0).sum()),
-        tuple((unread / lengths).tolist()),
+        Estimate(float(unread_lengths.sum() / lengths.sum()), (low, high)),
+        int((unread_lengths > 0).sum()),
+        tuple((unread_lengths / lengths).tolist()),
     )
 
 

@@ -311,12 +311,12 @@ class RegressionProbe(Probe):
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode every text and its sentences, in order and shuffled with the text's id as seed."""
-        skipped = Counter[str]()
+        skipped_counts = Counter[str]()
         split_texts: list[SplitText] = []
         for name, text in data.documents.items():
             sentences = data.split_sentences(text)
             if not BUCKET_STARTS[0] <= len(sentences) <= MAX_SENTENCES:
-                skipped[f"not {BUCKET_STARTS[0]} to {MAX_SENTENCES} sentences"] += 1
+                skipped_counts[f"not {BUCKET_STARTS[0]} to {MAX_SENTENCES} sentences"] += 1
                 continue
             buckets = [0, 1 + (len(sentences) - BUCKET_STARTS[0]) // BUCKET_WIDTH]
             in_order = [text, *sentences]
@@ -338,7 +338,7 @@ class RegressionProbe(Probe):
             return self.summarize(fits)
 
         texts = [text for split in split_texts for text in split.texts]
-        return ProbePlan(summarize, texts, skipped=skipped)
+        return ProbePlan(summarize, texts, skipped=skipped_counts)
 
     def summarize(self, fits: Sequence[FittedText]) -> ProbeSums:
         """Sum a statistic of the fits over texts."""

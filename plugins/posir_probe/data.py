@@ -297,10 +297,10 @@ def open_probe_source(
         Random(selection.seed).shuffle(passages)
         return item_count, unreadable + passages
 
-    sampled = sample_texts(dataset, limit, sample)
-    documents = {text.name: text.text for text in sampled.texts}
-    data = ProbeData(documents, language=sampled.language, revision=dataset.find_revision())
-    return ProbeSource(dataset.name, {sampled.language: lambda: data}, sampled.skipped)
+    collection = sample_texts(dataset, limit, sample)
+    documents = {text.name: text.text for text in collection.texts}
+    data = ProbeData(documents, language=collection.language, revision=dataset.find_revision())
+    return ProbeSource(dataset.name, {collection.language: lambda: data}, collection.skipped)
 
 
 def _read_subset(subset: Subset) -> ProbeData:

@@ -191,10 +191,10 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
     for result in results.values():
         if result.subsets and not result.sums.documents:
             problems[result.probe] = _explain_empty_result(result)
-    measured = [
+    measured_results = [
         result for name, result in results.items() if result.subsets and name not in problems
     ]
-    if not measured:
+    if not measured_results:
         no_documents = (
             f"{run.source.name}: no document meets the criteria ({run.selection}). Change --words "
             "or --min-tokens."
@@ -202,7 +202,7 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
         raise PosirError(" ".join(dict.fromkeys(problems.values())) or no_documents)
     for name, problem in problems.items():
         logger.warning("%s was not measured: %s", name, problem)
-    return measured
+    return measured_results
 
 
 def _explain_empty_result(result: ProbeResult) -> str:
@@ -228,21 +228,23 @@ def _plan_steps(run: ProbeRun, data: ProbeData, probes: Sequence[Probe]) -> list
     groups = defaultdict[tuple[bool, bool, int, str], list[Probe]](list)
     for probe in probes:
         at_periods = run.split_at_periods and probe.needs_sentences
-        cut = int(probe.cut_share * run.cut)
+        cut_tokens = int(probe.cut_share * run.cut)
         # A probe that needs all documents is in a group by itself.
         group_name = probe.name if probe.needs_all else ""
-        groups[probe.needs_questions, at_periods, cut, group_name].append(probe)
+        groups[probe.needs_questions, at_periods, cut_tokens, group_name].append(probe)
     steps = []
-    for (needs_questions, at_periods, cut, _), group in sorted(groups.items(), key=itemgetter(0)):
+    for (needs_questions, at_periods, cut_tokens, _), group in sorted(
+        groups.items(), key=itemgetter(0)
+    ):
         selection = str(run.selection)
         if at_periods:
             selection += ", split at periods"
         split_data = replace(data, split_at_periods=at_periods)
         sample = split_data.sample(run.documents, run.selection, with_questions=needs_questions)
-        if cut:
+        if cut_tokens:
             tokenizer_name = Path(run.tokenizer).name if run.tokenizer else "the model"
-            selection += f", cut to {cut:,} tokens of {tokenizer_name}"
-            sample = sample.cut(cut)
+            selection += f", cut to {cut_tokens:,} tokens of {tokenizer_name}"
+            sample = sample.cut(cut_tokens)
         steps.append(ProbeStep(group, sample, selection))
     return steps
 
@@ -278,11 +280,15 @@ def _measure_step(
         end += documents
         pending: list[tuple[Probe, SubsetSums | None]] = []
         for probe in step.probes:
-            stored = results[probe.name].subsets.get(subset)
-            if stored and (stored.data_revision, stored.selection, stored.sampled) != sample_key:
-                stored = None
-            if stored is None or stored.done < end:
-                pending.append((probe, stored))
+            stored_subset = results[probe.name].subsets.get(subset)
+            if (
+                stored_subset
+                and (stored_subset.data_revision, stored_subset.selection, stored_subset.sampled)
+                != sample_key
+            ):
+                stored_subset = None
+            if stored_subset is None or stored_subset.done < end:
+                pending.append((probe, stored_subset))
         if not pending:
             advance(documents)
             continue
@@ -290,8 +296,8 @@ def _measure_step(
         block_results = run_plans(
             encoder, plans, lambda share, documents=documents: advance(share * documents)
         )
-        for (probe, stored), block_sums in zip(pending, block_results, strict=True):
-            total = stored.sums + block_sums if stored else block_sums
+        for (probe, stored_subset), block_sums in zip(pending, block_results, strict=True):
+            total = stored_subset.sums + block_sums if stored_subset else block_sums
             sums = SubsetSums(*sample_key, end, total, lengths, data.available)
             result = results[probe.name]
             yield replace(result, subsets={**result.subsets, subset: sums})

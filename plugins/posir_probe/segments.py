@@ -169,18 +169,18 @@ class Permutation(Probe):
         room = min(MAX_TOKENS, data.room or MAX_TOKENS)
         # Truncation within a word may add a token.
         tokens = max(1, room // self.set_size - SEGMENTS // self.set_size)
-        truncated = truncate_texts(data.tokenizer, list(documents.values()), tokens)
-        sets = self.build_sets(dict(zip(documents, map(str.strip, truncated), strict=True)))
+        truncated_texts = truncate_texts(data.tokenizer, list(documents.values()), tokens)
+        sets = self.build_sets(dict(zip(documents, map(str.strip, truncated_texts), strict=True)))
         skipped[self.missing_set] += len(documents) - len(sets) * self.set_size
         orders = [order for segments in sets.values() for order in permutations(segments)]
         joined_texts = [" ".join(order) for order in orders]
         segments = [segment for order in orders for segment in order]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
-            joined = embeddings.select(joined_texts).astype(float)
+            joined_embeddings = embeddings.select(joined_texts).astype(float)
             by_order = embeddings.select(segments).astype(float)
-            by_order = by_order.reshape(len(orders), SEGMENTS, joined.shape[-1])
-            cosines = np.einsum("od,opd->op", joined, by_order)
+            by_order = by_order.reshape(len(orders), SEGMENTS, joined_embeddings.shape[-1])
+            cosines = np.einsum("od,opd->op", joined_embeddings, by_order)
             by_set = cosines.reshape(len(sets), factorial(SEGMENTS), SEGMENTS)
             return ProbeSums.from_means(self.positions, list(sets), by_set.mean(axis=1))
 

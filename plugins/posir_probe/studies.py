@@ -438,11 +438,11 @@ def group_results(
         if len(names) > 1:
             mean_name = f"mean of {' and '.join(names)}"
             sources[mean_name] = sources[names[0]]
-            joined = {
+            models_by_data = {
                 data: _join_models([by_probe[name].get(data, {}) for name in names])
                 for data in by_probe[names[0]]
             }
-            by_probe[mean_name] = {data: parts for data, parts in joined.items() if parts}
+            by_probe[mean_name] = {data: parts for data, parts in models_by_data.items() if parts}
         for name, by_data in by_probe.items():
             if len(by_data) > 1:
                 by_data[f"mean of {len(by_data)} datasets"] = _join_models(list(by_data.values()))

@@ -235,12 +235,21 @@ def tabulate_mmteb() -> Result:
     title = "PosIR and MMTEB retrieval"
     cells = []
     for row in rows:
-        computed = (format_number(row.rho, ".2f"), format_p_value(row.p_value))
-        printed = (format_number(row.printed_rho, ".2f"), str(row.printed_p_value))
+        computed_cells = (format_number(row.rho, ".2f"), format_p_value(row.p_value))
+        printed_cells = (format_number(row.printed_rho, ".2f"), str(row.printed_p_value))
         reading = label_correlation(is_clear=row.p_corrected < SIGNIFICANT)
-        corrected = (format_p_value(row.p_corrected), reading)
+        corrected_cells = (format_p_value(row.p_corrected), reading)
         key = (title, row.length, str(row.models))
-        cells.append([*key, *printed, row.printed_reading, *computed, *corrected, row.source])
+        cells.append(
+            [
+                *key,
+                *printed_cells,
+                row.printed_reading,
+                *computed_cells,
+                *corrected_cells,
+                row.source,
+            ]
+        )
     headings = ["Task", "Length", "Models", "Spearman as printed", "p as printed"]
     headings += ["Paper's reading", "Spearman", "p", "p corrected", "Corrected reading", "Source"]
     return Result(

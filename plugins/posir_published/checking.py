@@ -56,16 +56,16 @@ def check_published(file: Path) -> list[CheckedValue]:
             if row[score]:
                 _check_number(row[score], file, number, score)
                 cells[row["task"], row["model"], row["length"], score] = row[score]
-    published = {}
+    published_values = {}
     for task in dict.fromkeys(key[0] for key in cells):
         for published_row in list_published_rows(task):
             for score in SCORE_COLUMNS:
                 key = (task, published_row.model, published_row.length, score)
-                published[key] = (getattr(published_row, score), published_row.source)
+                published_values[key] = (getattr(published_row, score), published_row.source)
     values = []
-    for key in {**published, **cells}:
+    for key in {**published_values, **cells}:
         text = cells.get(key)
-        expected_value, source = published.get(key, (None, ""))
+        expected_value, source = published_values.get(key, (None, ""))
         value = None if text is None else float(text)
         values.append(
             CheckedValue(*key, value, expected_value, _compare(text, expected_value), source)

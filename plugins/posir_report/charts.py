@@ -56,10 +56,10 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     ]
     size = (370, 190) if len(panels) > 1 else (720, 300)
     chart = charts.build_panels(layers, panels, *size)
-    merged = (
+    merged_note = (
         "" if {cell.position for cell in cells} <= {*summary.profile.positions} else MERGED_NOTE
     )
-    explanation = f"{CURVE_EXPLANATION}{merged}{charts.explain_window(values, window)}"
+    explanation = f"{CURVE_EXPLANATION}{merged_note}{charts.explain_window(values, window)}"
     alt_texts = [
         charts.describe_scores(f"{panel}: nDCG@10", scores) for panel, scores in panels.items()
     ]

@@ -43,16 +43,16 @@ PUBLISHED_KEYS = ("ndcg_at_10_as_published", "start_to_end_unweighted")
 
 def list_score_columns() -> list[ScoreInfo]:
     """List every column of reports: main scores, other declared scores, `REPORT_COLUMNS`."""
-    declared = {key: score for key, (_, score) in list_plugin_scores().items()}
-    keys = dict.fromkeys((*MAIN_KEYS, *FULL_KEYS, *declared))
-    return [*(declared[key] for key in keys if key in declared), *REPORT_COLUMNS]
+    declared_scores = {key: score for key, (_, score) in list_plugin_scores().items()}
+    keys = dict.fromkeys((*MAIN_KEYS, *FULL_KEYS, *declared_scores))
+    return [*(declared_scores[key] for key in keys if key in declared_scores), *REPORT_COLUMNS]
 
 
 def list_default_columns(*, full: bool = False) -> list[ScoreInfo]:
     """List the default columns, including those of other packages."""
     keys = (*MAIN_KEYS, *(FULL_KEYS if full else ()))
-    added = list_added_columns()
-    return [column for column in list_score_columns() if column.key in keys or column in added]
+    added_keys = list_added_columns()
+    return [column for column in list_score_columns() if column.key in keys or column in added_keys]
 
 
 def list_added_columns() -> list[ScoreInfo]:
@@ -69,16 +69,16 @@ def choose_columns(keys: Sequence[str], *, full: bool = False) -> list[ScoreInfo
     Raises:
         PosirError: A key is unknown.
     """
-    known = {column.key: column for column in list_score_columns()}
+    columns_by_key = {column.key: column for column in list_score_columns()}
     for key in keys:
-        if key not in known:
+        if key not in columns_by_key:
             defaults = ", ".join(column.key for column in list_default_columns())
-            suggestion = suggest_name(key, known)
+            suggestion = suggest_name(key, columns_by_key)
             raise UsageError(
                 f"--columns {key}: no such column.{suggestion} Default columns: {defaults}. For "
                 "all columns: `posir report --columns help`."
             )
-    return [known[key] for key in keys] if keys else list_default_columns(full=full)
+    return [columns_by_key[key] for key in keys] if keys else list_default_columns(full=full)
 
 
 def list_bin_columns() -> list[ScoreInfo]:

@@ -151,22 +151,22 @@ def _tabulate_lengths(
     summary: TaskSummary, extra_columns: Sequence[ScoreInfo], *, has_sketch: bool
 ) -> tuple[Table, ...]:
     """Tabulate the lengths with a position effect. A note lists the other lengths."""
-    tested = []
+    tested_rows = []
     unestimated: dict[str, int] = {}
     for row in build_rows(summary)[1:]:
         if row.findings and row.findings[Quantity.POSITION_EFFECT].estimate:
-            tested.append(row)
+            tested_rows.append(row)
         else:
             unestimated[row.length] = row.queries or 0
-    if not tested:
+    if not tested_rows:
         return ()
-    sizes = {format_queries(row.queries) for row in tested}
+    sizes = {format_queries(row.queries) for row in tested_rows}
     title = f"{BY_LENGTH} · {sizes.pop()} each" if len(sizes) == 1 else BY_LENGTH
-    names = [row.length_title or row.length for row in tested]
+    names = [row.length_title or row.length for row in tested_rows]
     table = tables.build_answer_table(
-        tables.LENGTH, names, tested, title, extra_columns, has_sketch=has_sketch
+        tables.LENGTH, names, tested_rows, title, extra_columns, has_sketch=has_sketch
     )
-    notes = (*tables.write_level_notes(tested), describe_unestimated_lengths(unestimated))
+    notes = (*tables.write_level_notes(tested_rows), describe_unestimated_lengths(unestimated))
     return (replace(table, notes=tuple(filter(None, notes))),)
 
 
@@ -209,10 +209,10 @@ def title_findings(overall: Sequence[ReportRow]) -> str:
 
 def build_position_charts(overall: Iterable[ReportRow]) -> list[PositionChart]:
     """Build the position chart of each row with findings."""
-    tested = [row for row in overall if row.findings]
-    is_one_task = len({row.task for row in tested}) == 1
+    tested_rows = [row for row in overall if row.findings]
+    is_one_task = len({row.task for row in tested_rows}) == 1
     position_charts = list[PositionChart]()
-    for label, row in zip(build_short_labels(tested), tested, strict=True):
+    for label, row in zip(build_short_labels(tested_rows), tested_rows, strict=True):
         if row.position_chart and row.findings:
             name = label if is_one_task else f"{label}, {row.task}"
             commands = build_commands(row.findings, row.reference)

@@ -119,22 +119,22 @@ def summarize_judged(results: Iterable[StoredResult]) -> list[JudgedSummary]:
     Raises:
         PosirError: A subset has several results.
     """
-    judged = defaultdict[Run, list[StoredResult]](list)
-    plain = defaultdict[Run, list[StoredResult]](list)
+    judged_runs = defaultdict[Run, list[StoredResult]](list)
+    plain_runs = defaultdict[Run, list[StoredResult]](list)
     for result in sorted(results, key=identify_run):
-        runs = judged if isinstance(result, JudgedResult) else plain
+        runs = judged_runs if isinstance(result, JudgedResult) else plain_runs
         runs[identify_run(result)].append(result)
     subsets = defaultdict[str, set[tuple[str, ...]]](set)
-    for run, run_results in judged.items():
+    for run, run_results in judged_runs.items():
         subsets[run[2]].add(list_subsets(run[0], run[2], run_results))
     summaries = []
-    for run in sorted(judged.keys() | plain):
-        separate_results = plain[run]
+    for run in sorted(judged_runs.keys() | plain_runs):
+        separate_results = plain_runs[run]
         list_subsets(run[0], run[2], separate_results)
-        if len(subsets[run[2]]) == 1 and run in judged:
-            summaries.append(_summarize(run, judged[run]))
+        if len(subsets[run[2]]) == 1 and run in judged_runs:
+            summaries.append(_summarize(run, judged_runs[run]))
         else:
-            separate_results = judged[run] + separate_results
+            separate_results = judged_runs[run] + separate_results
         summaries += [_summarize(run, [result], result.subset) for result in separate_results]
     return name_tasks_by_data(summaries)
 
@@ -162,14 +162,14 @@ def describe_subsets(summaries: Iterable[JudgedSummary]) -> Iterator[str]:
     for task, rows in by_task.items():
         runs = {(row.model, row.revision) for row in rows}
         counts = Counter(row.subset for row in rows)
-        shared = sorted(subset for subset, count in counts.items() if count == len(runs))
-        if len(shared) == len(counts):
+        shared_subsets = sorted(subset for subset, count in counts.items() if count == len(runs))
+        if len(shared_subsets) == len(counts):
             continue
         advice = "No row is shared by all models."
-        if shared:
+        if shared_subsets:
             advice = (
-                f"All models have {len(shared)} of {len(counts)}: {'; '.join(shared)}. Compare "
-                "models on these rows only."
+                f"All models have {len(shared_subsets)} of {len(counts)}: "
+                f"{'; '.join(shared_subsets)}. Compare models on these rows only."
             )
         yield f"{task}: models have results on different splits and subsets. {advice}"
 

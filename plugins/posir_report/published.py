@@ -21,23 +21,25 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
         PosirError: No task has published results.
     """
     tasks = list(dict.fromkeys(row.task for row in rows))
-    published = []
+    published_rows = []
     for task in tasks:
         lengths = {row.length for row in rows if row.task == task}
         for published_row in data.list_published_rows(task):
             if published_row.length in lengths:
                 row = convert_published(published_row)
-                published.append(replace(row, model=f"{row.model} (published)"))
-    if not published:
+                published_rows.append(replace(row, model=f"{row.model} (published)"))
+    if not published_rows:
         raise PosirError(
             f"There are no published results for {', '.join(tasks)}. `posir published` lists all "
             "published results."
         )
     runs = defaultdict[Run, list[ReportRow]](list)
-    for row in (*rows, *published):
+    for row in (*rows, *published_rows):
         runs[row.model, row.revision, row.task].append(row)
-    ordered = sorted(runs.values(), key=lambda run: (tasks.index(run[0].task), -get_ndcg(run[0])))
-    return [row for run in ordered for row in run]
+    sorted_runs = sorted(
+        runs.values(), key=lambda run: (tasks.index(run[0].task), -get_ndcg(run[0]))
+    )
+    return [row for run in sorted_runs for row in run]
 
 
 def convert_published(published: data.PublishedRow) -> ReportRow:

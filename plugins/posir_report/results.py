@@ -161,12 +161,12 @@ class Results(Result, Sequence[SubsetResult]):
     def document(self) -> list[dict[str, Any]]:
         """List each model's pooled scores and position profile on each task."""
         rows = iter(self.length_rows)
-        pooled = [
+        pooled_rows = [
             collect_pooled_scores(summary, [next(rows) for _ in summary.scores.groups])
             | {"training_overlap": self._find_overlap(summary)}
             for summary in track_items(self.summaries, "Scoring results")
         ]
-        return pooled + [summary.to_record() for summary in self.judged_summaries]
+        return pooled_rows + [summary.to_record() for summary in self.judged_summaries]
 
     def _find_overlap(self, summary: TaskSummary) -> dict[str, Any]:
         sources = list_sources(summary.task, summary.subsets)
@@ -303,10 +303,10 @@ class Results(Result, Sequence[SubsetResult]):
     def with_published(self) -> Result:
         """Show a row for each model, task and length, including the published results."""
         rows = self.length_rows
-        merged = merge_published([*rows, *average_languages(rows)])
-        columns = add_published_columns(self.columns, merged)
+        merged_rows = merge_published([*rows, *average_languages(rows)])
+        columns = add_published_columns(self.columns, merged_rows)
         result = self._tabulate(
-            merged, columns, tables.build_length_table(merged, columns, curves=True)
+            merged_rows, columns, tables.build_length_table(merged_rows, columns, curves=True)
         )
         differences = list_differences((row.task, row.model) for row in rows)
         return replace(result, notes=[*result.notes, *differences])
@@ -355,15 +355,15 @@ def build_results(
 ) -> Results:
     """Build the results that `posir.read_results` returns; rows are analyzed when first read."""
     with_positions = []
-    judged = []
+    judged_results = []
     for result in results:
         if isinstance(result, SubsetResult):
             with_positions.append(result)
         else:
-            judged.append(result)
+            judged_results.append(result)
     return Results(
         subset_results=tuple(with_positions),
-        judged=tuple(judged),
+        judged=tuple(judged_results),
         keys=tuple(columns),
         margins=margins,
         full=full,

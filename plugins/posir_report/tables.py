@@ -183,8 +183,8 @@ def describe_spans(summary: TaskSummary) -> Record | None:
     shares = compute_third_shares(places).tolist()
     means: list[float | None] = []
     for third in range(3 if shares else 0):
-        rows = columns.thirds == third
-        mean = np.average(columns.gains[rows], weights=weights[rows]) if rows.any() else None
+        mask = columns.thirds == third
+        mean = np.average(columns.gains[mask], weights=weights[mask]) if mask.any() else None
         means.append(mean)
     recall = {}
     for depth in (10, 100):

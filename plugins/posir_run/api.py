@@ -442,9 +442,9 @@ def _evaluate_missing(
         jobs = find_missing_jobs(workload, cache)
     total = len(workload.list_jobs())
     if len(jobs) < total:
-        finished = f"{total - len(jobs):,} of {pluralize(total, 'job')}"
+        finished_jobs = f"{total - len(jobs):,} of {pluralize(total, 'job')}"
         folder = sanitize(str(output_folder), None)
-        print(f"{finished} already have a result in {folder}", file=sys.stderr)
+        print(f"{finished_jobs} already have a result in {folder}", file=sys.stderr)
     if jobs:
         check_writable(output_folder)
         metas = [workload.models[model] for model in dict.fromkeys(job.model for job in jobs)]

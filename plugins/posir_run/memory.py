@@ -61,11 +61,11 @@ class PeakMemory:
 
     def describe(self) -> str:
         """Describe the peak. If it exceeds the free memory, also suggest what to change."""
-        expected = f"{self.model}: peak memory about {decimal(self.peak_bytes)}"
+        peak_memory = f"{self.model}: peak memory about {decimal(self.peak_bytes)}"
         if self.free_bytes is None:
-            return f"{expected}."
+            return f"{peak_memory}."
         if self.peak_bytes <= self.free_bytes:
-            return f"{expected}, {decimal(self.free_bytes)} free."
+            return f"{peak_memory}, {decimal(self.free_bytes)} free."
         batch_size = (
             (self.free_bytes - self.fixed_bytes) // self.bytes_per_text
             if self.bytes_per_text
@@ -74,7 +74,7 @@ class PeakMemory:
         advice = "Free memory, or use a smaller model or window."
         if batch_size > 0:
             advice = f"Use --batch-size {batch_size}."
-        return f"{expected}, but only {decimal(self.free_bytes)} free. {advice}"
+        return f"{peak_memory}, but only {decimal(self.free_bytes)} free. {advice}"
 
 
 def estimate_peaks(

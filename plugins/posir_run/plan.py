@@ -191,8 +191,8 @@ class RunPlan:
     @property
     def saved_documents(self) -> int:
         """Number of documents that an embedding cache saves. 0 for models without embeddings."""
-        saved = sum(self.total.documents.texts) - sum(self.with_cache.documents.texts)
-        return saved if self.model.bytes_per_text else 0
+        saved_count = sum(self.total.documents.texts) - sum(self.with_cache.documents.texts)
+        return saved_count if self.model.bytes_per_text else 0
 
     @property
     def rows(self) -> list[CostEstimate]:
@@ -381,10 +381,10 @@ def describe_plan(plan: RunPlan) -> str:
             f"{plan.model.name}: time not estimated, since the model could not be measured "
             f"({plan.model.problem})."
         )
-    saved = ""
+    cache_note = ""
     if plan.saved_documents:
-        saved = f"; {plan.saved_documents:,} fewer documents with POSIR_EMBEDDINGS"
-    return f"{plan.model.name}: {plan.total.duration} on this machine{saved}."
+        cache_note = f"; {plan.saved_documents:,} fewer documents with POSIR_EMBEDDINGS"
+    return f"{plan.model.name}: {plan.total.duration} on this machine{cache_note}."
 
 
 def explain_estimates(plan: RunPlan) -> str:

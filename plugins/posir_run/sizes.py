@@ -143,8 +143,8 @@ def find_local_readers(task: PositionTask, subset: str) -> tuple[ReadTexts, Read
         # If the sample's document list does not exist yet, `read_subset` would create it. Read the
         # full data instead.
         if not (isinstance(task, NanoTask) and task.has_list(subset)):
-            read = partial(read_columns, columns={"text": pl.String})
-            return partial(read, corpus), partial(read, queries)
+            read_texts = partial(read_columns, columns={"text": pl.String})
+            return partial(read_texts, corpus), partial(read_texts, queries)
     data = task.read_subset(subset)
     return lambda: data.documents, lambda: data.questions
 

@@ -331,15 +331,15 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
     smallest_corpus = min(len(subset.documents) for subset in subsets)
     if min_hits == max_hits < min(run.requested_hits, smallest_corpus):
         run_counts = replace(run_counts, asked=run.requested_hits, most=max_hits)
-    aligned = AlignedRun()
+    aligned_run = AlignedRun()
     for subset in subsets:
         hits, rankings, counts = _align_subset(by_subset[subset.name], subset, rules)
-        aligned.hits[subset.name] = hits
-        aligned.rankings[subset.name] = rankings
-        aligned.counts[subset.name] = counts + run_counts
+        aligned_run.hits[subset.name] = hits
+        aligned_run.rankings[subset.name] = rankings
+        aligned_run.counts[subset.name] = counts + run_counts
         run_counts = RunCounts()
-    _raise_if_mismatched(run, subsets, aligned, rules)
-    return aligned
+    _raise_if_mismatched(run, subsets, aligned_run, rules)
+    return aligned_run
 
 
 def _raise_if_mismatched(

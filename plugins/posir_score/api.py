@@ -86,7 +86,7 @@ class ScoredRuns(Result):
 def build_scored_runs(runs: Sequence[RunScores]) -> ScoredRuns:
     """Build the result, with the report by position and the scores on all judged queries."""
     tasks = ", ".join(dict.fromkeys(run.task for run in runs))
-    scored = ScoredRuns(
+    scored_runs = ScoredRuns(
         runs=runs,
         title=f"{pluralize(len(runs), 'run')} on {tasks}",
         rows=[run.to_json() for run in runs],
@@ -97,11 +97,11 @@ def build_scored_runs(runs: Sequence[RunScores]) -> ScoredRuns:
     def report() -> Results:
         from posir_report.results import build_results
 
-        return build_results(scored.stored_results)
+        return build_results(scored_runs.stored_results)
 
     return replace(
-        scored,
-        extra_sections=LazySequence(lambda: _build_sections(scored, report)),
+        scored_runs,
+        extra_sections=LazySequence(lambda: _build_sections(scored_runs, report)),
         notes=LazySequence(lambda: (LEGEND, *report().notes)),
         details=LazySequence(lambda: report().details),
     )

@@ -214,11 +214,11 @@ def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
         scores = _format_scores(row.for_new_documents)
         by_document.append((name, "(new documents)", questions, *scores))
     other_questions = pluralize(scored.skipped, "other question")
-    skipped = f", {other_questions} skipped" if scored.skipped else ""
+    skipped_note = f", {other_questions} skipped" if scored.skipped else ""
     scope = " of the question's document" if scored.within else ""
     title = (
         f"{scored.title} · {pluralize(scored.questions, 'question')} on "
-        f"{pluralize(scored.documents, 'document')}{skipped}, "
+        f"{pluralize(scored.documents, 'document')}{skipped_note}, "
         f"{pluralize(scored.retrieve, 'chunk')}{scope} retrieved"
     )
     sentences = tuple(describe_change(change) for change in scored.changes)
@@ -258,8 +258,8 @@ class SplitterRun:
         scores = []
         spans = group_spans(chunks)
         for (_, evidence), rows in zip(data.questions, self.retrieved, strict=True):
-            retrieved = score_retrieved(evidence, [chunks[row] for row in rows])
-            scores.append((*retrieved, compute_precision_omega(evidence, spans)))
+            retrieval_scores = score_retrieved(evidence, [chunks[row] for row in rows])
+            scores.append((*retrieval_scores, compute_precision_omega(evidence, spans)))
         return dict(zip(SCORE_TITLES, np.array(scores, np.float64).T, strict=True))
 
 
@@ -341,9 +341,9 @@ def _build_position_recalls(
     thirds = []
     spans = group_spans(run.actual_chunks)
     for (_, evidence), rows in zip(data.questions, run.retrieved, strict=True):
-        retrieved = group_spans(run.first_match_chunks[row] for row in rows)
+        retrieved_spans = group_spans(run.first_match_chunks[row] for row in rows)
         for span in evidence:
-            covered = find_covered(span.span, retrieved.get(span.document, ()))
-            recalls.append(float(covered.mean()))
+            is_covered = find_covered(span.span, retrieved_spans.get(span.document, ()))
+            recalls.append(float(is_covered.mean()))
             thirds.append(find_chunk_third(span.span, spans.get(span.document, ())))
     return build_position_recalls(name, data, recalls, thirds)

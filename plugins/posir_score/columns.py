@@ -104,8 +104,8 @@ class RunColumns:
 
     def count_duplicates(self) -> int:
         """Count lines that repeat a query and a document."""
-        repeated = pl.len() - pl.col("document").n_unique()
-        return int(self.lines.group_by("query").agg(repeated=repeated)["repeated"].sum())
+        repeated_lines = pl.len() - pl.col("document").n_unique()
+        return int(self.lines.group_by("query").agg(repeated=repeated_lines)["repeated"].sum())
 
     def check_order(self, check: OrderCheck) -> None:
         """Add the hits, and the queries whose scores contradict the ranks, to `check`."""
@@ -139,10 +139,12 @@ class RunColumns:
                 score=pl.int_range(pl.len(), 0, -1).over("query").cast(float)
             )
         float32 = score.cast(pl.Float32)
-        ranked = lines.group_by("query", maintain_order=True).agg(
+        ranked_queries = lines.group_by("query", maintain_order=True).agg(
             "document",
             "score",
             "rank",
             is_strict=float32.is_finite().all() & (float32.diff() < 0).all(),
         )
-        return {query: RankedHits(*columns) for query, *columns in zip(*ranked, strict=True)}
+        return {
+            query: RankedHits(*columns) for query, *columns in zip(*ranked_queries, strict=True)
+        }

@@ -145,8 +145,8 @@ class DocumentNames:
         if id(corpus) not in self._indexes:
             by_stem: Index = {}
             for document in corpus if len(corpus) <= MAX_DOCUMENTS else ():
-                parsed = FileName.parse(document)
-                by_stem.setdefault(parsed.stem, []).append((document, parsed))
+                file_name = FileName.parse(document)
+                by_stem.setdefault(file_name.stem, []).append((document, file_name))
             # The reference to the corpus keeps its `id()` unique.
             self._indexes[id(corpus)] = corpus, by_stem
         return self._indexes[id(corpus)][1]

@@ -118,26 +118,28 @@ class PreparedRun:
         document.
         """
         if isinstance(read_by, ReadPart):
-            read = read_by
+            read_part = read_by
         else:
             # These modules import mteb.
             from posir_tasks.models.embeddings.encoding import DEFAULT_CONTEXT
             from posir_tasks.models.window import find_read_part
             from posir_tasks.search.input_window import find_token_counter
 
-            read = find_read_part(read_by)
+            read_part = find_read_part(read_by)
             self.counter = find_token_counter(read_by, DEFAULT_CONTEXT.task_metadata)
-        self.read_chunks = ReadChunks.measure(chunks, read, *self.counter) if chunks else None
-        if chunks is None and read.kind is ReadKind.PART and aligned.has_chunks:
+        self.read_chunks = ReadChunks.measure(chunks, read_part, *self.counter) if chunks else None
+        if chunks is None and read_part.kind is ReadKind.PART and aligned.has_chunks:
             # The chunk lengths are unknown.
-            read = replace(read, part=Part.CHUNKS) if read.part is Part.FIRST else UNKNOWN
-        self.read_part = self.read_chunks.read if self.read_chunks else read
+            read_part = (
+                replace(read_part, part=Part.CHUNKS) if read_part.part is Part.FIRST else UNKNOWN
+            )
+        self.read_part = self.read_chunks.read if self.read_chunks else read_part
         content = hashlib.blake2b(digest_size=DIGEST_BYTES)
         for subset, rankings in sorted(aligned.rankings.items()):
             for query in sorted(rankings):
-                ranked = rankings[query]
-                content.update(json.dumps([subset, query, *ranked]).encode())
-                content.update(np.array([*ranked.values()], "<f8").tobytes())
+                ranking = rankings[query]
+                content.update(json.dumps([subset, query, *ranking]).encode())
+                content.update(np.array([*ranking.values()], "<f8").tobytes())
         self.digest = content.hexdigest()
         """Digest of the rankings, 16 hexadecimal digits. The order of the rows does not matter."""
 
@@ -238,9 +240,11 @@ def prepare_run(
             f"{run.name}: contains rankings for split {split}, but split {data.rules.split} of "
             f"{data.name} is scored. Use --split {split}."
         )
-    aligned = align_run(run, data.subsets, rules)
+    aligned_run = align_run(run, data.subsets, rules)
     chunks = (
-        RetrievedChunks.locate(data.evidence, aligned) if aligned.has_locatable_chunks else None
+        RetrievedChunks.locate(data.evidence, aligned_run)
+        if aligned_run.has_locatable_chunks
+        else None
     )
     if isinstance(read_by, ReadPart):
         read_parts = [
@@ -248,7 +252,7 @@ def prepare_run(
             for subset in data.subsets
         ]
         read_by = reduce(add, read_parts)
-    prepared = PreparedRun(run, aligned, revision, read_by, chunks)
+    prepared = PreparedRun(run, aligned_run, revision, read_by, chunks)
     for other in earlier_runs:
         # Some file systems ignore case.
         if prepared.name.casefold() == other.name.casefold():
@@ -295,9 +299,9 @@ def has_saved_result(run: PreparedRun, data: ScoredData, output: Path, *, overwr
             f"ranking on {data.name}. Use --overwrite to replace it, or another --revision or "
             "--name to keep both."
         )
-    read = run.read_part.to_json()
+    read_json = run.read_part.to_json()
     return revision == data.revision and all(
-        entry.get(READ_KEY, read) == read
+        entry.get(READ_KEY, read_json) == read_json
         and entry.get(JUDGMENTS_KEY, {}).get("clusters", data.clusters) == data.clusters
         for entry in entries
     )
@@ -350,10 +354,12 @@ def _score_positions(
         results[name] = dict(islice(rankings.get(name, {}).items(), data.scorer.top_k))
     languages = subset.languages
     find_read = partial(run.find_read, subset.name, languages)
-    ranked = rank_results(results, split["evidence"].map_positives())
-    rotate = partial(_rank_rotated, run, languages[-1], split, results, ranked, len(data.subsets))
+    ranked_queries = rank_results(results, split["evidence"].map_positives())
+    rotate = partial(
+        _rank_rotated, run, languages[-1], split, results, ranked_queries, len(data.subsets)
+    )
     subset_search = SearchedSubset(
-        subset.name, split, results, ranked, find_read, count_tokens, rotate=rotate
+        subset.name, split, results, ranked_queries, find_read, count_tokens, rotate=rotate
     )
     return data.scorer.score(subset_search)
 

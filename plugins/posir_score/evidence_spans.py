@@ -94,10 +94,10 @@ class LocatedChunk(NamedTuple):
 
 def find_covered(span: Span, chunks: Iterable[Sequence[int]]) -> Booleans:
     """Return a mask of the characters of a span that are in chunks, shape (characters,)."""
-    covered = np.zeros(span.end - span.start, np.bool_)
+    is_covered = np.zeros(span.end - span.start, np.bool_)
     for start, end in chunks:
-        covered[max(start - span.start, 0) : max(end - span.start, 0)] = True
-    return covered
+        is_covered[max(start - span.start, 0) : max(end - span.start, 0)] = True
+    return is_covered
 
 
 def has_uncovered_words(span: Span, chunks: Iterable[Sequence[int]], text: str) -> bool:
@@ -125,17 +125,21 @@ def score_retrieved(
     Overlapping evidence spans are counted as in the report's code: their lengths are summed, but
     characters in chunks count once.
     """
-    covered = 0
-    missing = 0
+    covered_length = 0
+    missing_length = 0
     chunks = group_spans(retrieved)
     for document, spans in group_spans(evidence).items():
         extent = Span(0, max(span.end for span in spans))
         is_retrieved = find_covered(extent, chunks.get(document, ()))
-        covered += int((find_covered(extent, spans) & is_retrieved).sum())
-        missing += sum(int((~is_retrieved[slice(*span)]).sum()) for span in spans)
+        covered_length += int((find_covered(extent, spans) & is_retrieved).sum())
+        missing_length += sum(int((~is_retrieved[slice(*span)]).sum()) for span in spans)
     length = sum(chunk.length for chunk in retrieved)
     total = sum(span.length for span in evidence)
-    return covered / (length + missing), covered / total, covered / length if length else 0.0
+    return (
+        covered_length / (length + missing_length),
+        covered_length / total,
+        covered_length / length if length else 0.0,
+    )
 
 
 def compute_precision_omega(
@@ -148,8 +152,8 @@ def compute_precision_omega(
         chunks: All chunks by document id. A chunk that ends where an evidence span starts touches
             the span.
     """
-    covered = 0
-    total = 0
+    covered_length = 0
+    total_length = 0
     for document, spans in group_spans(evidence).items():
         relevant = [
             chunk
@@ -159,9 +163,9 @@ def compute_precision_omega(
         extent = Span(0, max(span.end for span in (*relevant, *spans)))
         is_evidence = find_covered(extent, spans)
         is_retrieved = find_covered(extent, relevant)
-        covered += int((is_evidence & is_retrieved).sum())
-        total += int((is_evidence | is_retrieved).sum())
-    return covered / total
+        covered_length += int((is_evidence & is_retrieved).sum())
+        total_length += int((is_evidence | is_retrieved).sum())
+    return covered_length / total_length
 
 
 @dataclass(frozen=True)

@@ -82,9 +82,9 @@ class OrderCheck:
         self.queries += 1
         pairs = zip(hits, scores, strict=True)
         # Hits with the same rank may have different scores.
-        ranked = sorted((hit.rank, -score) for hit, score in pairs if hit.rank is not None)
-        if ranked:
-            negative_scores = [score for _, score in ranked]
+        ranked_scores = sorted((hit.rank, -score) for hit, score in pairs if hit.rank is not None)
+        if ranked_scores:
+            negative_scores = [score for _, score in ranked_scores]
             if negative_scores != sorted(negative_scores):
                 self.contradictions.append(query)
             return

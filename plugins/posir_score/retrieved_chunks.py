@@ -339,8 +339,8 @@ class ReadChunks:
                 twelfths[row] = Unread.BEYOND if is_unread.all() else Unread.CUT
         if self.read.kind is not ReadKind.PART or not len(twelfths):
             return ReadEvidence(self.read, twelfths)
-        estimated = TokenCountMethod.from_languages(languages)
-        counted_with = TokenCountMethod.TOKENIZER if self.has_tokenizer else estimated
+        estimate_method = TokenCountMethod.from_languages(languages)
+        counted_with = TokenCountMethod.TOKENIZER if self.has_tokenizer else estimate_method
         return ReadEvidence(self.read, twelfths, counted_with)
 
     @property
@@ -518,7 +518,7 @@ def count_losses(
     spans = [chunks.spans[hit] for hit in hits if hit.document == evidence.document]
     is_missing = ~find_covered(evidence.span, [span for span in spans if span])
     is_unread = read_chunks.find_unread(evidence.document, evidence.span)
-    unread = int((is_missing & is_unread).sum())
+    unread_count = int((is_missing & is_unread).sum())
     if not is_missing.all():
         loss = Loss.CUT
     elif None in spans:
@@ -529,4 +529,4 @@ def count_losses(
         loss = Loss.NOT_RETURNED
     else:
         loss = Loss.OTHER_CHUNK
-    return Counter({Loss.NOT_READ: unread, loss: int(is_missing.sum()) - unread})
+    return Counter({Loss.NOT_READ: unread_count, loss: int(is_missing.sum()) - unread_count})

@@ -306,9 +306,9 @@ def read_run(path: Path, task: str, order: OrderChoice = None) -> Run:
     duplicates = sum(run.duplicates for run in runs)
     for file, run in zip(files, runs, strict=True):
         for subset, by_query in run.by_subset.items():
-            merged = by_subset.setdefault(subset, {})
+            merged_hits = by_subset.setdefault(subset, {})
             for query, hits in by_query.items():
-                other_hits = merged.setdefault(query, hits)
+                other_hits = merged_hits.setdefault(query, hits)
                 if other_hits is hits:
                     continue
                 # Ranks from different files cannot be compared.
@@ -321,7 +321,7 @@ def read_run(path: Path, task: str, order: OrderChoice = None) -> Run:
                     )
                 names = {hit.document for hit in other_hits}
                 duplicates += len(names & {hit.document for hit in hits})
-                merged[query] = sort_by_score([*other_hits, *hits])
+                merged_hits[query] = sort_by_score([*other_hits, *hits])
     name = runs[0].name if predictions else path.resolve().name
     return Run(name, by_subset, duplicates, splits=runs[0].splits)
 
@@ -604,10 +604,10 @@ def _check_columns(file: Path, headings: Collection[str]) -> None:
     """
     has_lists = not LIST_FIELDS.isdisjoint(headings)
     fields = {kind for kind, names in FIELDS_BY_KIND.items() if not set(names).isdisjoint(headings)}
-    required = ["query"] if has_lists else ["query", "document"]
+    required_kinds = ["query"] if has_lists else ["query", "document"]
     if not has_lists and fields.isdisjoint(("rank", "distance")):
-        required.append("score")
-    for kind in required:
+        required_kinds.append("score")
+    for kind in required_kinds:
         if kind not in fields:
             example = ", as in the table of queries" if has_lists else ""
             raise DataError(

@@ -80,17 +80,20 @@ class Observations:
         """Weight of each row, 1 if rows are queries, shape (n,)."""
         return self.weights if len(self.weights) else np.ones(len(self.gains))
 
-    def select(self, queries: Booleans) -> Observations:
-        """Return the observations of the selected queries, a mask of shape (n,)."""
-        rows = np.cumsum(queries) - 1
-        members = queries[self.query]
-        selected = {}
+    def select(self, mask: Booleans) -> Observations:
+        """Select queries with a mask of shape (n,)."""
+        rows = np.cumsum(mask) - 1
+        members = mask[self.query]
+        columns = {}
         for name in QUERY_COLUMNS:
             column = getattr(self, name)
             if len(column):
-                selected[name] = column[queries]
+                columns[name] = column[mask]
         return replace(
-            self, **selected, query=rows[self.query[members]], position=self.position[members]
+            self,
+            **columns,
+            query=rows[self.query[members]],
+            position=self.position[members],
         )
 
     def merge_bins(self, size: int) -> Observations:

@@ -99,17 +99,19 @@ class StateColumn(ProgressColumn):
 def _describe_task(task: Task) -> str:
     """Format finished steps, elapsed time and, after the first step, remaining time."""
     elapsed = task.elapsed or 0.0
-    done = task.completed
+    completed_count = task.completed
     duration = f"{format_seconds(elapsed)} elapsed"
     if task.total is None:
         return duration
-    state = f"{done:,.0f} of {task.total:,.0f}, {duration}"
-    if not done:
+    state = f"{completed_count:,.0f} of {task.total:,.0f}, {duration}"
+    if not completed_count:
         return state
     # Extrapolate from the last finished step. Rich's estimate uses the last half minute, in which
     # no step may have finished.
-    expected = (task.fields["advanced"] - (task.start_time or 0.0)) / done * task.total
-    return f"{state}, {format_seconds(max(0.0, expected - elapsed))} left"
+    expected_seconds = (
+        (task.fields["advanced"] - (task.start_time or 0.0)) / completed_count * task.total
+    )
+    return f"{state}, {format_seconds(max(0.0, expected_seconds - elapsed))} left"
 
 
 #: Line reporter of the running command. If it is None, terminals show bars.

@@ -144,8 +144,8 @@ class Parameter:
         if typing.get_origin(self.type) is typing.Literal:
             choices = typing.get_args(self.type)
             if value not in choices:
-                allowed = " or ".join(map(repr, choices))
-                raise PosirError(f"{self.name}={value!r}: must be {allowed}.")
+                allowed_values = " or ".join(map(repr, choices))
+                raise PosirError(f"{self.name}={value!r}: must be {allowed_values}.")
         limits = self.option.limits
         if not limits:
             return

@@ -168,11 +168,11 @@ def _read_yaml(kind: type[Section], file: Path) -> Record:
 
 def _merge(values: Fields, changes: Fields) -> Record:
     """Merge changes into values, recursively for sections."""
-    merged = {**values, **changes}
+    merged_values = {**values, **changes}
     for name, change in changes.items():
         if isinstance(change, Mapping) and isinstance(values.get(name), Mapping):
-            merged[name] = _merge(values[name], change)
-    return merged
+            merged_values[name] = _merge(values[name], change)
+    return merged_values
 
 
 def read_overrides(overrides: Iterable[str], option: str = "--set") -> Record:

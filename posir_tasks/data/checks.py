@@ -63,8 +63,8 @@ class DataProblem:
         if not self.rows:
             return text
         pairs = zip(self.rows, self.examples, strict=True)
-        listed = ", ".join(f"{row} ({example})" for row, example in pairs)
-        return f"{text}; {pluralize(self.count, 'row')}, first: {listed}"
+        examples = ", ".join(f"{row} ({example})" for row, example in pairs)
+        return f"{text}; {pluralize(self.count, 'row')}, first: {examples}"
 
 
 class ProblemsError(DataError):
@@ -231,14 +231,16 @@ def read_valid_columns(
     try:
         names = _read_schema(file).names
         present_optional = {name: dtype for name, dtype in optional.items() if name in names}
-        required = {**columns, **present_optional}
-        present = read_column_types(file, required)
-        fitting = [name for name, dtype in present.items() if _is_compatible(dtype, required[name])]
+        required_columns = {**columns, **present_optional}
+        present = read_column_types(file, required_columns)
+        fitting = [
+            name for name, dtype in present.items() if _is_compatible(dtype, required_columns[name])
+        ]
         frame = read_table(file, fitting)
     except ProblemsError as error:
         return pl.DataFrame(), list(error.problems)
     problems = []
-    for name, dtype in required.items():
+    for name, dtype in required_columns.items():
         if name not in fitting:
             message = f"missing column; the file has {', '.join(names) or 'none'}."
             if name in present:
@@ -247,12 +249,14 @@ def read_valid_columns(
     for name in fitting:
         column = frame[name]
         try:
-            frame = frame.with_columns(column.cast(required[name]))
+            frame = frame.with_columns(column.cast(required_columns[name]))
         except pl.exceptions.InvalidOperationError:
-            restored = column.cast(required[name], strict=False).cast(column.dtype)
+            restored = column.cast(required_columns[name], strict=False).cast(column.dtype)
             has_changed = pl.lit(column.ne_missing(restored))
             table = CheckedTable(str(file), frame)
-            problems += table.check_rows(has_changed, name, f"does not fit {required[name]}")
+            problems += table.check_rows(
+                has_changed, name, f"does not fit {required_columns[name]}"
+            )
             frame = frame.drop(name)
     return frame, problems
 

@@ -93,8 +93,8 @@ def _group_texts(corpus: pl.DataFrame, candidates: Collection[str]) -> list[tupl
     # A blank text has no opening.
     hashes = pl.when(opening.is_not_null()).then(opening.hash())
     openings = corpus.select(hashes).to_series()
-    shared = openings.filter(corpus["id"].is_in(list(candidates))).drop_nulls().unique()
-    rows = (openings.is_in(shared.implode()) & openings.is_duplicated()).arg_true()
+    shared_openings = openings.filter(corpus["id"].is_in(list(candidates))).drop_nulls().unique()
+    rows = (openings.is_in(shared_openings.implode()) & openings.is_duplicated()).arg_true()
     by_text: dict[bytes, list[str]] = defaultdict(list)
     for name, text in list_texts(corpus[rows].fill_null("")).items():
         by_text[digest_words(text)].append(name)
@@ -135,10 +135,10 @@ def merge_copies(
         return data, judgments, originals
     documents = data.documents.filter(~pl.col("id").is_in([*originals]))
     evidence = _move_evidence(data, originals)
-    merged = replace(data, documents=documents, evidence=evidence)
+    merged_data = replace(data, documents=documents, evidence=evidence)
     if data.places:
-        merged = _merge_spans(merged)
-    return merged, _merge_grades(judgments, originals), originals
+        merged_data = _merge_spans(merged_data)
+    return merged_data, _merge_grades(judgments, originals), originals
 
 
 def count_repeated(data: PositionData) -> RepeatedTexts:
@@ -171,35 +171,35 @@ def count_repeated_texts(pairs: Iterable[tuple[str, str]], corpus: pl.DataFrame)
     candidates = {text: names for text, names in documents.items() if len(names) > 1}
     copies = find_copies(corpus, {name for names in candidates.values() for name in names})
     originals = {name: group[0] for group in copies.groups for name in group}
-    repeated = 0
+    repeated_count = 0
     for text, names in candidates.items():
         if len({originals.get(name, name) for name in names}) > 1:
-            repeated += counts[text]
-    return RepeatedTexts(counts.total(), repeated)
+            repeated_count += counts[text]
+    return RepeatedTexts(counts.total(), repeated_count)
 
 
 def _merge_grades(judgments: Judgments, originals: Mapping[str, str]) -> Judgments:
-    merged = {}
+    merged_grades = {}
     for query, row in judgments.grades.items():
-        grades = merged[query] = dict[str, float]()
+        grades = merged_grades[query] = dict[str, float]()
         for name, grade in row.items():
             document = originals.get(name, name)
             grades[document] = max(grade, grades.get(document, grade))
-    return replace(judgments, grades=merged)
+    return replace(judgments, grades=merged_grades)
 
 
 def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence:
     """Move the evidence to the originals, each with the first title among its copies."""
     evidence = data.evidence
     names = [originals.get(name, name) for name in evidence.document_ids]
-    moved = replace(evidence, document_ids=names)
+    moved_evidence = replace(evidence, document_ids=names)
     if evidence.clusters:
         titles = dict[str, str]()
         for name, title in zip(names, evidence.clusters, strict=True):
             titles[name] = titles.get(name) or title
-        moved = replace(moved, clusters=tuple(titles[name] for name in names))
+        moved_evidence = replace(moved_evidence, clusters=tuple(titles[name] for name in names))
     if not data.has_spans or not len(evidence.characters):
-        return moved
+        return moved_evidence
     copies = {name for name in evidence.document_ids if name in originals}
     affected = [*copies, *{originals[name] for name in copies}]
     texts = list_texts(data.documents.filter(pl.col("id").is_in(affected)))
@@ -215,7 +215,7 @@ def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence
             span = Span(int(starts[row]), int(ends[row]))
             starts[row], ends[row] = move_span(span, texts[name], original)
             characters[row] = len(original)
-    return replace(moved, starts=starts, ends=ends, characters=characters)
+    return replace(moved_evidence, starts=starts, ends=ends, characters=characters)
 
 
 def move_span(span: Span, text: str, other: str) -> Span:
@@ -254,5 +254,5 @@ def _merge_spans(data: PositionData) -> PositionData:
                 names[row] = query
     questions = data.questions.with_columns(id=pl.Series(names, dtype=pl.String))
     evidence = replace(evidence, query_ids=names, ends=ends)
-    joined = replace(data, questions=questions, evidence=evidence, places=places)
-    return joined.select(sorted(selection))
+    joined_data = replace(data, questions=questions, evidence=evidence, places=places)
+    return joined_data.select(sorted(selection))

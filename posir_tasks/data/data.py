@@ -224,17 +224,19 @@ class PositionData:
 
     def drop_unpositioned(self) -> PositionData:
         """Turn questions without a position into skipped items."""
-        skipped = [
+        skipped_items = [
             SkippedItem(name, "questions without a known position", reason)
             for name, reason in self.unpositioned.items()
         ]
-        return replace(self._drop(self.unpositioned, skipped), unpositioned={})
+        return replace(self._drop(self.unpositioned, skipped_items), unpositioned={})
 
     def drop_places(self) -> PositionData:
         """Turn queries with several evidence spans into skipped items."""
         queries = dict.fromkeys(place.query for place in self.places.values())
-        skipped = [SkippedItem(name, "questions with several evidence spans") for name in queries]
-        return replace(self._drop(self.places, skipped), places={})
+        skipped_items = [
+            SkippedItem(name, "questions with several evidence spans") for name in queries
+        ]
+        return replace(self._drop(self.places, skipped_items), places={})
 
     def _drop(self, names: Collection[str], skipped: Iterable[SkippedItem]) -> PositionData:
         if not names:
@@ -263,9 +265,9 @@ class PositionData:
         evidence = self.evidence
         lengths = dict(self.documents.select("id", pl.col("text").str.len_chars()).iter_rows())
         sizes = np.array([lengths[name] for name in evidence.document_ids], np.int64)
-        declared = evidence.characters if len(evidence.characters) else sizes
+        declared_sizes = evidence.characters if len(evidence.characters) else sizes
         bounds = np.stack([evidence.starts, evidence.ends])
-        starts, ends = np.rint(bounds / np.maximum(declared, 1) * sizes).astype(np.int64)
+        starts, ends = np.rint(bounds / np.maximum(declared_sizes, 1) * sizes).astype(np.int64)
         starts = np.clip(starts, 0, np.maximum(sizes - 1, 0))
         ends = np.clip(ends, starts + 1, sizes)
         # Questions without a position have empty spans.

@@ -85,14 +85,14 @@ def declare_posir(language: Language, corpus_language: Language) -> DeclaredTask
     languages = dict.fromkeys((language, corpus_language))
     codes = tuple(part.code for part in languages)
     name = "-".join(["PosIR", *(part.name for part in languages)])
-    declared = DeclaredTask(name, REPO_ID, REVISION, dict.fromkeys(DOMAINS, codes))
+    declared_task = DeclaredTask(name, REPO_ID, REVISION, dict.fromkeys(DOMAINS, codes))
     if language not in LANGUAGES:
-        return declared
+        return declared_task
     benchmark = "PosIR"
     if len(languages) > 1:
         benchmark = "PosIR(cross-lingual)" if language.cross_lingual_in_paper else ""
     return replace(
-        declared,
+        declared_task,
         documents=ENGLISH_DOCUMENTS if corpus_language == PIVOT else AVERAGE_DOCUMENTS,
         questions=ENGLISH_QUERIES if language == PIVOT else AVERAGE_QUERIES,
         benchmark=benchmark,

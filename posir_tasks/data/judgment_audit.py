@@ -185,9 +185,11 @@ class JudgmentAudit:
             "copies": [name for group in copies.groups for name in group if name in relevant],
         }
         # Qrels without spans have no positions that could be lost.
-        skipped = data.skipped if len(data.evidence) else ()
+        skipped_items = data.skipped if len(data.evidence) else ()
         # A question may be skipped once per document.
-        lost = dict.fromkeys((item.cause, item.file, item.name) for item in skipped if item.cause)
+        lost = dict.fromkeys(
+            (item.cause, item.file, item.name) for item in skipped_items if item.cause
+        )
         for cause, _, name in lost:
             names[cause] = [*names.get(cause, ()), name]
         unjudged = {(file, name) for _, file, name in lost if name not in judgments.grades}
@@ -253,10 +255,10 @@ def _count_items(names: Mapping[str, Iterable[str]]) -> dict[str, SuspiciousItem
 def _list_repeated(judgments: Judgments) -> list[str]:
     """List the judged queries with the text of an earlier query, ignoring white space."""
     texts = set()
-    repeated = []
+    repeated_queries = []
     for query in judgments.grades:
         text = " ".join((judgments.queries.get(query) or "").split())
         if text and text in texts:
-            repeated.append(query)
+            repeated_queries.append(query)
         texts.add(text)
-    return repeated
+    return repeated_queries

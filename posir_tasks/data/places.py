@@ -33,14 +33,16 @@ def merge_places(places: Iterable[QuerySpan]) -> dict[str, list[QuerySpan]]:
     for place in sorted(places, key=lambda place: (place.document, place.span)):
         pair = place.query, place.document
         grades[pair] = max(place.grade, grades.get(pair, place.grade))
-        merged = by_query[place.query]
-        if merged and merged[-1].document == place.document:
-            last = merged[-1].span
+        merged_places = by_query[place.query]
+        if merged_places and merged_places[-1].document == place.document:
+            last = merged_places[-1].span
             if place.span.start < last.end or place.span == last:
                 span = Span(last.start, max(last.end, place.span.end))
-                merged[-1] = replace(merged[-1], span=span)
+                merged_places[-1] = replace(merged_places[-1], span=span)
                 continue
-        merged.append(place)
-    for query, merged in by_query.items():
-        merged[:] = [replace(place, grade=grades[query, place.document]) for place in merged]
+        merged_places.append(place)
+    for query, merged_places in by_query.items():
+        merged_places[:] = [
+            replace(place, grade=grades[query, place.document]) for place in merged_places
+        ]
     return by_query

@@ -119,10 +119,10 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataPro
         documents = tables.corpus.frame.select("text", id="_id")
         relevant = [*tables.positives["corpus-id"], *tables.places.frame["corpus-id"]]
         pairs = _join_positives(tables).drop_nulls("text").select("text", "corpus-id")
-        repeated = count_repeated_texts(pairs.iter_rows(), documents).warning
+        repeated_warning = count_repeated_texts(pairs.iter_rows(), documents).warning
         copies = find_copies(documents, relevant)
         warnings += [copies.describe()] if copies else []
-        warnings += [repeated] if repeated else []
+        warnings += [repeated_warning] if repeated_warning else []
     return problems, [f"{key}: {sentence}" for sentence in warnings]
 
 

@@ -387,12 +387,12 @@ def check_places(tables: PosirTables) -> list[DataProblem]:
 
 def check_not_empty(tables: PosirTables) -> list[DataProblem]:
     """Return a problem for an empty corpus, or if no table contains a query."""
-    required = [(tables.corpus, CORPUS)]
+    required_tables = [(tables.corpus, CORPUS)]
     if tables.places.frame.is_empty():
-        required.append((tables.queries, QUERIES))
+        required_tables.append((tables.queries, QUERIES))
     return [
         DataProblem(table.file, None, "has no rows; at least one is needed")
-        for table, columns in required
+        for table, columns in required_tables
         if table.frame.is_empty() and _has_columns(table, columns)
     ]
 

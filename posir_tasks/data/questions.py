@@ -312,7 +312,7 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
     by_id = {}
     items, notes = prepare_offsets(items, repair=repair)
     passages = [item for item in items if isinstance(item, Passage)]
-    repeated = _find_repeated_ids(passages)
+    repeated_ids = _find_repeated_ids(passages)
     derived = derive_document_ids(passages, domain)
     for passage in items:
         if isinstance(passage, SkippedItem):
@@ -329,7 +329,7 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
             imported.titles.setdefault(document, passage.title.strip())
         for question in passage.questions:
             try:
-                candidate = replace(question, id=None) if question.id in repeated else question
+                candidate = replace(question, id=None) if question.id in repeated_ids else question
                 by_id[_add_question(imported, candidate, document, repair=repair)] = candidate
             except ValueError as error:
                 imported.skipped.append(skip_question(question.file, question.name, error))
@@ -384,15 +384,15 @@ def _merge_query(imported: ImportedData, query: str, grades: Mapping[str, float]
     for name, grade in grades.items():
         text, document, span = imported.questions[name]
         places.append(QuerySpan(name, query, document, span, grade))
-    merged = merge_places(places)[query]
-    for name in grades.keys() - {place.name for place in merged}:
+    merged_places = merge_places(places)[query]
+    for name in grades.keys() - {place.name for place in merged_places}:
         del imported.questions[name]
-    for place in merged:
+    for place in merged_places:
         imported.questions[place.name] = (text, place.document, place.span)
-        if len(merged) > 1:
+        if len(merged_places) > 1:
             imported.places[place.name] = Place(query, place.grade)
-    if len(merged) == 1 and query not in imported.questions:
-        imported.questions[query] = imported.questions.pop(merged[0].name)
+    if len(merged_places) == 1 and query not in imported.questions:
+        imported.questions[query] = imported.questions.pop(merged_places[0].name)
 
 
 def _find_repeated_ids(passages: list[Passage]) -> set[str]:
@@ -404,14 +404,14 @@ def _find_repeated_ids(passages: list[Passage]) -> set[str]:
             if question.id and counts[question.id] > 1:
                 content = (passage.id or passage.text, question.text, question.answers[:1])
                 contents[question.id].add(content)
-    repeated = {name for name, variants in contents.items() if len(variants) > 1}
-    if repeated:
+    repeated_ids = {name for name, variants in contents.items() if len(variants) > 1}
+    if repeated_ids:
         logger.warning(
             "%s several questions (first %s): these questions get ids derived from their content",
-            pluralize(len(repeated), "id belongs to", "ids belong to"),
-            ", ".join(sorted(repeated)[:MAX_EXAMPLES]),
+            pluralize(len(repeated_ids), "id belongs to", "ids belong to"),
+            ", ".join(sorted(repeated_ids)[:MAX_EXAMPLES]),
         )
-    return repeated
+    return repeated_ids
 
 
 def _add_question(

@@ -73,8 +73,8 @@ class LocalRepository:
 
     def resolve_revision(self, paths: Iterable[str]) -> str:
         """Return `local-` and a digest of paths and contents, ignoring missing files."""
-        located = {path: self.locate(path) for path in paths}
-        files = {path: file for path, file in located.items() if file.is_file()}
+        paths_by_name = {path: self.locate(path) for path in paths}
+        files = {path: file for path, file in paths_by_name.items() if file.is_file()}
         with track("Reading", delay=BRIEF_SECONDS):
             return f"{LOCAL}-{digest_files(files)}"
 
@@ -191,16 +191,16 @@ def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
     # HTTP error types differ between versions of huggingface_hub.
     except Exception as offline_error:
         try:
-            cached = snapshot_download(
+            cached_folder = snapshot_download(
                 name, repo_type="dataset", revision=revision, local_files_only=True
             )
         except LocalEntryNotFoundError as error:
             # Some versions raise an error for an incomplete download.
-            cached = str(getattr(error, "snapshot_path", None) or "")
-        if not cached:
+            cached_folder = str(getattr(error, "snapshot_path", None) or "")
+        if not cached_folder:
             raise repository.make_access_error(offline_error) from offline_error
-        paths = LocalRepository(Path(cached)).list_paths(suffixes=DATA_SUFFIXES)
-        return Path(cached).name, tuple(paths)
+        paths = LocalRepository(Path(cached_folder)).list_paths(suffixes=DATA_SUFFIXES)
+        return Path(cached_folder).name, tuple(paths)
     names = [sibling.rfilename for sibling in info.siblings or ()]
     return str(info.sha), tuple(sorted(name for name in names if name.endswith(DATA_SUFFIXES)))
 

@@ -26,7 +26,7 @@ def build_position_data(
     problems = [
         f"document '{name}': has no text" for name, text in documents.items() if not text.strip()
     ]
-    located = {}
+    located_questions = {}
     for number, (text, document, evidence) in enumerate(questions):
         starts = []
         if evidence.strip():
@@ -42,9 +42,9 @@ def build_position_data(
             )
         else:
             span = Span(starts[0], starts[0] + len(evidence))
-            located[f"q{number}"] = (text, document, span)
+            located_questions[f"q{number}"] = (text, document, span)
             continue
         problems.append(f"question {number} ({text!r}): {problem}")
-    if problems or not located:
+    if problems or not located_questions:
         raise DataError("\n".join(problems) or "there is no question; a task needs at least one.")
-    return PositionData.from_questions(documents, located, revision=revision)
+    return PositionData.from_questions(documents, located_questions, revision=revision)

@@ -183,9 +183,9 @@ class Dataset(Result):
         notes: list[str] = []
         for subset in self.subsets if self.has_questions else ():
             notes += subset.read().warnings
-        skipped = describe_skipped(self.skipped)
-        if skipped:
-            notes.append(skipped)
+        skipped_note = describe_skipped(self.skipped)
+        if skipped_note:
+            notes.append(skipped_note)
         unit = "Questions" if self.has_questions else "Texts"
         yield build_numeric_table(("Subset", unit), rows, notes=notes)
 
@@ -209,13 +209,13 @@ class Dataset(Result):
 
     def _describe_unknown_language(self) -> str:
         items = list(islice(self.read_texts(), MAX_LISTED))
-        skipped = [item for item in items if isinstance(item, SkippedItem)]
-        if len(skipped) < len(items):
+        skipped_items = [item for item in items if isinstance(item, SkippedItem)]
+        if len(skipped_items) < len(items):
             return (
                 f"{self.location}: its language is not recognized. Import it with `posir import "
                 "--language CODE`."
             )
-        sentences = ("has no text.", describe_skipped(skipped), self._describe_format())
+        sentences = ("has no text.", describe_skipped(skipped_items), self._describe_format())
         return f"{self.location} ({self.kind}): {' '.join(filter(None, sentences))}"
 
     def _describe_format(self) -> str:
@@ -258,11 +258,11 @@ class Dataset(Result):
             data = data.drop_places()
         for warning in data.warnings:
             warn_once(logger, warning)
-        skipped = describe_skipped(data.skipped)
+        skipped_note = describe_skipped(data.skipped)
         if not len(data.evidence):
-            raise DataError(self._describe_missing_questions(command, skipped))
-        if skipped:
-            warn_once(logger, f"{self.location}: {skipped}")
+            raise DataError(self._describe_missing_questions(command, skipped_note))
+        if skipped_note:
+            warn_once(logger, f"{self.location}: {skipped_note}")
         return data
 
 

@@ -198,7 +198,7 @@ def _open_layout(name: str, repository: Repository, keys: Sequence[SubsetKey]) -
 
 
 def _open_layout_subset(repository: Repository, key: SubsetKey) -> Subset:
-    read = partial(read_domain, repository, key.language, key.corpus_language, key.domain)
+    read_data = partial(read_domain, repository, key.language, key.corpus_language, key.domain)
     name = f"{key.corpus_language}/{key.domain}"
 
     def read_texts() -> Iterator[Item]:
@@ -210,9 +210,9 @@ def _open_layout_subset(repository: Repository, key: SubsetKey) -> Subset:
     return Subset(
         lambda: (key.language, key.corpus_language),
         key.domain,
-        read,
+        read_data,
         read_texts,
-        lambda: _list_passages(read(), f"{key.language}/{key.domain}"),
+        lambda: _list_passages(read_data(), f"{key.language}/{key.domain}"),
     )
 
 
@@ -337,13 +337,13 @@ def _open_items(
     """Open the items of a format as a dataset with one subset. `location` is for messages."""
     domain = re.sub("[^a-z0-9_]+", "_", name.lower()).strip("_") or "texts"
     search_scope = source.search_scope
-    read = partial(source.read, path, options)
+    read_items = partial(source.read, path, options)
     read_documents = partial(source.read_texts or source.read, path, options)
     judgment_reader = source.read_judgments
 
     @cache
     def read_data() -> PositionData:
-        return collect_questions(read(), domain, repair=options.repair).to_position_data(
+        return collect_questions(read_items(), domain, repair=options.repair).to_position_data(
             find_revision()
         )
 
@@ -367,7 +367,7 @@ def _open_items(
         source.title,
         location,
         RelativePositions(),
-        (Subset(find_languages, domain, read_data, list_texts, read, read_judgments),),
+        (Subset(find_languages, domain, read_data, list_texts, read_items, read_judgments),),
         find_revision,
         search_scope is not None,
         in_memory=True,
@@ -454,10 +454,10 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
     try:
         task = require_task(name)
     except PosirError:
-        judged = _open_judged_task(name, options)
-        if judged is None:
+        judged_task = _open_judged_task(name, options)
+        if judged_task is None:
             raise
-        return judged
+        return judged_task
     instance = task()
     metadata = instance.metadata
     if isinstance(instance, PosirTask) and not isinstance(instance, NanoTask):

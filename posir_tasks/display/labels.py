@@ -40,10 +40,10 @@ class EstimateText(str):
 
     def __new__(cls, text: str, value: str = "", ends: Sequence[str] = ()) -> EstimateText:
         """Create the cell. `value` and `ends`, the bounds of the interval, are formatted."""
-        measured = super().__new__(cls, text)
-        measured.value = value
-        measured.ends = ends
-        return measured
+        measured_text = super().__new__(cls, text)
+        measured_text.value = value
+        measured_text.ends = ends
+        return measured_text
 
 
 def find_tone(cell: object) -> Tone | None:

@@ -171,11 +171,11 @@ class EmbedderWriter:
         with track("Embedding sentences"):
             targets = normalize_vectors(encode_distinct(self.encoder, sentences).select(sentences))
         for request, target in zip(requests, targets, strict=True):
-            allowed = find_allowed(request.excluded_texts)
-            if len(allowed) < self.words or is_unspaced(request.sentence):
+            allowed_words = find_allowed(request.excluded_texts)
+            if len(allowed_words) < self.words or is_unspaced(request.sentence):
                 questions.append(None)
                 continue
-            rows = allowed[choose_nearest(target, self._vectors[allowed], self.words)]
+            rows = allowed_words[choose_nearest(target, self._vectors[allowed_words], self.words)]
             questions.append(" ".join(self.vocabulary[row] for row in rows))
         return questions
 

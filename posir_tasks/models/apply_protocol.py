@@ -245,18 +245,18 @@ def find_differences(
         "document_prompt": (properties.document, DOCUMENT),
     }
     for name in SETTINGS:
-        expected = protocol.find(name)
-        if expected is None or name in uninspectable_fields or name in SEPARATE_FIELDS:
+        expected_value = protocol.find(name)
+        if expected_value is None or name in uninspectable_fields or name in SEPARATE_FIELDS:
             continue
         if name not in samples:
             value = getattr(properties, name, None)
             text = None if value is None else str(value)
-            if text != expected:
+            if text != expected_value:
                 differences[name] = text
         elif protocol.kind != "reranker":
             captured_text, sample = samples[name]
             if captured_text is None or not captured_text.matches(
-                tokenizer, expected + sample + eos
+                tokenizer, expected_value + sample + eos
             ):
                 differences[name] = captured_text.core if captured_text else None
     document = properties.document

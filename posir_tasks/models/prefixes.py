@@ -66,13 +66,13 @@ def warn_about_missing_prompts(model: MTEBModels) -> None:
 
 def describe_missing_prompts(name: str, family: PrefixFamily) -> str:
     """Return the warning, with the family's prompts and the variables that set them."""
-    expected = f"{family.query!r} before queries"
+    expected_prefixes = f"{family.query!r} before queries"
     variables = f"POSIR_QUERY_PROMPT={shlex.quote(family.query)}"
     if family.document:
-        expected += f" and {family.document!r} before documents"
+        expected_prefixes += f" and {family.document!r} before documents"
         variables += f" POSIR_DOCUMENT_PROMPT={shlex.quote(family.document)}"
     return (
-        f"{name}: models of this family were trained with {expected}, and no prompt is "
+        f"{name}: models of this family were trained with {expected_prefixes}, and no prompt is "
         f"configured. Set {variables} (or --query-prompt and --document-prompt); set an empty "
         "prompt to run without one."
     )

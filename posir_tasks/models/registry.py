@@ -224,11 +224,11 @@ def find_model(reference: ModelReference) -> ModelMeta:
     except PosirError:
         raise
     except Exception as error:  # the Hub's client and its HTTP library raise their own errors
-        registered = MODEL_REGISTRY.resolve()
-        if name in registered:
+        registry = MODEL_REGISTRY.resolve()
+        if name in registry:
             raise PosirError(str(error)) from error
         reason = f"the Hub does not provide it ({summarize_error(error)})"
-        raise make_unknown_model_error(name, registered, reason) from error
+        raise make_unknown_model_error(name, registry, reason) from error
     if meta.loader is None:
         raise make_unknown_model_error(name, MODEL_REGISTRY.resolve(), NOT_LOADABLE)
     return add_run_settings(meta)

@@ -192,8 +192,8 @@ def find_first_stage(model: ModelMeta, task: str) -> str:
 
 def _find_run_first_stage() -> str:
     reference = _read_setting(FIRST_STAGE) or BM25_BASELINE
-    registered = MODEL_REGISTRY.resolve()
-    return get_portable_reference(registered[reference]) if reference in registered else reference
+    registry = MODEL_REGISTRY.resolve()
+    return get_portable_reference(registry[reference]) if reference in registry else reference
 
 
 def _find_endpoint_settings(meta: ModelMeta) -> RunSettings:

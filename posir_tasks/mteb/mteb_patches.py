@@ -136,8 +136,8 @@ def explain_missing_models(module: ModuleType) -> None:
 
     @wraps(from_hub)
     def describe_or_explain(model: str, *arguments: Any, **options: Any) -> ModelMeta:
-        registered = () if MODEL_REGISTRY.is_missing() else MODEL_REGISTRY.resolve()
-        failure = f"{describe_unknown(model, registered)}, and the Hub cannot be searched for it"
+        registry = () if MODEL_REGISTRY.is_missing() else MODEL_REGISTRY.resolve()
+        failure = f"{describe_unknown(model, registry)}, and the Hub cannot be searched for it"
         with explain_missing_hub(failure):
             meta: ModelMeta = from_hub(model, *arguments, **options)
         return meta

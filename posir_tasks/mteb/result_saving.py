@@ -190,10 +190,10 @@ class ResultSaver:
         entries = self._corpora.setdefault((task.metadata.name, model.mteb_model_meta.name), {})
         for subset in subsets:
             corpus = task.dataset[subset][split]["corpus"]
-            read = find_corpus_read_part(model, task.metadata, subset, corpus)
+            read_part = find_corpus_read_part(model, task.metadata, subset, corpus)
             scheme = RelativePositions()
-            tokens = count_corpus(model, task.metadata, subset, scheme, to_frame(corpus), read)
-            entries[f"{split}, {subset}"] = CorpusRead(read, tokens).to_json()
+            tokens = count_corpus(model, task.metadata, subset, scheme, to_frame(corpus), read_part)
+            entries[f"{split}, {subset}"] = CorpusRead(read_part, tokens).to_json()
 
     def _save_corpora(self, file: Path, task: str, model: str | None) -> None:
         """Save the token counts of a task next to its result."""

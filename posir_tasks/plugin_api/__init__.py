@@ -205,8 +205,8 @@ class Plugins:
         plugins = self.manager.list_name_plugin()
         for implementation in getattr(self.manager.hook, hook).get_hookimpls():
             name = implementation.plugin_name
-            excluded = [plugin for other_name, plugin in plugins if other_name != name]
-            yield name, self.manager.subset_hook_caller(hook, excluded)
+            other_plugins = [plugin for other_name, plugin in plugins if other_name != name]
+            yield name, self.manager.subset_hook_caller(hook, other_plugins)
 
 
 @cache
@@ -302,10 +302,10 @@ def score_result(values: ResultValues) -> ResultScores:
     """Compute all declared scores for each group and position bin on demand."""
     from posir_tasks.values.scores import ComputedScores, ResultScores
 
-    declared = list_plugin_scores()
-    bin_scores = {key: item for key, item in declared.items() if item[1].by_position}
+    declared_scores = list_plugin_scores()
+    bin_scores = {key: item for key, item in declared_scores.items() if item[1].by_position}
     return ResultScores(
-        tuple(score for _, score in declared.values()),
-        {group.name: ComputedScores(declared, group) for group in values.iterate_groups()},
+        tuple(score for _, score in declared_scores.values()),
+        {group.name: ComputedScores(declared_scores, group) for group in values.iterate_groups()},
         tuple(ComputedScores(bin_scores, group) for group in values.iterate_bins()),
     )

@@ -353,8 +353,10 @@ def detect_code(texts: Iterable[str]) -> str:
     counts = Counter(detect_language(text)[0] for text in texts)
     for language, _ in counts.most_common(1):
         # Avoid reading the tables for the paper's languages.
-        published = [code for code in _LANGUAGES_BY_CODE if find_two_letter_code(code) == language]
-        for code in published or suggest_codes(language):
+        published_codes = [
+            code for code in _LANGUAGES_BY_CODE if find_two_letter_code(code) == language
+        ]
+        for code in published_codes or suggest_codes(language):
             return code
     return UNKNOWN_LANGUAGE
 

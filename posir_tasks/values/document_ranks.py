@@ -107,17 +107,17 @@ class DocumentSet:
         twelfths = self.twelfths.astype(np.uint8).tobytes()
         return self.documents, self.queries, self.subset, ranks, twelfths
 
-    def select(self, rows: Booleans) -> DocumentSet:
+    def select(self, mask: Booleans) -> DocumentSet:
         """Select queries. Documents are kept even if none of their queries is selected."""
         owners = np.repeat(np.arange(len(self.document_sizes)), self.document_sizes)
-        sizes = np.bincount(owners[rows], minlength=len(self.document_sizes))
-        bits = np.packbits(rows).tobytes()
-        mask = blake2b(bits, key=self.queries.encode(), digest_size=HASH_BYTES)
+        sizes = np.bincount(owners[mask], minlength=len(self.document_sizes))
+        bits = np.packbits(mask).tobytes()
+        digest = blake2b(bits, key=self.queries.encode(), digest_size=HASH_BYTES)
         columns = dict[str, Any]()
         for name in ("cells", "ranks", "twelfths", "thirds", "questions", "weights"):
             column = getattr(self, name)
-            columns[name] = column[rows] if len(column) else column
-        return replace(self, queries=mask.hexdigest(), document_sizes=sizes, **columns)
+            columns[name] = column[mask] if len(column) else column
+        return replace(self, queries=digest.hexdigest(), document_sizes=sizes, **columns)
 
 
 @dataclass(frozen=True, eq=False)

@@ -167,9 +167,9 @@ class RotationRows:
     unread: Integers
     """0 if the evidence is within the window, else as in `RotationSet.unread`."""
 
-    def select(self, rows: Booleans) -> RotationRows:
+    def select(self, mask: Booleans) -> RotationRows:
         """Return the selected rows."""
-        return RotationRows(*(column[rows] for column in vars(self).values()))
+        return RotationRows(*(column[mask] for column in vars(self).values()))
 
 
 @dataclass(frozen=True, eq=False)

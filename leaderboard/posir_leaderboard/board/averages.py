@@ -44,8 +44,8 @@ def average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord
     complete = [record.rows_by_length for record in members if not record.partial]
     if len(complete) < len(tasks):
         return replace(average, partial=f"{len(complete)} of {len(tasks)} tasks")
-    shared = set(complete[0]).intersection(*complete)
-    lengths = [length for length in complete[0] if length in shared]
+    shared_lengths = set(complete[0]).intersection(*complete)
+    lengths = [length for length in complete[0] if length in shared_lengths]
     rows = []
     for length in lengths:
         row = average_rows([rows[length] for rows in complete], group.name, group.power)

@@ -118,17 +118,17 @@ def build_site(
     if submitted:
         reproduced, _, _ = score_results(reproductions, cache, submitted=False)
         records = _describe_submitted(records, reproduced.values(), identities)
-    separated = separate_data([*records, *list_published_records()], pins, submitted=submitted)
-    records = [record for record in separated if not record.model.published]
-    published = [record for record in separated if record.model.published]
-    published = add_query_counts(published, collect_query_counts(records) | counts)
+    all_records = separate_data([*records, *list_published_records()], pins, submitted=submitted)
+    records = [record for record in all_records if not record.model.published]
+    published_records = [record for record in all_records if record.model.published]
+    published_records = add_query_counts(published_records, collect_query_counts(records) | counts)
     libraries = {
         "datatables": bundle_table_library(),
         "vega": load_chart_library(cache / "libraries"),
     }
     tasks = {record.base_task or record.task for record in records}
     groups = add_data_tables(list_builtin_groups(tasks), records)
-    site = render_site([*records, *published], groups, libraries, repository, url)
+    site = render_site([*records, *published_records], groups, libraries, repository, url)
     change = write_site(site, output)
     unranked = []
     unpinned = set()
@@ -140,7 +140,7 @@ def build_site(
             reason = exclusion.label if exclusion else record.partial
             unranked.append(f"{record.model.label}, {record.task}: {reason}")
     return BuildSummary(
-        models=len({record.model.id for record in separated}),
+        models=len({record.model.id for record in all_records}),
         results=len(records),
         scored=newly_scored,
         changed_files=change.changed_files,
@@ -191,13 +191,13 @@ def score_results(
         were not cached.
     """
     paths = {file: _find_cached(cache / "records", file, submitted=submitted) for file in files}
-    cached = {}
+    cached_records = {}
     for file, path in paths.items():
         if path and path.is_file():
             # Compute a damaged record again.
             with suppress(ValidationError):
-                cached[file] = RECORD_ADAPTER.validate_json(path.read_bytes())
-    uncached = [file for file in files if file not in cached]
+                cached_records[file] = RECORD_ADAPTER.validate_json(path.read_bytes())
+    uncached = [file for file in files if file not in cached_records]
     newly_scored = {}
     problems = []
     outcomes = _score_files(uncached, submitted)
@@ -209,8 +209,8 @@ def score_results(
             if path := paths[file]:
                 with write_atomically(path) as temporary:
                     temporary.write_bytes(RECORD_ADAPTER.dump_json(outcome))
-    scored = cached | newly_scored
-    return {file: scored[file] for file in files if file in scored}, problems, len(newly_scored)
+    records = cached_records | newly_scored
+    return {file: records[file] for file in files if file in records}, problems, len(newly_scored)
 
 
 def exclude_results(
@@ -228,12 +228,12 @@ def exclude_results(
             yield EntryProblem(str(file), f"{record.model.name} {identity.problem}", field="name")
     keys = {file: (record.model.id, record.task) for file, record in records.items()}
     for duplicates in find_duplicates(keys):
-        registered = MODEL_REGISTRY.resolve()
+        registry = MODEL_REGISTRY.resolve()
         correct = []
         for file in duplicates:
             model = records[file].model
             identity = identities.get(model.key)
-            if model.name in registered or (identity and identity.meta):
+            if model.name in registry or (identity and identity.meta):
                 correct.append(file)
         for file in duplicates:
             if correct == [file]:

@@ -109,7 +109,7 @@ def _draw_scatter() -> charts.LayeredChart:
             axis=points_axis,
         ),
     )
-    marked = base.transform_filter("datum.marked")
+    marked_points = base.transform_filter("datum.marked")
     kinds = alt.Scale(domain=[*KINDS.values(), BM25, UNKNOWN])
     color = alt.Color("kind:N", title=None, scale=kinds, legend=build_legend("kinds", columns=2))
     shape = alt.Shape(
@@ -127,15 +127,15 @@ def _draw_scatter() -> charts.LayeredChart:
         .mark_rule(color=FAINT)
         .encode(y=alt.datum(0))
     )
-    named = base.transform_filter("datum.name")
-    leaders = named.transform_filter("datum.led").mark_rule(strokeWidth=0.7, color=FAINT)
-    names = named.mark_text(align=alt.ExprRef("datum.name_align"), color=INK)
+    named_points = base.transform_filter("datum.name")
+    leaders = named_points.transform_filter("datum.led").mark_rule(strokeWidth=0.7, color=FAINT)
+    names = named_points.mark_text(align=alt.ExprRef("datum.name_align"), color=INK)
     name_position = {"x": "name_score:Q", "y": "name_effect:Q"}
     return alt.layer(
         zero,
         leaders.encode(x2=name_position["x"], y2=name_position["y"]),
-        charts.build_interval_rule(marked, "score", "x", color),
-        charts.build_interval_rule(marked, "effect", "y", color),
+        charts.build_interval_rule(marked_points, "score", "x", color),
+        charts.build_interval_rule(marked_points, "effect", "y", color),
         points,
         names.encode(**name_position, text="name:N"),
     ).properties(height=440)

@@ -114,15 +114,15 @@ def separate_data(
         task: TaskData.from_records(task_records, pins.get(task))
         for task, task_records in results.items()
     }
-    separated = []
+    separate_records = []
     for record in records:
         task_data = data.get(record.task)
         if task_data and not record.model.published:
             record = task_data.separate(record, submitted=submitted)
         elif task_data and task_data.is_local:
             record = replace(record, exclusion=Exclusion(Unranked.PAPERS_DATA))
-        separated.append(record)
-    return separated
+        separate_records.append(record)
+    return separate_records
 
 
 @dataclass(frozen=True)

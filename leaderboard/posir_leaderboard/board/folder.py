@@ -55,29 +55,31 @@ def write_site(site: Site, folder: Path) -> SiteChange:
     check_output_folder(folder)
     folder = follow_links(folder)
     earlier = _read_folder_manifest(folder)
-    changed = [path for path, body in site.items() if _read_file(folder, path) != body]
-    edited = [folder / path for path in changed if _is_edited(folder, path, earlier)]
-    kept = [file.rename(find_free_name(file, "replaced")) for file in edited]
+    changed_paths = [path for path, body in site.items() if _read_file(folder, path) != body]
+    edited_files = [folder / path for path in changed_paths if _is_edited(folder, path, earlier)]
+    kept_files = [file.rename(find_free_name(file, "replaced")) for file in edited_files]
     manifest = Manifest(files={path: [hash_content(body)] for path, body in site.items()})
     # Write the manifest first: if this run is killed, the next run recognizes the files.
-    if changed or earlier != manifest:
+    if changed_paths or earlier != manifest:
         (earlier | manifest).write(folder)
     # Write the page last: until then, the earlier page mostly works.
-    for path in track_items(sorted(changed, key=lambda path: path == "index.html"), "Writing"):
+    for path in track_items(
+        sorted(changed_paths, key=lambda path: path == "index.html"), "Writing"
+    ):
         with write_atomically(folder / path) as temporary:
             temporary.write_bytes(site[path])
-    removed = 0
+    removed_count = 0
     for path in earlier.files.keys() - site.keys():
         file = folder / path
         content = _read_file(folder, path)
         if content is not None and earlier.has_content(path, content):
             file.unlink()
-            removed += 1
+            removed_count += 1
         elif file.exists():
-            kept.append(file)
+            kept_files.append(file)
     if earlier != manifest:
         manifest.write(folder)
-    return SiteChange(len(changed) + removed, sorted(map(str, kept)))
+    return SiteChange(len(changed_paths) + removed_count, sorted(map(str, kept_files)))
 
 
 def _read_file(folder: Path, path: str) -> bytes | None:
@@ -189,18 +191,18 @@ def push_site(folder: Path, space: str) -> CommitInfo:
     try:
         with hub.translate_errors("space", space):
             hub.api.create_repo(space, repo_type="space", space_sdk="static", exist_ok=True)
-            listed = set(hub.api.list_repo_files(space, repo_type="space"))
+            remote_paths = set(hub.api.list_repo_files(space, repo_type="space"))
             stale = set[str]()
-            if MANIFEST in listed:
+            if MANIFEST in remote_paths:
                 copy = hub.api.hf_hub_download(space, MANIFEST, repo_type="space")
                 earlier = read_manifest(Path(copy), f"space {space}: {MANIFEST}")
-                stale = (earlier.files.keys() & listed).difference(paths)
+                stale = (earlier.files.keys() & remote_paths).difference(paths)
             # `upload_folder` splits a large folder into several commits, between which the page
             # would be inconsistent.
-            added = [CommitOperationAdd(path, folder / path) for path in paths]
+            additions = [CommitOperationAdd(path, folder / path) for path in paths]
             return hub.api.create_commit(
                 space,
-                [*added, *map(CommitOperationDelete, sorted(stale))],
+                [*additions, *map(CommitOperationDelete, sorted(stale))],
                 commit_message="Update the leaderboard",
                 repo_type="space",
             )

@@ -496,10 +496,10 @@ RUN_COLUMNS = ("model", "revision", "published", "task", "data_revision", "lengt
 def write_scores_csv(records: Iterable[BoardRecord]) -> bytes:
     """Write every declared score of every model, task and length as gzipped CSV."""
     other_columns = (*RUN_COLUMNS, *NON_SCORE_COLUMNS)
-    declared = [
+    score_columns = [
         name for column in list_score_columns() for name in list_column_names(column, column.key)
     ]
-    names = (*prefix_scores(dict.fromkeys(declared), other_columns), *NON_SCORE_COLUMNS)
+    names = (*prefix_scores(dict.fromkeys(score_columns), other_columns), *NON_SCORE_COLUMNS)
     lines = []
     for record in records:
         for row in record.rows:

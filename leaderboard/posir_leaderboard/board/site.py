@@ -101,11 +101,11 @@ def render_site(
     Returns:
         The content of each file by path.
     """
-    ordered = sorted(
+    sorted_records = sorted(
         records, key=lambda record: (record.model.label.casefold(), record.model.id, record.task)
     )
-    groups = add_other_tasks(groups, (record.task for record in ordered))
-    views = {group.name: list(build_views(group, ordered)) for group in groups}
+    groups = add_other_tasks(groups, (record.task for record in sorted_records))
+    views = {group.name: list(build_views(group, sorted_records)) for group in groups}
     initial_view = find_initial_view(chain(*views.values()))
     site = {f"lib/{name}.js": text.encode() for name, text in sorted(libraries.items())}
     scripts = [f"js/{name}.js" for name in SCRIPTS]
@@ -114,12 +114,12 @@ def render_site(
     file = f"views/{initial_view.id}"
     # Keep only the data that `index.html` also contains.
     data = {}
-    for name, value in build_data(ordered, groups, views):
+    for name, value in build_data(sorted_records, groups, views):
         site[f"data/{name}.js"] = render_data_file(name, value)
         if name in ("board", file):
             data[name] = value
-    site["scores.csv.gz"] = write_scores_csv(ordered)
-    site["positions.csv.gz"] = write_positions_csv(ordered)
+    site["scores.csv.gz"] = write_scores_csv(sorted_records)
+    site["positions.csv.gz"] = write_positions_csv(sorted_records)
     site[PREVIEW_FILE] = draw_preview(initial_view)
     view = data[file]
     models = data["board"]["models"]
@@ -168,8 +168,8 @@ def render_data_file(name: str, value: Any) -> bytes:
     which is faster than a JavaScript object and gives names such as `__proto__` no special meaning.
     """
     text = json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    quoted = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"board.receive({json.dumps(name)},JSON.parse('{quoted}'));\n".encode("ascii")
+    quoted_text = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"board.receive({json.dumps(name)},JSON.parse('{quoted_text}'));\n".encode("ascii")
 
 
 def build_data(

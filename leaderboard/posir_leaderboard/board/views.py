@@ -170,15 +170,15 @@ class View:
         the view: the initial of the `ChangeState` from that model to the row's model.
         """
         rows = self.get_rows_at(length)
-        ranked = self.get_ranked_rows(length)
-        scores = [row.score if row else None for row in ranked]
-        paired = differences[length]
+        ranked_rows = self.get_ranked_rows(length)
+        scores = [row.score if row else None for row in ranked_rows]
+        length_differences = differences[length]
         has_interval = [bool(score and score.interval) for score in scores]
-        letters = np.where(paired.paired, paired.states.astype("U1"), "-")
-        heading, lead = self.write_heading(length, paired)
+        letters = np.where(length_differences.paired, length_differences.states.astype("U1"), "-")
+        heading, lead = self.write_heading(length, length_differences)
         labels = []
         glyphs = []
-        for record, row, rank in zip(self.rows, rows, ranked, strict=True):
+        for record, row, rank in zip(self.rows, rows, ranked_rows, strict=True):
             exclusion = record.exclusion
             if record.comparable and row and not rank:
                 exclusion = Exclusion(Unranked.OTHER_MEAN)
@@ -192,8 +192,8 @@ class View:
             "other_data": labels,
             "strip": glyphs,
             "changes": [None if set(line) == {"-"} else "".join(line) for line in letters.tolist()],
-            "rank": list(compute_rank_ranges(scores, paired)),
-            "paired": (paired.paired & has_interval).sum(axis=1).tolist(),
+            "rank": list(compute_rank_ranges(scores, length_differences)),
+            "paired": (length_differences.paired & has_interval).sum(axis=1).tolist(),
             "where": self.describe_documents(length),
             "headline": heading.split(NAME_MARK),
             "lead": lead.split(NAME_MARK),
@@ -213,10 +213,10 @@ class View:
     @property
     def data(self) -> str:
         """Name of the data: the task's, unless every ranked result uses local data."""
-        ranked = [
+        ranked_records = [
             record for record in self.rows if record.comparable and not record.model.published
         ]
-        results = [result for record in ranked for result in record.results]
+        results = [result for record in ranked_records for result in record.results]
         if not results or any(record.base_task or not record.local for record in results):
             return self.name
         revisions = {result.data_revision for result in results}
@@ -248,8 +248,8 @@ class View:
             NAME_MARK + record.model.short_name.replace(NAME_MARK, "") + NAME_MARK
             for record in self.rows
         ]
-        ranked = self.get_ranked_rows(length)
-        scores = {index: row.score for index, row in enumerate(ranked) if row and row.score}
+        ranked_rows = self.get_ranked_rows(length)
+        scores = {index: row.score for index, row in enumerate(ranked_rows) if row and row.score}
         if not scores:
             return HEADINGS["unranked"], ""
         first, *runners_up = sorted(scores, key=lambda index: -scores[index].value)
@@ -276,7 +276,9 @@ class View:
                 published=self.rows[first].model.published or self.rows[second].model.published,
                 margin=DEFAULT_MARGINS.ndcg_at_10,
             )
-        rows = [(name, row) for name, row in zip(names, ranked, strict=True) if row and row.score]
+        rows = [
+            (name, row) for name, row in zip(names, ranked_rows, strict=True) if row and row.score
+        ]
         if not self.has_evaluations:
             ends = [(name, row.difference) for name, row in rows if row.difference]
             return heading, describe_ends(ends) + lead

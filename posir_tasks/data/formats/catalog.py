@@ -402,8 +402,8 @@ def find_search_scope(path: Path, options: ReadOptions, format_: Format) -> Sear
     for file in list_data_files(path):
         with suppress(DataError):
             scopes.add(find_format(file, options).search_scope)
-    ordered = (SearchScope.DOCUMENT, SearchScope.CORPUS)
-    return next((scope for scope in ordered if scope in scopes), None)
+    scopes_by_preference = (SearchScope.DOCUMENT, SearchScope.CORPUS)
+    return next((scope for scope in scopes_by_preference if scope in scopes), None)
 
 
 def read_file(file: Path, options: ReadOptions) -> Items:

@@ -125,11 +125,11 @@ def read_beir(folder: Path, options: ReadOptions) -> Items:
 def _read_queries(folder: Path) -> tuple[dict[str, Row], list[SkippedItem]]:
     """Read the queries by id, and skipped lines; raise DataError for repeated ids."""
     file = find_compressed(folder / QUERIES)
-    skipped = []
+    skipped_items = []
     queries = dict[str, Row]()
     for location, row in read_rows(file, QUERY_ROW):
         if isinstance(row, SkippedItem):
-            skipped.append(row)
+            skipped_items.append(row)
             continue
         with convert_errors(file, location, QUERY_ROW):
             name = _read_id(row)
@@ -137,7 +137,7 @@ def _read_queries(folder: Path) -> tuple[dict[str, Row], list[SkippedItem]]:
         if queries.setdefault(name, row) != row:
             problem = "another question has the same id; ids must be unique."
             raise DataError(f"{file}: question {name}: {problem}")
-    return queries, skipped
+    return queries, skipped_items
 
 
 def _find_qrels(folder: Path, options: ReadOptions) -> Path:
@@ -190,16 +190,16 @@ def _read_qrels(file: Path) -> tuple[pl.DataFrame, CollectedGrades]:
     problems = []
     for name in QRELS_COLUMNS:
         problems += table.check_rows(pl.col(name).is_null(), name, "is missing")
-    converted = {
+    converted_columns = {
         "score": score,
         **{name: pl.col(name).cast(pl.Int64, strict=False) for name in SPAN_COLUMNS},
     }
-    for name, values in converted.items():
+    for name, values in converted_columns.items():
         is_malformed = pl.col(name).is_not_null() & values.is_null()
         rule = GRADE_RULE if name == "score" else "must be an integer"
         problems += table.check_rows(is_malformed, name, rule)
     raise_problems(problems)
-    rows = frame.with_columns(**converted).select(*QRELS_COLUMNS, *SPAN_COLUMNS)
+    rows = frame.with_columns(**converted_columns).select(*QRELS_COLUMNS, *SPAN_COLUMNS)
     return rows, collect_grades(rows.select(QRELS_COLUMNS).iter_rows())
 
 

@@ -118,8 +118,8 @@ class PageFormat:
             choose_split(self.title, options.split, self.splits, self.splits[0])
         pages = _Pages()
         for file in self.list_files(path):
-            read = partial(self._read_row, file=file, options=options, pages=pages)
-            yield from read_items(file, self.expected, read)
+            read_row = partial(self._read_row, file=file, options=options, pages=pages)
+            yield from read_items(file, self.expected, read_row)
 
     def _read_row(
         self, row: Row, location: str, file: Path, options: ReadOptions, pages: _Pages

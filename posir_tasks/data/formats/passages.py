@@ -340,9 +340,9 @@ def describe_skipped(skipped: Iterable[SkippedItem], examples: int = 2) -> str:
         counts[item.reason] += item.number
     phrases = []
     for reason, count in counts.most_common():
-        listed = ", ".join(names_by_reason[reason][:examples])
+        example_names = ", ".join(names_by_reason[reason][:examples])
         more = ", ..." if len(names_by_reason[reason]) > examples else ""
-        phrases.append(f"{count:,} {reason} ({listed}{more})")
+        phrases.append(f"{count:,} {reason} ({example_names}{more})")
     return f"Skipped: {'; '.join(phrases)}." if phrases else ""
 
 

@@ -335,8 +335,8 @@ def _read_articles(
     """Add the judged and sampled articles of a language to `articles`, and yield skipped items."""
     files = sorted(folder.rglob(f"*-{language}/*.jsonl*"))
     if not files:
-        expected = f"miracl-corpus-v1.0-{language}/docs-*.jsonl.gz"
-        raise DataError(f"{folder}: no MIRACL corpus; expected {expected}.")
+        expected_files = f"miracl-corpus-v1.0-{language}/docs-*.jsonl.gz"
+        raise DataError(f"{folder}: no MIRACL corpus; expected {expected_files}.")
     interval = 1 if language in COMPLETE_LANGUAGES else MIRACL_SAMPLING_INTERVAL
     skipped_count = 0
     for file in files:
@@ -380,9 +380,9 @@ def read_miracl(folder: Path, options: ReadOptions) -> Items:
     grades = read_qrels(qrels)
     yield from grades.skip_contradictions(str(qrels))
     passages = [name for ratings in grades.by_query.values() for name in ratings]
-    judged = {name.rpartition("#")[0] for name in passages}
+    judged_documents = {name.rpartition("#")[0] for name in passages}
     articles = dict[str, Article]()
-    yield from _read_articles(folder, language, judged, articles)
+    yield from _read_articles(folder, language, judged_documents, articles)
     deferred = DeferredQueries()
     for topic, text in split_lines(topics, 2, "\t"):
         ratings = grades.by_query.get(topic, {})

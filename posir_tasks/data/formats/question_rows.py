@@ -223,8 +223,8 @@ def _skip_questions(paragraph: object, location: str, file: str) -> Iterator[Ski
 
 def read_questions(file: Path, options: ReadOptions) -> Items:
     """Yield the documents in a SQuAD-format, JSON Lines or Parquet file with their questions."""
-    read = read_squad_json if split_suffix(file)[1] == ".json" else read_json_lines
-    return read(file, options)
+    read_file = read_squad_json if split_suffix(file)[1] == ".json" else read_json_lines
+    return read_file(file, options)
 
 
 def is_squad_json(file: Path) -> bool:
