@@ -356,7 +356,7 @@ def _find_protocol_problems(entry: Entry) -> Iterator[EntryProblem]:
             )
 
 
-def check_revision(revision: object, recorded: object, pinned: str) -> str | None:
+def check_revision(revision: object, recorded_revision: object, pinned: str) -> str | None:
     """Check the revision of the data.
 
     Args:
@@ -376,6 +376,7 @@ def check_revision(revision: object, recorded: object, pinned: str) -> str | Non
             f"is {sanitize(revision)}; must be {allowed_revision}. Run the task on the Hub's data, "
             "without POSIR_DATA"
         )
-    if recorded not in (pinned, revision):
-        return f"is {sanitize(revision)}, but the file's dataset_revision is {sanitize(recorded)}"
+    if recorded_revision not in (pinned, revision):
+        recorded = sanitize(recorded_revision)
+        return f"is {sanitize(revision)}, but the file's dataset_revision is {recorded}"
     return None

@@ -199,33 +199,35 @@ def _find_rank_problems(
             f"queries, the dataset has {len(evidence):,}",
         )
         return
-    for submitted, computed in zip(result.ranks.sets, expected_ranks.sets, strict=True):
-        yield from _find_position_problems(submitted, computed)
+    for submitted_set, computed_set in zip(result.ranks.sets, expected_ranks.sets, strict=True):
+        yield from _find_position_problems(submitted_set, computed_set)
 
 
-def _find_position_problems(submitted: DocumentSet, computed: DocumentSet) -> Problems:
+def _find_position_problems(submitted_set: DocumentSet, computed_set: DocumentSet) -> Problems:
     """Yield the fields whose evidence positions contradict the dataset.
 
     Positions counted with a model's tokenizer are not checked.
     """
-    if len(computed.thirds) and not np.array_equal(submitted.thirds, computed.thirds):
+    if len(computed_set.thirds) and not np.array_equal(submitted_set.thirds, computed_set.thirds):
         yield READ_RANKS_KEY, "do not match the dataset's thirds of documents"
-    if not np.array_equal(submitted.document_keys[:, TITLES], computed.document_keys[:, TITLES]):
+    if not np.array_equal(
+        submitted_set.document_keys[:, TITLES], computed_set.document_keys[:, TITLES]
+    ):
         yield KEYS_KEY, "do not match the dataset's article titles"
     # The digests are not compared, since the texts may be gigabytes.
-    if not submitted.document_keys[:, [TEXTS, OPENINGS]].all():
+    if not submitted_set.document_keys[:, [TEXTS, OPENINGS]].all():
         yield (
             KEYS_KEY,
             "lack the digest of the text or the opening of a document; run the task again",
         )
-    if submitted.counted_with is TokenCountMethod.TOKENIZER or not len(computed.twelfths):
+    if submitted_set.counted_with is TokenCountMethod.TOKENIZER or not len(computed_set.twelfths):
         return
-    if submitted.counted_with is not computed.counted_with:
+    if submitted_set.counted_with is not computed_set.counted_with:
         yield (
             f"{READ_RANKS_KEY}.counted_with",
-            f"is {submitted.counted_with}; must be {computed.counted_with} or tokenizer",
+            f"is {submitted_set.counted_with}; must be {computed_set.counted_with} or tokenizer",
         )
-    elif not np.array_equal(submitted.twelfths, computed.twelfths):
+    elif not np.array_equal(submitted_set.twelfths, computed_set.twelfths):
         yield READ_RANKS_KEY, "do not match the dataset's evidence positions"
 
 
@@ -343,10 +345,12 @@ def _find_nauc_problems(scores: Scores) -> Problems:
                     )
 
 
-def compute_tolerated(facts: SubsetFacts, submitted: Counts) -> Counts:
+def compute_tolerated(facts: SubsetFacts, submitted_counts: Counts) -> Counts:
     """Compute the expected numbers of tolerated rows; any number is valid for an unread corpus."""
     unread_keys = () if "corpus" in facts.digest else CORPUS_KEYS
-    plausible = {key: count for key, count in submitted.items() if key in unread_keys and count > 0}
+    plausible = {
+        key: count for key, count in submitted_counts.items() if key in unread_keys and count > 0
+    }
     return {**plausible, **facts.tolerated}
 
 
@@ -381,34 +385,40 @@ def _is_number(value: Any) -> bool:
     return type(value) in (float, int)
 
 
-def _find_differences(expected: Any, actual: Any, field: str = "") -> Problems:
+def _find_differences(expected_value: Any, actual: Any, field: str = "") -> Problems:
     """Yield the differences between expected and actual JSON by field.
 
     Expected numbers are not rounded. A tuple is the minimum and maximum of a number.
     """
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        for name in sorted(expected.keys() | actual.keys()):
+    if isinstance(expected_value, dict) and isinstance(actual, dict):
+        for name in sorted(expected_value.keys() | actual.keys()):
             path = f"{field}.{name}" if field else name
             if name not in actual:
                 yield path, "is missing; `posir rescore` recomputes all scores from the profile"
-            elif name not in expected:
+            elif name not in expected_value:
                 yield path, "is a score that this installation cannot compute; remove it"
             else:
-                yield from _find_differences(expected[name], actual[name], path)
-    elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
-        for index, pair in enumerate(zip(expected, actual, strict=True)):
+                yield from _find_differences(expected_value[name], actual[name], path)
+    elif (
+        isinstance(expected_value, list)
+        and isinstance(actual, list)
+        and len(expected_value) == len(actual)
+    ):
+        for index, pair in enumerate(zip(expected_value, actual, strict=True)):
             yield from _find_differences(*pair, f"{field}[{index}]")
-    elif problem := _compare(expected, actual):
+    elif problem := _compare(expected_value, actual):
         yield field, problem
 
 
-def _compare(expected: Any, value: Any) -> str:
+def _compare(expected_value: Any, value: Any) -> str:
     """Describe the difference between a value and the expected value; empty if there is none."""
-    if not isinstance(expected, float | tuple):
-        if type(expected) is type(value) and expected == value:
+    if not isinstance(expected_value, float | tuple):
+        if type(expected_value) is type(value) and expected_value == value:
             return ""
-        return f"is {sanitize(value)} in the file; must be {sanitize(expected)}"
-    low, high = expected if isinstance(expected, tuple) else (expected, expected)
+        return f"is {sanitize(value)} in the file; must be {sanitize(expected_value)}"
+    low, high = (
+        expected_value if isinstance(expected_value, tuple) else (expected_value, expected_value)
+    )
     if not _is_number(value):
         return f"is {sanitize(value)}; must be a number"
     if low - ROUNDING <= value <= high + ROUNDING and value == round(value, DECIMALS):

@@ -131,7 +131,7 @@ def _build_comparison(comparison: ModelComparison, *, full: bool, hint: str = ""
     check_options=("fail_if", "strict", "junit"),
 )
 def compare(
-    given: Annotated[Sources, Option(metavar="A B")] = None,
+    sources: Annotated[Sources, Option(metavar="A B")] = None,
     *,
     results: Sources = None,
     baseline: str | None = None,
@@ -154,7 +154,7 @@ def compare(
     nDCG@10, MRR@10, Recall@10, Recall@100 and MAP@100, paired by cluster.
 
     Args:
-        given: Result folders, in Python also the output of `posir.read_results`; with `results`,
+        sources: Result folders, in Python also the output of `posir.read_results`; with `results`,
             names of models.
         results: Result folders that contain the named models; without names, all models are
             compared.
@@ -193,7 +193,7 @@ def compare(
     length_names = to_list(lengths) or ([ALL] if limits else [])
 
     def compare_models() -> Comparison:
-        model_runs, plain_tasks = _choose_runs(given, results, baseline, tasks)
+        model_runs, plain_tasks = _choose_runs(sources, results, baseline, tasks)
         comparison = compare_pairs(build_pairs(model_runs, model_runs[0]), length_names, margins)
         if plain_tasks:
             note = f"not compared: plain results of mteb, on {', '.join(plain_tasks)}."
@@ -257,7 +257,7 @@ def _read_source(source: ResultSource, *, has_names: bool) -> list[StoredResult]
 
 
 def _choose_runs(
-    given: Sources, results: Sources, baseline: str | None, tasks: Sequence[str]
+    sources: Sources, results: Sources, baseline: str | None, tasks: Sequence[str]
 ) -> tuple[list[runs.ModelRun], list[str]]:
     """Return the runs to compare, baseline first, and the tasks with plain results of mteb.
 
@@ -266,14 +266,14 @@ def _choose_runs(
     Raises:
         PosirError: Results, models or tasks are missing, or there are fewer than two models.
     """
-    names = [] if results is None else _list_sources(given)
-    sources = _list_sources(given if results is None else results)
-    if not sources:
+    names = [] if results is None else _list_sources(sources)
+    folders = _list_sources(sources if results is None else results)
+    if not folders:
         raise UsageError(
             "Nothing to compare. Use `posir compare FOLDER ...` or `posir compare --results "
             "FOLDER MODEL ...`."
         )
-    by_source = [_read_source(source, has_names=results is not None) for source in sources]
+    by_source = [_read_source(source, has_names=results is not None) for source in folders]
     all_runs = runs.collect_runs([list(filter(is_comparable, source)) for source in by_source])
     selected_runs = [run for name in names for run in runs.find_by_name(all_runs, name)]
     selected_runs = selected_runs or list(all_runs)

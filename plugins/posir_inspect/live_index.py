@@ -140,13 +140,13 @@ class IndexedTexts:
         twelfths = evidence.estimate_twelfths(self.window).tolist()
         return dict(zip(evidence.query_ids, twelfths, strict=False))
 
-    def write_questions(self, folder: Path, planned: Sequence[IndexQuestion]) -> tuple[str, ...]:
+    def write_questions(self, folder: Path, questions: Sequence[IndexQuestion]) -> tuple[str, ...]:
         """Write the planned questions with their spans. Return the folders, one per wording."""
         folders = []
         for wording in self.wordings:
-            ids = {question.id for question in planned if question.subset == wording}
-            questions = self.questions.select(ids)
-            folders.append(str(questions.write(wording, folder, self.name, self.language)))
+            ids = {question.id for question in questions if question.subset == wording}
+            selection = self.questions.select(ids)
+            folders.append(str(selection.write(wording, folder, self.name, self.language)))
         return tuple(folders)
 
 
@@ -270,13 +270,13 @@ class JudgedAnswers:
 
 def judge_answers(
     texts: IndexedTexts,
-    planned: Sequence[IndexQuestion],
+    planned_questions: Sequence[IndexQuestion],
     journal: Journal,
     rules: AlignmentRules,
     settings: CollectionSettings,
 ) -> JudgedAnswers:
     """Check whether each answered question retrieved its document and its sentence."""
-    questions = [question for question in planned if question.key in journal.answers]
+    questions = [question for question in planned_questions if question.key in journal.answers]
     found_document = []
     found_sentence = []
     has_locatable_chunks = False

@@ -209,18 +209,18 @@ class EncodingCosts:
         text_tokens = np.minimum(lengths, window or lengths)
         rows = {name: row for row, name in enumerate(questions.documents)}
         question_rows = [rows[question.document] for question in questions.questions]
-        rarest, verbatim = (
+        keyword_tokens, verbatim_tokens = (
             tokenizer.count_all([question.wordings[wording] for question in questions.questions])
             for wording in (Wording.RAREST_WORDS, Wording.VERBATIM)
         )
-        question_tokens = np.bincount(question_rows, rarest, len(rows)).astype(np.int64)
+        question_tokens = np.bincount(question_rows, keyword_tokens, len(rows)).astype(np.int64)
         rotated_tokens = _estimate_rotated_tokens(lengths, text_tokens)
         search_tokens = text_tokens + rotated_tokens + wordings * question_tokens
         chunk_tokens = [
             sum(strategy.estimate_tokens(length) for strategy in strategies)
             for length in lengths.tolist()
         ]
-        total = int(search_tokens.sum()) + sum(chunk_tokens) + sum(verbatim)
+        total = int(search_tokens.sum()) + sum(chunk_tokens) + sum(verbatim_tokens)
         return cls(text_tokens, search_tokens, np.array(chunk_tokens, np.int64), total)
 
 

@@ -394,7 +394,9 @@ def probe_groups(
             f"--published: needs --by {ArchitectureProperty.POSITIONAL_ENCODING}, since no means "
             f"by {by} are published."
         )
-    names = [selected.name for selected in select_probes(probe or list(collect_probes()))]
+    names = [
+        selected_probe.name for selected_probe in select_probes(probe or list(collect_probes()))
+    ]
     stored_results = [
         result for result in read_probe_results(Path(results)) if result.probe in names
     ]

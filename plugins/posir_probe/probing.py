@@ -174,8 +174,8 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
     """
     results = {probe.name: run.load(probe.name) for probe in probes}
     problems: dict[str, str] = {}
-    for subset, read in run.source.subsets.items():
-        steps = _plan_steps(run, read(), probes)
+    for subset, read_subset in run.source.subsets.items():
+        steps = _plan_steps(run, read_subset(), probes)
         encoder = _cache_samples(run.encoder, steps)
         for number, step in enumerate(steps, 1):
             title = f"Probing {subset}, step {number} of {len(steps)}, documents"

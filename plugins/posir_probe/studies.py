@@ -276,8 +276,8 @@ def measure_domains(encoder: Encoder, source: ProbeSource, file: Path) -> dict[s
             "folder with several domains."
         )
     sums = load_sums(file) if file.exists() else {}
-    for subset, read in track_items(list(source.subsets.items()), "Domains"):
-        data = read()
+    for subset, read_subset in track_items(list(source.subsets.items()), "Domains"):
+        data = read_subset()
         if subset not in sums or sums[subset].data_revision != data.revision:
             texts = list(data.documents.values())
             sums[subset] = DomainSum.from_texts(encoder, texts, data.revision)

@@ -495,13 +495,13 @@ def correlate_with_mmteb() -> list[MMTEBCorrelation]:
         spearmanr([posir[length, model] for model in mmteb], list(mmteb.values()))
         for length in PRINTED_CORRELATIONS
     ]
-    corrected = correct_by_holm([float(computed.pvalue) for computed in correlations])
+    corrected_p_values = correct_by_holm([float(result.pvalue) for result in correlations])
     rows = []
-    for (length, printed), computed, p_corrected in zip(
-        PRINTED_CORRELATIONS.items(), correlations, corrected, strict=True
+    for (length, printed_values), result, p_corrected in zip(
+        PRINTED_CORRELATIONS.items(), correlations, corrected_p_values, strict=True
     ):
-        values = (float(computed.statistic), float(computed.pvalue), p_corrected)
-        rows.append(MMTEBCorrelation(length, len(mmteb), *values, *printed, POSIR_SOURCE))
+        values = (float(result.statistic), float(result.pvalue), p_corrected)
+        rows.append(MMTEBCorrelation(length, len(mmteb), *values, *printed_values, POSIR_SOURCE))
     return rows
 
 

@@ -86,8 +86,8 @@ def build_answer_sections(
     label_by_run = dict(zip(map(_get_run, overall), labels, strict=True))
     lists_models = len(set(labels)) > 1 or tasks == 1
     groups = groupby(overall, key=lambda row: tables.name_task(row) if lists_models else "")
-    for number, (task, grouped) in enumerate(groups, 1):
-        row_by_run = {_get_run(row): row for row in grouped}
+    for number, (task, group_rows) in enumerate(groups, 1):
+        row_by_run = {_get_run(row): row for row in group_rows}
         names = {
             run: label_by_run[run] if lists_models else tables.name_task(row)
             for run, row in row_by_run.items()

@@ -42,27 +42,27 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
     return [row for run in sorted_runs for row in run]
 
 
-def convert_published(published: data.PublishedRow) -> ReportRow:
+def convert_published(published_row: data.PublishedRow) -> ReportRow:
     """Convert a published row to a report row.
 
     In a length bucket, the published nDCG@10 is the unweighted mean of the bins.
     """
-    ndcg_key = "ndcg_at_10" if published.length == ALL else "ndcg_at_10_as_published"
-    curve = data.find_curve(published.task, published.model, published.length)
-    mean = published.psi_chance_mean_at_most
-    p95 = published.psi_chance_p95_at_most
+    ndcg_key = "ndcg_at_10" if published_row.length == ALL else "ndcg_at_10_as_published"
+    curve = data.find_curve(published_row.task, published_row.model, published_row.length)
+    mean = published_row.psi_chance_mean_at_most
+    p95 = published_row.psi_chance_p95_at_most
     scores: dict[str, ScoreValue] = {
-        "queries": published.queries,
-        ndcg_key: Estimate(published.ndcg_at_10),
-        "psi_as_published": published.psi_as_published,
+        "queries": published_row.queries,
+        ndcg_key: Estimate(published_row.ndcg_at_10),
+        "psi_as_published": published_row.psi_as_published,
         "psi_by_chance": None if mean is None or p95 is None else Estimate(mean, (0.0, p95)),
         data.START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted if curve else None,
-        data.NOTABLE_BIAS.key: data.format_notable(published.notable_bias),
+        data.NOTABLE_BIAS.key: data.format_notable(published_row.notable_bias),
     }
     return ReportRow(
-        model=published.model,
-        task=published.task,
-        length=published.length,
+        model=published_row.model,
+        task=published_row.task,
+        length=published_row.length,
         scores=scores,
         published_curve=curve.ndcg_at_10 if curve else (),
     )

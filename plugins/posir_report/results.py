@@ -277,10 +277,13 @@ class Results(Result, Sequence[SubsetResult]):
             if summary.missing:
                 missing = ", ".join(summary.missing)
                 gaps[model, summary.task] = f"it has no results of {missing}"
-        for judged in self.judged_summaries:
-            if judged.scores:
+        for judged_summary in self.judged_summaries:
+            if judged_summary.scores:
                 rows += list_judged_scores(
-                    judged.scores, judged.estimates, judged.model, judged.full_task
+                    judged_summary.scores,
+                    judged_summary.estimates,
+                    judged_summary.model,
+                    judged_summary.full_task,
                 )
         return check_limits(rows, limits, strict=strict, gaps=gaps, command="report")
 

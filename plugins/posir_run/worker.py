@@ -113,13 +113,14 @@ class Evaluator:
         self._encode_kwargs = settings.encode_kwargs
         self._loaded: tuple[ModelReference, MTEBModels] | None = None
 
-    def check_versions(self, expected: Mapping[str, str]) -> None:
+    def check_versions(self, expected_versions: Mapping[str, str]) -> None:
         """Raise PosirError if the installed versions differ from the expected ones."""
         versions = find_installed_versions()
-        if versions != expected:
+        if versions != expected_versions:
             raise PosirError(
                 f"{platform.node()} has {_list_versions(versions)}, but the machine that runs the "
-                f"command has {_list_versions(expected)}. Install the same versions on both."
+                f"command has {_list_versions(expected_versions)}. Install the same versions on "
+                "both."
             )
 
     def evaluate(self, job: Job) -> JobOutcome:

@@ -343,12 +343,12 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
 
 
 def _raise_if_mismatched(
-    run: Run, subsets: Collection[SubsetQueries], aligned: AlignedRun, rules: AlignmentRules
+    run: Run, subsets: Collection[SubsetQueries], aligned_run: AlignedRun, rules: AlignmentRules
 ) -> None:
     """Raise PosirError if queries or documents do not match the data at all, or a query is
     missing.
     """
-    total = aligned.total
+    total = aligned_run.total
     queries = [(subset.name, query) for subset in subsets for query in subset.judgments.grades]
     if total.missing == total.queries:
         run_ids = _quote(chain(*run.by_subset.values()))
@@ -357,7 +357,7 @@ def _raise_if_mismatched(
             f"{run.name}: no query of the run is in the data; the run has {run_ids}, the data has "
             f"{data_ids}. Check --data."
         )
-    by_query = chain(*(rankings.values() for rankings in aligned.rankings.values()))
+    by_query = chain(*(rankings.values() for rankings in aligned_run.rankings.values()))
     documents = [*chain(*by_query)]
     if not documents:
         raise PosirError(describe_empty_run(run.name, total.queries - total.missing))
@@ -365,7 +365,9 @@ def _raise_if_mismatched(
         corpora = chain(*(subset.documents for subset in subsets))
         raise PosirError(describe_unknown_documents(run.name, documents, corpora))
     if total.missing and rules.requires_all:
-        missing = _quote(query for name, query in queries if query not in aligned.rankings[name])
+        missing = _quote(
+            query for name, query in queries if query not in aligned_run.rankings[name]
+        )
         subject = pluralize(total.missing, "judged query is", "judged queries are")
         raise PosirError(
             f"{run.name}: {subject} not in the run, first {missing}. --missing zero scores "

@@ -107,13 +107,15 @@ def build_scored_runs(runs: Sequence[RunScores]) -> ScoredRuns:
     )
 
 
-def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterator[DisplaySection]:
+def _build_sections(
+    scored_runs: ScoredRuns, report: Callable[[], Results]
+) -> Iterator[DisplaySection]:
     """Yield the report's sections, the scores on all judged queries, and the chunk scores."""
     # Without its own sections, LaTeX output shows the text tables.
     sections = report().extra_sections
     yield from (section for section in sections if section.only is not Medium.LATEX)
     chunk_sections = []
-    for run in scored.runs:
+    for run in scored_runs.runs:
         if run.evidence:
             title = f"{run.model}, chunks"
             yield DisplaySection(title, run.evidence.describe(run.ndcg_at_10))
@@ -121,13 +123,13 @@ def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterat
             chunk_sections.append(DisplaySection(title, tables=tables))
     rows = []
     notes = []
-    for run in scored.runs:
+    for run in scored_runs.runs:
         scores = map(format_percent, (run.ndcg_at_10, run.mrr_at_10, run.recall_at_100))
         queries = (f"{run.counts.queries:,}", f"{run.counts.with_position:,}")
         rows.append((run.model, run.task, *queries, *scores))
         if sentences := " ".join(run.describe()):
             notes.append(f"{run.model}: {sentences}")
-    audits = [" ".join(run.audit.describe()) for run in scored.runs]
+    audits = [" ".join(run.audit.describe()) for run in scored_runs.runs]
     notes += [f"Judgments: {sentences}" for sentences in audits if sentences]
     columns = build_columns(HEADINGS, HEADINGS[2:], roles={"Task": Role.NAME})
     table = Table(columns, tuple(rows), notes=tuple(dict.fromkeys(notes)), is_narrow=True)

@@ -197,12 +197,12 @@ def _describe_chunks(name: str, run: SplitterRun) -> Iterator[str]:
         yield f"{name}: {count} repeat an earlier passage and are located there."
 
 
-def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
+def _build_sections(result: ScoredChunkers) -> Iterator[DisplaySection]:
     """Yield sections of mean scores with changes, scores by document, and recall by position."""
     means = []
     in_place = []
     by_document = []
-    for row in scored.rows:
+    for row in result.rows:
         name = row.chunker
         questions = format_count(row.questions)
         scores = _format_scores(vars(row))
@@ -213,25 +213,25 @@ def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
         in_place.append((name, *map(format_percent, row.in_place.values())))
         scores = _format_scores(row.for_new_documents)
         by_document.append((name, "(new documents)", questions, *scores))
-    other_questions = pluralize(scored.skipped, "other question")
-    skipped_note = f", {other_questions} skipped" if scored.skipped else ""
-    scope = " of the question's document" if scored.within else ""
+    other_questions = pluralize(result.skipped, "other question")
+    skipped_note = f", {other_questions} skipped" if result.skipped else ""
+    scope = " of the question's document" if result.within else ""
     title = (
-        f"{scored.title} · {pluralize(scored.questions, 'question')} on "
-        f"{pluralize(scored.documents, 'document')}{skipped_note}, "
-        f"{pluralize(scored.retrieve, 'chunk')}{scope} retrieved"
+        f"{result.title} · {pluralize(result.questions, 'question')} on "
+        f"{pluralize(result.documents, 'document')}{skipped_note}, "
+        f"{pluralize(result.retrieve, 'chunk')}{scope} retrieved"
     )
-    sentences = tuple(describe_change(change) for change in scored.changes)
+    sentences = tuple(describe_change(change) for change in result.changes)
     titles = SCORE_TITLES.values()
     table = build_table(1, ["Chunker", "Chunks", "Tokens", *titles], means)
     yield DisplaySection(title, sentences, (table,))
-    if scored.remarks:
+    if result.remarks:
         table = build_table(1, ["Chunker", *titles], in_place)
-        yield DisplaySection("With each chunk at its actual position", scored.remarks, (table,))
+        yield DisplaySection("With each chunk at its actual position", result.remarks, (table,))
     table = build_table(2, ["Chunker", "Document", "Questions", *titles], by_document)
     yield DisplaySection("By document", tables=(table,))
     recalls = []
-    for row in scored.places:
+    for row in result.places:
         recall = format_evidence_estimate(row.recall)
         recalls.append((row.name, row.title, format_count(row.spans), recall))
     table = build_table(2, ["Chunker", "Evidence position", "Spans", "Recall"], recalls)

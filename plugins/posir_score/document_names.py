@@ -159,8 +159,11 @@ def _choose(name: str, file_name: FileName, candidates: list[tuple[str, FileName
         PosirError: There is not exactly one best document.
     """
     scores = {
-        document: (parsed.count_shared_folders(file_name), parsed.suffix == file_name.suffix)
-        for document, parsed in candidates
+        document: (
+            candidate_name.count_shared_folders(file_name),
+            candidate_name.suffix == file_name.suffix,
+        )
+        for document, candidate_name in candidates
     }
     best_score = tuple(max(column) for column in zip(*scores.values(), strict=True))
     best = [document for document, score in scores.items() if score == best_score]

@@ -369,7 +369,7 @@ def _rank_rotated(
     language: str,
     split: SplitData,
     results: Results,
-    ranked: RankedQueries,
+    ranked_queries: RankedQueries,
     subsets: int,
     *ranking: Any,
 ) -> RotationRanks | None:
@@ -392,7 +392,7 @@ def _rank_rotated(
     request = SearchRequest(
         split["corpus"], split["single"], positives, None, DEPTH, context, TimingStack()
     )
-    ordinary_ranks = dict(zip(positives, ranked.ranks.tolist(), strict=True))
+    ordinary_ranks = dict(zip(positives, ranked_queries.ranks.tolist(), strict=True))
     test = RotationTest(
         run.embedder, request, results, ordinary_ranks, sample_size, subsets, language, is_run=True
     )

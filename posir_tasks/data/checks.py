@@ -341,16 +341,16 @@ def _to_polars(table: pa.Table, columns: list[str]) -> pl.DataFrame:
     return frame
 
 
-def _is_compatible(present: PolarsDataType, required: PolarsDataType) -> bool:
+def _is_compatible(present: PolarsDataType, required_type: PolarsDataType) -> bool:
     """Return True if a column type can be cast to the required type without losing its meaning."""
-    if isinstance(required, pl.Struct) and isinstance(present, pl.Struct):
+    if isinstance(required_type, pl.Struct) and isinstance(present, pl.Struct):
         types = present.to_schema()
         return all(
             _is_compatible(types.get(name, pl.Null()), dtype)
-            for name, dtype in required.to_schema().items()
+            for name, dtype in required_type.to_schema().items()
         )
-    if isinstance(required, pl.List) and isinstance(present, pl.List | pl.Array):
-        return _is_compatible(present.inner, required.inner)
-    if required == pl.Int64:
+    if isinstance(required_type, pl.List) and isinstance(present, pl.List | pl.Array):
+        return _is_compatible(present.inner, required_type.inner)
+    if required_type == pl.Int64:
         return present.is_integer()
-    return present.is_numeric() if required == pl.Float64 else present == required
+    return present.is_numeric() if required_type == pl.Float64 else present == required_type

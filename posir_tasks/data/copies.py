@@ -243,12 +243,12 @@ def _merge_spans(data: PositionData) -> PositionData:
     places = {}
     selection = [row for row, name in enumerate(names) if name not in data.places]
     ends = evidence.ends.copy()
-    for query, merged in merge_places(spans).items():
-        for place in merged:
+    for query, merged_places in merge_places(spans).items():
+        for place in merged_places:
             row = rows[place.name]
             selection.append(row)
             ends[row] = place.span.end
-            if len(merged) > 1:
+            if len(merged_places) > 1:
                 places[place.name] = Place(query, place.grade)
             else:
                 names[row] = query

@@ -259,8 +259,8 @@ class ImportedData:
 
     def split_skipped(self) -> tuple[list[SkippedItem], list[SkippedItem]]:
         """Split the skipped items into questions and texts."""
-        questions = [skipped for skipped in self.skipped if skipped.cause]
-        return questions, [skipped for skipped in self.skipped if not skipped.cause]
+        questions = [item for item in self.skipped if item.cause]
+        return questions, [item for item in self.skipped if not item.cause]
 
     def to_position_data(
         self, revision: str, count_tokens: Callable[[str], int] = estimate_tokens
@@ -346,8 +346,8 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
 def prepare_offsets(items: Iterable[Item], *, repair: bool) -> tuple[list[Item], list[str]]:
     """Convert offsets to code points if `repair` is true. Return items and notes on offsets."""
     originals = [*items]
-    converted, notes = convert_offsets(originals) if repair else (originals, [])
-    return converted, [*notes, *filter(None, [describe_unverified(originals)])]
+    converted_items, notes = convert_offsets(originals) if repair else (originals, [])
+    return converted_items, [*notes, *filter(None, [describe_unverified(originals)])]
 
 
 def _merge_spans(imported: ImportedData, by_id: Mapping[str, PassageQuestion]) -> None:

@@ -294,15 +294,16 @@ def find_language(name: str, list_codes: Callable[[], Iterable[str]]) -> Languag
     `list_codes` returns the codes in the data. It is only called if neither the name nor CLDR
     determines the script.
     """
-    for published in LANGUAGES:
-        if published.name == name:
-            return published
+    for language in LANGUAGES:
+        if language.name == name:
+            return language
     word, _, suffix = name.partition("-")
-    for language in (code for code, english in list_language_names().items() if english == word):
-        script = suffix or find_default_script(language)
-        codes = [f"{language}-{script}"]
+    names = list_language_names().items()
+    for language_code in (code for code, english_name in names if english_name == word):
+        script = suffix or find_default_script(language_code)
+        codes = [f"{language_code}-{script}"]
         if not script:
-            codes = [code for code in list_codes() if code[:3] == language]
+            codes = [code for code in list_codes() if code[:3] == language_code]
         if len(codes) == 1 and codes[0] not in _LANGUAGES_BY_CODE and is_valid_code(codes[0]):
             return Language(name, codes[0])
     return None

@@ -108,13 +108,13 @@ def build_site(
     for file in find_entry_files(results):
         is_reproduction = file.is_relative_to(reproduced_folder)
         (reproductions if is_reproduction else submissions).append(file)
-    scored, problems, newly_scored = score_results(submissions, cache, submitted=submitted)
+    records_by_file, problems, newly_scored = score_results(submissions, cache, submitted=submitted)
     identities: Identities = {}
     if submitted:
-        keys = [record.model.key for record in scored.values()]
+        keys = [record.model.key for record in records_by_file.values()]
         identities = identify_models(keys, cache / "models")
-    problems += exclude_results(scored, identities)
-    records = list(scored.values())
+    problems += exclude_results(records_by_file, identities)
+    records = list(records_by_file.values())
     if submitted:
         reproduced, _, _ = score_results(reproductions, cache, submitted=False)
         records = _describe_submitted(records, reproduced.values(), identities)

@@ -91,7 +91,7 @@ def list_published_records() -> list[BoardRecord]:
     return records
 
 
-def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRow:
+def _build_row(published_row: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRow:
     """Build a row; if query counts are published, with the widest possible intervals.
 
     The papers do not publish the variance of nDCG@10. With a mean m in [0, 1] it is at most
@@ -100,10 +100,10 @@ def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRo
     interval of start minus end follows. nDCG@10(Qk) and PSI have no interval, since the queries of
     their bins are not published.
     """
-    row = BoardRow.from_report(convert_published(published))
-    if published.queries:
-        interval = compute_wilson_interval(published.ndcg_at_10, published.queries)
-        row = row.with_scores(ndcg_at_10=Estimate(published.ndcg_at_10, interval))
+    row = BoardRow.from_report(convert_published(published_row))
+    if published_row.queries:
+        interval = compute_wilson_interval(published_row.ndcg_at_10, published_row.queries)
+        row = row.with_scores(ndcg_at_10=Estimate(published_row.ndcg_at_10, interval))
     counts = [bin_.queries for bin_ in bins]
     if not bins or None in counts:
         return row
@@ -204,15 +204,15 @@ def collect_query_counts(results: Iterable[BoardRecord]) -> dict[str, QueryCount
 
 
 def add_query_counts(
-    published: Iterable[BoardRecord], counts: Mapping[str, QueryCounts]
+    records: Iterable[BoardRecord], counts: Mapping[str, QueryCounts]
 ) -> list[BoardRecord]:
     """Add query counts, which the papers omit, and the resulting intervals to published records.
 
     With at least n queries in each of P bins, the unweighted mean m of the bins has a variance of
     at most m (1 - m) / (P n).
     """
-    records = []
-    for record in published:
+    updated_records = []
+    for record in records:
         by_length = counts.get(record.task, {})
         rows = []
         for row in record.rows:
@@ -225,5 +225,5 @@ def add_query_counts(
                 interval = compute_wilson_interval(mean, sample_size)
                 row = row.with_scores(queries=queries, **{key: Estimate(mean, interval)})
             rows.append(row)
-        records.append(replace(record, rows=tuple(rows)))
-    return records
+        updated_records.append(replace(record, rows=tuple(rows)))
+    return updated_records

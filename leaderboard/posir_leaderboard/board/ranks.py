@@ -212,4 +212,6 @@ def compute_rank_ranges(
     first = 1 + ahead.sum(axis=0)
     last = len(scores) - scores.count(None) - ahead.sum(axis=1)
     ranges = zip(first.tolist(), last.tolist(), strict=True)
-    return [ends if ranked else None for ends, ranked in zip(ranges, has_interval, strict=True)]
+    return [
+        ends if is_ranked else None for ends, is_ranked in zip(ranges, has_interval, strict=True)
+    ]

@@ -202,10 +202,10 @@ def _merge_copies(items: Iterable[Item]) -> Items:
             yield item
 
 
-def _read_marco_documents(folder: Path, judged: Container[str]) -> Items:
+def _read_marco_documents(folder: Path, judged_documents: Container[str]) -> Items:
     skipped_count = 0
     for location, name, line in _read_marco(folder, "doc"):
-        if name not in judged and not is_sampled(name, MARCO_SAMPLING_INTERVAL):
+        if name not in judged_documents and not is_sampled(name, MARCO_SAMPLING_INTERVAL):
             skipped_count += 1
             continue
         with convert_errors(location, "", "a document of MS MARCO v2: docid and body"):
@@ -330,7 +330,7 @@ def find_miracl_language(folder: Path) -> str:
 
 
 def _read_articles(
-    folder: Path, language: str, judged: Container[str], articles: dict[str, Article]
+    folder: Path, language: str, judged_documents: Container[str], articles: dict[str, Article]
 ) -> Iterator[SkippedItem]:
     """Add the judged and sampled articles of a language to `articles`, and yield skipped items."""
     files = sorted(folder.rglob(f"*-{language}/*.jsonl*"))
@@ -350,7 +350,7 @@ def _read_articles(
                     raise ValueError("'docid' is not valid: it must look like 39#2")
                 text = row.get_text("text")
                 title = row.get_text("title", "")
-            if name[1] in judged or is_sampled(name[1], interval):
+            if name[1] in judged_documents or is_sampled(name[1], interval):
                 articles.setdefault(name[1], Article(title)).passages[int(name[2])] = text
             else:
                 skipped_count += 1
