@@ -1,4 +1,4 @@
-"""Find, read and rescore results on disk, which are mteb's result files with position profiles."""
+"""Find, read and rescore mteb's result files with position profiles."""
 
 import json
 import logging
@@ -54,9 +54,9 @@ logger = logging.getLogger(__name__)
 META_FILE = "model_meta.json"
 #: mteb's folder for runs with non-default settings, below the revision.
 EXPERIMENTS = "experiments"
-#: Prefix of scores that may be NaN: nAUC if a metric is constant over queries.
+#: Prefix of scores that may be NaN. nAUC is NaN if a metric is the same for all queries.
 NAN_PREFIX = "nauc_"
-#: Keys of the additive values in a result by position.
+#: Keys of the additive values in a result with positions.
 VALUE_KEYS = frozenset({PROFILE_KEY, RANKS_KEY, READ_RANKS_KEY, KEYS_KEY})
 #: Maximum plausible window. No model reads a tenth of it.
 MAX_TOKENS = 10**9
@@ -73,7 +73,7 @@ class StoredResult:
     subset: str
     values: Any = field(repr=False)
     run: Fields = field(repr=False)
-    """Run record of data and model."""
+    """Run record, with the versions of data and model."""
     file: Path
     corpus: CorpusRead | None = None
     """Truncation of the corpus, for results without positions; None if not stored."""
@@ -177,8 +177,8 @@ def read_results(folder: Path) -> list[SubsetResult]:
     results = [result for result in read_all_results(folder) if isinstance(result, SubsetResult)]
     if not results:
         raise PosirError(
-            f"{folder}: all results are of queries without positions. Use `posir report` or "
-            "`posir compare`, which accept such results."
+            f"{folder}: all results are on queries without evidence positions. Use `posir report` "
+            "or `posir compare`, which accept such results."
         )
     return results
 
@@ -198,10 +198,10 @@ def read_all_results(folder: Path, types: Any = SubsetResult | JudgedResult) -> 
         raise problems[0]
     if not results:
         raise PosirError(
-            f"{folder}: no result with a position profile below it. Create results with `mteb "
+            f"{folder}: contains no result with a position profile. Create results with `mteb "
             f"run -t PosIR-Mini -m MODEL --output-folder {shlex.quote(str(folder))}`; `posir "
-            "tasks` lists the tasks. `posir score RUN --data DATA` makes results of data without "
-            "positions."
+            "tasks` lists the tasks. `posir score RUN --data DATA` creates results for data "
+            "without positions."
         )
     for problem in problems:
         logger.warning("skipped: %s", problem)
@@ -264,7 +264,7 @@ def load_result(file: Path) -> Record:
 
 
 def _iterate_scores(data: Fields, keys: Set[str] = VALUE_KEYS) -> Iterator[tuple[str, Record]]:
-    """Yield name and scores of each subset with any of the keys."""
+    """Yield the name and scores of each subset that has any of the keys."""
     for split in data["scores"].values():
         for scores in split:
             # In a damaged result, the profile may be missing, but not all other keys.
@@ -313,8 +313,10 @@ def _locate_errors(file: Path, subset: str) -> Iterator[None]:
     try:
         yield
     except ProfileError as error:
-        field = f"field '{error.field}': " if error.field else ""
-        raise ProfileError(f"{file}: subset '{subset}': {field}{error}", error.field) from error
+        field_prefix = f"field '{error.field}': " if error.field else ""
+        raise ProfileError(
+            f"{file}: subset '{subset}': {field_prefix}{error}", error.field
+        ) from error
 
 
 def read_values(file: Path, subset: str, scores: Fields) -> ResultValues:
@@ -358,22 +360,23 @@ def parse_values(subset: str, scores: Fields) -> ResultValues:
 
 def _find_problems(subset: str, values: ResultValues) -> Iterator[tuple[str, str]]:
     """Yield field and problem of each value that contradicts other values of the subset."""
-    axes, read = values.ranks.axes, values.read
+    axes = values.ranks.axes
+    read_part = values.read
     scheme = find_scheme(axes.scheme)
     if scheme and axes.to_json() != scheme.axes.to_json():
         yield f"{PROFILE_KEY}.axes", f"differs from the axes of the scheme {axes.scheme}"
-    if (read.tokens or 0) > MAX_TOKENS:
-        yield READ_KEY, f"{read.tokens:,} tokens are more than any model reads"
+    if (read_part.tokens or 0) > MAX_TOKENS:
+        yield READ_KEY, f"{read_part.tokens:,} tokens are more than any model reads"
     for ranks in filter(None, (values.ranks, values.places)):
         for part in ranks.sets:
             if part.subset != subset:
                 yield RANKS_KEY, f"has ranks of the subset '{part.subset}'"
-            if len(part.twelfths) and read.kind is ReadKind.UNKNOWN:
+            if len(part.twelfths) and read_part.kind is ReadKind.UNKNOWN:
                 yield READ_RANKS_KEY, "has positions within the window, which is unknown"
             if _contradicts_bins(part, ranks, scheme):
                 yield READ_RANKS_KEY, "has thirds that contradict the position bins"
             if len(part.twelfths) and len(part.thirds):
-                yield from _find_position_problems(part, read)
+                yield from _find_position_problems(part, read_part)
 
 
 def _contradicts_bins(
@@ -389,13 +392,13 @@ def _contradicts_bins(
     return bool(np.any(is_before | is_after))
 
 
-def _find_position_problems(part: DocumentSet, read: ReadPart) -> Iterator[tuple[str, str]]:
+def _find_position_problems(part: DocumentSet, read_part: ReadPart) -> Iterator[tuple[str, str]]:
     """Yield a problem if positions within the window contradict those in whole documents."""
     twelfths = part.twelfths
     thirds = part.thirds
     # Positions in tokens may be in the twelfth next to their position in characters.
     is_elsewhere = (twelfths >= TWELFTHS) | (abs(twelfths - 4 * thirds - 1.5) > 2.5)
-    if read.kind is ReadKind.ALL and is_elsewhere.any():
+    if read_part.kind is ReadKind.ALL and is_elsewhere.any():
         yield (
             READ_RANKS_KEY,
             "has positions within the window that contradict positions in whole documents",

@@ -260,7 +260,7 @@ def submit(
         lines = [*map(str, problems), f"Problems: {len(problems)}; nothing was sent."]
         raise PosirError("\n".join(lines))
     models = {entry.model for entry in entries}
-    counts = f"results: {len(entries)}, models: {len(models)}, problems: {len(problems)}"
+    summary = f"results: {len(entries)}, models: {len(models)}, problems: {len(problems)}"
     title = pluralize(len(problems), "problem")
     if model_card and not dry_run:
         _write_card(Path(model_card), entries)
@@ -269,7 +269,7 @@ def submit(
             title=title,
             rows=[asdict(problem) for problem in problems],
             footer=[*map(str, problems)],
-            warnings=[counts],
+            warnings=[summary],
             exit_status=int(bool(problems)),
         )
     # huggingface_hub is slow to import.
@@ -287,7 +287,7 @@ def submit(
         uploads.append((build_eval_results(entries, hub.build_url(submission)), HuggingFaceHub()))
     if dry_run:
         lines = [line for commit, hub in uploads for line in _describe_commit(commit, hub)]
-        return Result(title=title, footer=lines, warnings=[counts, "nothing was sent (--dry-run)"])
+        return Result(title=title, footer=lines, warnings=[summary, "nothing was sent (--dry-run)"])
     lines = []
     for commit, hub in uploads:
         try:
@@ -337,7 +337,7 @@ def find_entries(folders: Iterable[Path]) -> tuple[list[Entry], list[EntryProble
         folder_entries, folder_problems = read_entries(folder)
         folder_experiments = list(find_entry_files(folder, experiments=True))
         if not (folder_entries or folder_problems):
-            missing = "no result with a position profile below it"
+            missing = "contains no result with a position profile"
             reason = explanation if folder_experiments else missing
             raise PosirError(f"{folder}: {reason}. Give the --output-folder of `mteb run`.")
         entries |= {entry.file: entry for entry in folder_entries}

@@ -179,8 +179,12 @@ def rate_translations(
         return Result(title="Sheets", rows=[{"file": name} for name in names], footer=names)
     if plan:
         llms = [rating_settings.llm]
-        tokens = sum(count_tokens(row.original) + count_tokens(row.text) for row in translations)
-        usage = estimate_calls(ratings.RATE_TRANSLATION, len(translations), tokens, REASON_TOKENS)
+        token_count = sum(
+            count_tokens(row.original) + count_tokens(row.text) for row in translations
+        )
+        usage = estimate_calls(
+            ratings.RATE_TRANSLATION, len(translations), token_count, REASON_TOKENS
+        )
         return describe_plan([estimate_cost("rate translations", llms, usage)], llms, notes)
     with lock(rating_settings.work):
         return _judge_sample(rating_settings, translations, notes, list(map(Path, to_list(people))))

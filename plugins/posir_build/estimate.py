@@ -80,11 +80,11 @@ def estimate_stages(
     documents = results["sample"].documents
     sources = ask.sample_source_documents(documents, settings.ask.documents, settings.seed)
     mean_tokens = sum(document.tokens for document in sources) / max(1, len(sources))
-    usage, questions = _estimate_ask(settings, sources)
+    usage, question_count = _estimate_ask(settings, sources)
     question_counts = {}
     for stage in STAGE_NAMES[1:]:
-        questions = len(results[stage].questions) if stage in results else questions
-        question_counts[stage] = questions
+        question_count = len(results[stage].questions) if stage in results else question_count
+        question_counts[stage] = question_count
     text_tokens = question_counts["ask"] * mean_tokens * NUMBERING_FACTOR
     search = settings.false_negatives
     queries = question_counts["verify"] if search.embedder else 0
@@ -124,26 +124,32 @@ def _estimate_ask(settings: BuildSettings, documents: Sequence[Document]) -> tup
     """Estimate the usage of Ask, and the number of questions it generates."""
     section = settings.ask
     document_count = len(documents)
-    tokens = sum(document.tokens for document in documents)
+    token_count = sum(document.tokens for document in documents)
     questions = POSQ_QUESTIONS if settings.prompts == "posq" else section.questions
     answer_tokens = questions * QUESTION_TOKENS
     match section.method:
         case "positional":
             calls = document_count * section.draws
-            usage = estimate_calls(ask.ASK_POSITIONAL, calls, tokens * section.draws, answer_tokens)
+            usage = estimate_calls(
+                ask.ASK_POSITIONAL, calls, token_count * section.draws, answer_tokens
+            )
             return usage, calls * questions
         case "chunk":
-            chunks = sum(len(ask.split_chunks(row.text, section.chunk_words)) for row in documents)
-            text_tokens = tokens + chunks * SUMMARY_TOKENS
-            summaries = estimate_calls(ask.SUMMARIZE, document_count, tokens, SUMMARY_TOKENS)
-            usage = estimate_calls(ask.ASK_CHUNK, chunks, text_tokens, answer_tokens)
-            return summaries + usage, chunks * questions
+            chunk_count = sum(
+                len(ask.split_chunks(row.text, section.chunk_words)) for row in documents
+            )
+            text_tokens = token_count + chunk_count * SUMMARY_TOKENS
+            summaries = estimate_calls(ask.SUMMARIZE, document_count, token_count, SUMMARY_TOKENS)
+            usage = estimate_calls(ask.ASK_CHUNK, chunk_count, text_tokens, answer_tokens)
+            return summaries + usage, chunk_count * questions
         case "persona":
             personas = document_count * section.personas_offered * PERSONA_TOKENS
             choices = estimate_calls(
-                ask.CHOOSE_PERSONA, document_count, tokens + personas, GRADE_TOKENS
+                ask.CHOOSE_PERSONA, document_count, token_count + personas, GRADE_TOKENS
             )
-            usage = estimate_calls(ask.ASK_PERSONA, 3 * document_count, 4 * tokens, QUESTION_TOKENS)
+            usage = estimate_calls(
+                ask.ASK_PERSONA, 3 * document_count, 4 * token_count, QUESTION_TOKENS
+            )
             return choices + usage, 3 * document_count
         case "given":
             return Usage(), 0
@@ -174,25 +180,25 @@ def _estimate_translate(
 ) -> dict[str, Usage]:
     """Estimate the usage of translation and, with a judge, of checks for refusals."""
     section = settings.translate
-    languages = len(section.languages)
-    tokens = sum(document.tokens for document in documents) * NUMBERING_FACTOR
+    language_count = len(section.languages)
+    token_count = sum(document.tokens for document in documents) * NUMBERING_FACTOR
     blocks = 0
-    if languages:
+    if language_count:
         sentence_counts = (len(find_sentences(row.text, settings.language)) for row in documents)
         blocks = sum(ceil(count / section.sentences) for count in sentence_counts)
     text_usage = estimate_calls(
         translate.TRANSLATE_SENTENCES,
-        languages * blocks,
-        languages * tokens,
-        tokens / max(1, blocks),
+        language_count * blocks,
+        language_count * token_count,
+        token_count / max(1, blocks),
     )
-    query_count = languages * questions
+    query_count = language_count * questions
     query_usage = estimate_calls(
         translate.TRANSLATE_QUESTION, query_count, query_count * SENTENCE_TOKENS, SENTENCE_TOKENS
     )
     usage_by_stage = {"translate": text_usage + query_usage}
     if section.judge:
-        judged_texts = languages * (len(documents) + questions) * SUSPECTED_REFUSAL_SHARE
+        judged_texts = language_count * (len(documents) + questions) * SUSPECTED_REFUSAL_SHARE
         characters = judged_texts * translate.JUDGED_CHARACTERS
         usage_by_stage["refusals"] = estimate_calls(
             translate.JUDGE_TRANSLATION, judged_texts, characters / BYTES_PER_TOKEN, REASON_TOKENS

@@ -284,16 +284,16 @@ def build_margin_tables(
 
 
 def _format_pool(pool: MarginPool) -> tuple[str, ...]:
-    questions = sum(pool.positions)
+    question_count = sum(pool.positions)
     counts = [
-        f"{format_count(count)} ({format_percent(count / max(1, questions))}%)"
+        f"{format_count(count)} ({format_percent(count / max(1, question_count))}%)"
         for count in pool.positions
     ]
     published_counts = MARGIN_POOLS.get(pool.at_least, ())
     total = sum(published_counts)
     return (
         "all" if pool.at_least is None else f"from {pool.at_least:g}",
-        format_count(questions),
+        format_count(question_count),
         format_percent(pool.share),
         *counts,
         format_percent(total / PUBLISHED_QUESTIONS if total else None),

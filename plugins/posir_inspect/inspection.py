@@ -402,11 +402,11 @@ class InspectionRun:
             other_words=other_words,
         )
 
-    def _cut_excerpts(self, texts: int, budget: float) -> tuple[QuestionSet, int]:
+    def _cut_excerpts(self, text_count: int, budget: float) -> tuple[QuestionSet, int]:
         """Generate questions about the longest excerpts that fit the budget. Return the questions
         and the maximum excerpt length in tokens.
         """
-        max_excerpts = min(texts, INITIAL_TEXTS)
+        max_excerpts = min(text_count, INITIAL_TEXTS)
         for length in EXCERPT_LENGTHS:
             questions, costs = self._generate_excerpt_questions(length, max_excerpts)
             fitting_excerpts = splitting.count_affordable(costs, budget)
@@ -419,12 +419,14 @@ class InspectionRun:
             return questions, length
         return questions.select_first(fitting_excerpts), length
 
-    def _generate_excerpt_questions(self, length: int, texts: int) -> tuple[QuestionSet, Integers]:
+    def _generate_excerpt_questions(
+        self, length: int, text_count: int
+    ) -> tuple[QuestionSet, Integers]:
         """Generate questions about excerpts of the first texts. Return the questions and the number
         of tokens to encode per excerpt, shape (texts,).
         """
         counter = self.request.token_counter
-        collection = cut_excerpts(self.request.collection, counter, length, texts)
+        collection = cut_excerpts(self.request.collection, counter, length, text_count)
         tokens = counter.count_all([text.text for text in collection.texts])
         questions = generate_questions(collection, tokens)
         strategies = self._choose_strategies(min(length, max(tokens)))

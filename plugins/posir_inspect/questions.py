@@ -189,10 +189,10 @@ def generate_questions(collection: TextCollection, tokens: Sequence[int]) -> Que
         collection: The texts.
         tokens: Length of each text in tokens.
     """
-    names = [text.id for text in collection.texts]
-    if len({*names} - {""}) < len(names):
-        names = [f"d{number}" for number in range(len(names))]
-    texts = dict(zip(names, collection.texts, strict=True))
+    ids = [text.id for text in collection.texts]
+    if len({*ids} - {""}) < len(ids):
+        ids = [f"d{number}" for number in range(len(ids))]
+    texts = dict(zip(ids, collection.texts, strict=True))
     documents = {name: text.text for name, text in texts.items()}
     languages = {name: text.language for name, text in texts.items()}
     sentences = {name: find_sentences(text.text, text.language) for name, text in texts.items()}
@@ -223,7 +223,7 @@ def generate_questions(collection: TextCollection, tokens: Sequence[int]) -> Que
                 Wording.RAREST_WORDS: keep_rarest_words(verbatim, frequencies),
             }
             questions.append(PseudoQuestion(f"{name}-{part}", name, span, wordings))
-    counts = dict(zip(names, tokens, strict=True))
+    counts = dict(zip(ids, tokens, strict=True))
     return QuestionSet(documents, counts, tuple(questions), languages)
 
 
@@ -348,13 +348,15 @@ def _measure_bm25(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers
 def cut_excerpts(
     collection: TextCollection, tokenizer: Tokenizer, size: int, count: int
 ) -> TextCollection:
-    """Cut a random excerpt of `size` tokens from each of the first texts, with a fixed seed."""
+    """Cut a random excerpt of `size` tokens from each of the first `count` texts, with a fixed
+    seed.
+    """
     excerpts = []
     spans = tokenizer.find_tokens([text.text for text in collection.texts[:count]])
     for number, (text, tokens) in enumerate(zip(collection.texts, spans, strict=False)):
-        content = text.text
+        excerpt = text.text
         if len(tokens) > size:
-            first = random.Random(f"{SEED} {number}").randint(0, len(tokens) - size)
-            content = content[tokens[first, 0] : tokens[first + size - 1, 1]]
-        excerpts.append(replace(text, text=content))
+            start = random.Random(f"{SEED} {number}").randint(0, len(tokens) - size)
+            excerpt = excerpt[tokens[start, 0] : tokens[start + size - 1, 1]]
+        excerpts.append(replace(text, text=excerpt))
     return replace(collection, texts=tuple(excerpts))

@@ -319,7 +319,7 @@ def compare_strategies(
         window: Window in tokens; None if the model reads whole texts.
         unit: Noun for a whole text, `text` or `excerpt`.
     """
-    tokens = sum(min(length, window or length) for length in questions.lengths)
+    token_count = sum(min(length, window or length) for length in questions.lengths)
     rows: list[ChunkRow] = []
     for search in searches:
         strategy = search.strategy
@@ -327,7 +327,7 @@ def compare_strategies(
             strategy.size if strategy else None,
             strategy.chunker if strategy else None,
             search.vectors,
-            strategy.count_chunks(questions) if strategy else ChunkCounts(tokens),
+            strategy.count_chunks(questions) if strategy else ChunkCounts(token_count),
             analyze(search.values[wording]).overall,
             change=None,
             unit=unit,

@@ -276,8 +276,8 @@ def _measure_step(
     lengths = list(map(len, data.tokenizer.find_tokens(texts)))
     end = 0
     for block in [data] if step.probes[0].needs_all else data.iterate_blocks(BLOCK_SIZE):
-        documents = len(block.documents)
-        end += documents
+        document_count = len(block.documents)
+        end += document_count
         pending: list[tuple[Probe, SubsetSums | None]] = []
         for probe in step.probes:
             stored_subset = results[probe.name].subsets.get(subset)
@@ -290,11 +290,11 @@ def _measure_step(
             if stored_subset is None or stored_subset.done < end:
                 pending.append((probe, stored_subset))
         if not pending:
-            advance(documents)
+            advance(document_count)
             continue
         plans = [probe.plan(block) for probe, _ in pending]
         block_results = run_plans(
-            encoder, plans, lambda share, documents=documents: advance(share * documents)
+            encoder, plans, lambda share, count=document_count: advance(share * count)
         )
         for (probe, stored_subset), block_sums in zip(pending, block_results, strict=True):
             total = stored_subset.sums + block_sums if stored_subset else block_sums

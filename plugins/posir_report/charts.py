@@ -105,8 +105,8 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
         base.transform_filter("datum.queries == 0").mark_text(text="–", color=charts.FAINT),
     ]
     chart = alt.layer(*layers, width=700 if axes.equal_bins else alt.Step(100), height=alt.Step(48))
-    lengths = len({cell.length for cell in cells})
-    alt_text = f"A table of {lengths} lengths by position of the evidence."
+    length_count = len({cell.length for cell in cells})
+    alt_text = f"A table of {length_count} lengths by position of the evidence."
     return _add_frame(chart, summary, HEAT_MAP_EXPLANATION, alt_text)
 
 

@@ -81,10 +81,10 @@ def build_answer_sections(
     has_many_results = len(overall) > MAX_SENTENCES
     if has_many_results:
         yield from to_paragraphs(describe_findings(rows))
-    tasks = len({row.task for row in overall})
+    task_count = len({row.task for row in overall})
     labels = build_labels(overall)
     label_by_run = dict(zip(map(_get_run, overall), labels, strict=True))
-    lists_models = len(set(labels)) > 1 or tasks == 1
+    lists_models = len(set(labels)) > 1 or task_count == 1
     groups = groupby(overall, key=lambda row: tables.name_task(row) if lists_models else "")
     for number, (task, group_rows) in enumerate(groups, 1):
         row_by_run = {_get_run(row): row for row in group_rows}
@@ -196,14 +196,14 @@ def _list_shares(rows: Iterable[ReportRow]) -> list[float]:
 def title_findings(overall: Sequence[ReportRow]) -> str:
     """Write the title: the findings on up to three models of a single task, else counts."""
     tasks = list(dict.fromkeys(row.task for row in overall))
-    models = len({row.model for row in overall})
+    model_count = len({row.model for row in overall})
     rows = zip(build_short_labels(overall), overall, strict=True)
     findings = [(label, row.findings) for label, row in rows if row.findings]
     if len(tasks) > 1 or len(findings) < len(overall) or not findings:
         subject = pluralize(len(tasks), "task") if len(tasks) > 1 else tasks[0]
-        return f"{pluralize(models, 'model')} on {subject}"
-    if models > 3:
-        return count_truncating(len(_list_shares(overall)), models)
+        return f"{pluralize(model_count, 'model')} on {subject}"
+    if model_count > 3:
+        return count_truncating(len(_list_shares(overall)), model_count)
     return "".join(describe_models(findings))
 
 

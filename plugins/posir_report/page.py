@@ -1,4 +1,4 @@
-"""The figures of pages, the LaTeX tables, and the answer that `mteb run` prints."""
+"""Figures for pages, LaTeX tables, and the findings that `mteb run` prints."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
 LATEX_NOTE = (
-    "In brackets 95% intervals; bold: the highest. Columns by length: nDCG@10 for relevant "
+    "Brackets: 95% intervals; bold: the highest score. Columns by length: nDCG@10 for relevant "
     "documents of this length. Position effect: nDCG@10 with the evidence in the first third of "
     "its document minus the same evidence in the last, moved by rotating the document; within the "
     "window: the same in texts that the model reads whole. Truncated: share of the evidence."
 )
-#: Titles of a model's figures on a task, drawn by `charts.DRAW`.
+#: Titles of a model's figures on a task, by key in `charts.DRAW`.
 FIGURES = {"curves": "Figures of {}", "heat-map": "{} by length and position"}
 #: Heading, key and format of scores over all lengths.
 LATEX_SCORES = (
@@ -61,7 +61,7 @@ def _draw(figure: str, summary: TaskSummary, label: str) -> Sequence[Figure]:
 
 
 def describe_result_file(file: Path) -> Iterator[str]:
-    """Yield the answer for each model in a result file: model, text chart, task and nDCG@10, then
+    """Yield a summary for each model in a result file: model, text chart, task and nDCG@10, then
     the findings.
     """
     results = [result for result in read_results(file.parent) if result.task == file.stem]

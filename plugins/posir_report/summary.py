@@ -384,8 +384,8 @@ def build_row(summary: TaskSummary, **fields: Any) -> ReportRow:
 
 def build_rows(summary: TaskSummary) -> list[ReportRow]:
     """Build the row over all lengths, then a row per length bucket."""
-    lengths = len(summary.profile.lengths)
-    indices = range(1 + lengths if lengths > 1 else 1)
+    length_count = len(summary.profile.lengths)
+    indices = range(1 + length_count if length_count > 1 else 1)
     return [build_length_row(summary, index) for index in indices]
 
 

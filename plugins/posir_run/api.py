@@ -405,18 +405,23 @@ def _plan_selection(task: PosirTask) -> Result:
 
     sample_tokens = sum(map(estimate_tokens, texts))
     seconds = [time_encoding(search, texts) / sample_tokens for _ in range(ROUNDS)]
-    documents = sum(counts.texts)
-    tokens = sum(counts.tokens)
-    duration = Duration.from_rounds(seconds) * tokens
+    document_count = sum(counts.texts)
+    token_count = sum(counts.tokens)
+    duration = Duration.from_rounds(seconds) * token_count
     name = task.metadata.name
-    source = f"{documents:,} documents, {decimal(tokens * BYTES_PER_TOKEN)} of text"
+    source = f"{document_count:,} documents, {decimal(token_count * BYTES_PER_TOKEN)} of text"
     if not all(size.is_counted for size in sizes):
         source += ", to be downloaded first"
     sentence = (
         f"{name}: the sample is selected from {source}. BM25 takes {duration} on this machine, "
         "once."
     )
-    row = {"task": name, "documents": documents, "tokens": tokens, "seconds": duration.mean}
+    row = {
+        "task": name,
+        "documents": document_count,
+        "tokens": token_count,
+        "seconds": duration.mean,
+    }
     return Result(title="Estimated cost of the sample", rows=[row], sentences=[sentence])
 
 

@@ -210,13 +210,15 @@ def plan_run(workload: Workload, batch_size: int) -> Result:
     subsets = [(task, subset) for task in workload.tasks for subset in task.hf_subsets]
     sizes = measure_subsets(track_items(subsets, "Counting texts"))
     total = sum_counts(size.documents for size in sizes)
-    documents, queries, sampled = collect_samples(workload.tasks, total)
+    documents, queries, is_sampled = collect_samples(workload.tasks, total)
     task = workload.tasks[0]
     encode_kwargs = {"batch_size": batch_size, "show_progress_bar": False}
     context = EncodingContext(task.metadata, SPLIT, task.hf_subsets[0], encode_kwargs)
     models = track_items(list(workload.models.items()), "Measuring models")
     plans = [
-        build_plan(_measure_model(model, meta, documents, queries, context), sizes, sampled=sampled)
+        build_plan(
+            _measure_model(model, meta, documents, queries, context), sizes, is_sampled=is_sampled
+        )
         for model, meta in models
     ]
     records = [record for plan in plans for record in build_records(plan)]
@@ -315,20 +317,20 @@ def time_encoding(encode: Callable[[Sequence[str]], object], texts: Sequence[str
     return time.perf_counter() - start
 
 
-def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool) -> RunPlan:
+def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, is_sampled: bool) -> RunPlan:
     """Estimate the cost of evaluating a model. `sizes` must be sorted by task."""
 
     def estimate_cost(
         name: str, subsets: Sequence[SubsetSize], corpora: Iterable[TextCounts]
     ) -> CostEstimate:
         documents = sum_counts(corpora)
-        queries = sum(size.queries for size in subsets)
+        query_count = sum(size.queries for size in subsets)
         size = duration = None
         if model.bytes_per_text:
-            size = (sum(documents.texts) + queries) * model.bytes_per_text
+            size = (sum(documents.texts) + query_count) * model.bytes_per_text
         if model.calibration:
-            duration = model.calibration.estimate(documents, queries)
-        return CostEstimate(name, len(subsets), documents, queries, size, duration)
+            duration = model.calibration.estimate(documents, query_count)
+        return CostEstimate(name, len(subsets), documents, query_count, size, duration)
 
     tasks = []
     for name, group in groupby(sizes, key=lambda size: size.task):
@@ -342,7 +344,7 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
             "with cache", sizes, {size.corpus: size.documents for size in sizes}.values()
         ),
         counted=all(size.is_counted for size in sizes),
-        sampled=sampled,
+        sampled=is_sampled,
     )
 
 
@@ -389,11 +391,11 @@ def describe_plan(plan: RunPlan) -> str:
 
 def explain_estimates(plan: RunPlan) -> str:
     """Describe the sources of the estimates."""
-    sizes = "counted in the data, at four bytes per token"
+    size_source = "counted in the data, at four bytes per token"
     if not plan.counted:
-        sizes = (
+        size_source = (
             "published averages (arXiv 2601.08363) for data that is not on this machine, where all "
             "documents are assumed to have the mean length"
         )
-    texts = "texts from the data" if plan.sampled else "some synthetic texts of mean length"
-    return f"{plan.model.name}: sizes are {sizes}; the benchmark encodes {texts}."
+    text_source = "texts from the data" if plan.sampled else "some synthetic texts of mean length"
+    return f"{plan.model.name}: sizes are {size_source}; the benchmark encodes {text_source}."

@@ -325,12 +325,12 @@ def _build_score_rows(
 def _build_score_row(
     name: str, document: str, scores: Mapping[str, Floats], tokens: Integers
 ) -> ChunkerRow:
-    questions = len(scores["iou"])
+    question_count = len(scores["iou"])
     estimates: dict[str, Any] = {
-        score: estimate_score(values, np.arange(questions)) for score, values in scores.items()
+        score: estimate_score(values, np.arange(question_count)) for score, values in scores.items()
     }
     return ChunkerRow(
-        name, document, questions, chunks=len(tokens), tokens=int(tokens.sum()), **estimates
+        name, document, question_count, chunks=len(tokens), tokens=int(tokens.sum()), **estimates
     )
 
 

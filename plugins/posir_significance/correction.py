@@ -15,16 +15,16 @@ def correct_p_values(
 
     A p-value of None stays None and does not count as a test.
     """
-    corrected = list(p_values)
-    members = defaultdict[Hashable, dict[int, float]](dict)
+    corrected_p_values = list(p_values)
+    p_values_by_family = defaultdict[Hashable, dict[int, float]](dict)
     for index, (family, p_value) in enumerate(zip(families, p_values, strict=True)):
         if p_value is not None:
-            members[family][index] = p_value
-    for family_values in members.values():
+            p_values_by_family[family][index] = p_value
+    for family_values in p_values_by_family.values():
         family_corrected = correct_by_holm([*family_values.values()])
         for index, p_value in zip(family_values, family_corrected, strict=True):
-            corrected[index] = p_value
-    return corrected
+            corrected_p_values[index] = p_value
+    return corrected_p_values
 
 
 def correct_by_holm(p_values: Sequence[float]) -> list[float]:

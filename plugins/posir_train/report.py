@@ -322,7 +322,7 @@ def compare_queries(
 def describe_training(settings: TrainingSettings, trained_model: TrainedModel) -> list[str]:
     """Describe the training data, the settings and the evaluation data."""
     held_out = trained_model.data.held_out
-    tasks = "-t " + " -t ".join(list_tasks(trained_model.held_out))
+    task_options = "-t " + " -t ".join(list_tasks(trained_model.held_out))
     objective = f"Objective: {settings.objective}; it ignores the position of the evidence."
     if settings.objective == "retrieval":
         shares = ", ".join(f"{share:.2f}" for share in settings.weights.shares)
@@ -339,7 +339,7 @@ def describe_training(settings: TrainingSettings, trained_model: TrainedModel) -
         f"weights from step {trained_model.steps:,}.",
         f"Evaluated on {questions} about {articles} that were not trained on, searched in the "
         f"whole corpus of {documents}. The data is in `{HELD_OUT_FOLDER}` in this folder, where "
-        f"`POSIR_DATA={HELD_OUT_FOLDER} mteb run {tasks} -m .` reproduces the scores.",
+        f"`POSIR_DATA={HELD_OUT_FOLDER} mteb run {task_options} -m .` reproduces the scores.",
     ]
 
 
@@ -442,7 +442,7 @@ def assemble_report(
 
 
 def _write_commands(settings: TrainingSettings, folder: Path, held_out: Dataset) -> list[str]:
-    results = str(folder / WORK_FOLDER / "results")
+    results_folder = str(folder / WORK_FOLDER / "results")
     tasks = [argument for name in list_tasks(held_out) for argument in ("-t", name)]
     models = [settings.model, str(folder)]
     last_command = "compare"
@@ -454,9 +454,9 @@ def _write_commands(settings: TrainingSettings, folder: Path, held_out: Dataset)
     data = shlex.quote(str(folder / HELD_OUT_FOLDER))
     commands = []
     for model in models:
-        command = ["mteb", "run", *tasks, "-m", model, "--output-folder", results]
+        command = ["mteb", "run", *tasks, "-m", model, "--output-folder", results_folder]
         commands.append(f"POSIR_DATA={data} {shlex.join(command)}")
-    return [*commands, shlex.join(["posir", last_command, results])]
+    return [*commands, shlex.join(["posir", last_command, results_folder])]
 
 
 def compare_seeds(reports: Mapping[int, TrainingReport]) -> Result:

@@ -105,9 +105,9 @@ def check_values(name: object, content: str | bytes) -> None:
     if len(content) <= limit:
         return
     marks = (",", "[", "{") if isinstance(content, str) else (b",", b"[", b"{")
-    values = sum(map(content.count, marks))  # type: ignore[arg-type]
-    if values > limit:
-        raise MAX_ROWS.make_error(name, f"has about {values:,} values; the limit is {limit:,}")
+    value_count = sum(map(content.count, marks))  # type: ignore[arg-type]
+    if value_count > limit:
+        raise MAX_ROWS.make_error(name, f"has about {value_count:,} values; the limit is {limit:,}")
 
 
 def describe_bytes(size: int) -> str:

@@ -92,10 +92,10 @@ def _list_chunks(
         raise LimitError(file, f"has {columns:,} columns; the limit is {MAX_COLUMNS:,}")
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     chunks = [group.column(index) for group in groups for index in range(columns)]
-    values = sum(chunk.num_values for chunk in chunks)
+    value_count = sum(chunk.num_values for chunk in chunks)
     limit = VALUES_PER_ROW * max(MAX_ROWS.read(), size)
-    if values > limit:
-        raise MAX_ROWS.make_error(file, f"has {values:,} values; the limit is {limit:,}")
+    if value_count > limit:
+        raise MAX_ROWS.make_error(file, f"has {value_count:,} values; the limit is {limit:,}")
     return chunks
 
 

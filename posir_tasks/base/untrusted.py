@@ -245,10 +245,10 @@ def read_bytes(file: Path, max_bytes: int | None = None) -> bytes:
         raise InputError(file, f"cannot be read ({sanitize(reason, 200)})") from error
 
 
-def check_columns(columns: int, name: object) -> None:
+def check_columns(column_count: int, name: object) -> None:
     """Raise InputError if a table has too many columns."""
-    if columns > MAX_COLUMNS:
-        raise InputError(name, f"has {columns:,} columns; the limit is {MAX_COLUMNS:,}")
+    if column_count > MAX_COLUMNS:
+        raise InputError(name, f"has {column_count:,} columns; the limit is {MAX_COLUMNS:,}")
 
 
 def find_repeated(values: Iterable[Value]) -> Value | None:

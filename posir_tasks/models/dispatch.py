@@ -110,9 +110,9 @@ def _find_highest(values: Tensor, k: int) -> Tensor:
     return torch.from_numpy(order[:, -k:])
 
 
-def split_queries(queries: Array, documents: int) -> Iterator[Array]:
+def split_queries(queries: Array, document_count: int) -> Iterator[Array]:
     """Yield query batches with at most `MAX_SIMILARITIES` similarities. Sparse queries form one."""
-    size = max(1, MAX_SIMILARITIES // documents)
+    size = max(1, MAX_SIMILARITIES // document_count)
     if isinstance(queries, torch.Tensor) and queries.layout != torch.strided:
         size = queries.shape[0]
     for start in range(0, queries.shape[0], size):

@@ -465,8 +465,8 @@ class EmbeddingClient(EndpointModel):
         """
         seconds_per_word = 0.0
         for text in texts:
-            words = len(text.split())
-            if seconds_per_word * words > MAX_COUNT_SECONDS:
+            word_count = len(text.split())
+            if seconds_per_word * word_count > MAX_COUNT_SECONDS:
                 break
             start = time.perf_counter()
             with self._limit_response_time():
@@ -474,17 +474,19 @@ class EmbeddingClient(EndpointModel):
                     response = self._request(self.kind, [[text]])
                 except RequestError as error:
                     if error.is_timeout:
-                        details = f" The text had {words:,} words. Shorter texts were embedded."
+                        details = (
+                            f" The text had {word_count:,} words. Shorter texts were embedded."
+                        )
                         raise self._make_request_error(error, details) from None
-                    limit = max(_find_numbers(error.reason, below=words), default=None)
+                    limit = max(_find_numbers(error.reason, below=word_count), default=None)
                     return limit, error.is_rejected, seconds_per_word
-            seconds_per_word = max(seconds_per_word, (time.perf_counter() - start) / words)
+            seconds_per_word = max(seconds_per_word, (time.perf_counter() - start) / word_count)
             count = _find_count(response, self.kind.tokens)
             # A word has at least one token, so a lower count is the window.
-            if count and count < words:
+            if count and count < word_count:
                 return count, False, seconds_per_word
             # The server counts characters rather than tokens, or nothing.
-            if self.kind.tokens and (count is None or count > 2 * words):
+            if self.kind.tokens and (count is None or count > 2 * word_count):
                 break
         return None, False, seconds_per_word
 

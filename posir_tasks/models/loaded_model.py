@@ -224,12 +224,12 @@ def _find_window(model: MTEBModels, tokenizer: Any, query: Dataset | None) -> in
     """Return the number of tokens after which a long document is truncated, or, if `query` is None,
     a long query. Return None if it is not truncated.
     """
-    words = " ".join(["the"] * MANY_WORDS)
-    long = build_texts([words])
+    text = " ".join(["the"] * MANY_WORDS)
+    long = build_texts([text])
     is_encoder = isinstance(model, ENCODERS)
     texts = (long, None) if query is None else (None if is_encoder else query, long)
     ids = read_ids(model, *texts)
-    count = len(tokenizer(words, verbose=False)["input_ids"])
+    count = len(tokenizer(text, verbose=False)["input_ids"])
     return len(ids) if ids and len(ids) < count else None
 
 

@@ -51,9 +51,11 @@ def use_package(meta: ModelMeta) -> ModelMeta:
         logger.warning("The package %s is not used: its files differ from %s.", PACKAGE, MODEL)
         return meta
     loader: Any = meta.loader
-    files = str(folder)
+    folder_name = str(folder)
     package_loader = ModelLoader(
-        loader.__name__, files, lambda _name, _revision, **options: loader(files, **options)
+        loader.__name__,
+        folder_name,
+        lambda _name, _revision, **options: loader(folder_name, **options),
     )
     return meta.model_copy(update={"loader": package_loader})
 

@@ -167,5 +167,5 @@ def find_tokenizer(model: Any) -> ModelTokenizer | None:
 
 
 def load_tokenizer(name: str | None) -> Tokenizer:
-    """Load a tokenizer by name, folder or file. None estimates tokens from bytes."""
+    """Load a tokenizer by name, folder or file. Without a name, estimate tokens from bytes."""
     return EstimatedTokenizer() if name is None else ModelTokenizer.load(name)

@@ -103,7 +103,7 @@ def test_an_empty_folder_error_explains_how_to_create_results(tmp_path):
     with pytest.raises(PosirError, match=re.escape(f"{tmp_path / 'typo'}: no such folder")):
         read_results(tmp_path / "typo")
     with pytest.raises(
-        PosirError, match=r"no result with a position profile below it\..*mteb run -t PosIR-Mini"
+        PosirError, match=r"contains no result with a position profile\..*mteb run -t PosIR-Mini"
     ):
         read_results(tmp_path)
 

@@ -41,16 +41,18 @@ def average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord
         exclusion=next((record.exclusion for record in members if record.exclusion), None),
         members=members,
     )
-    complete = [record.rows_by_length for record in members if not record.partial]
-    if len(complete) < len(tasks):
-        return replace(average, partial=f"{len(complete)} of {len(tasks)} tasks")
-    shared_lengths = set(complete[0]).intersection(*complete)
-    lengths = [length for length in complete[0] if length in shared_lengths]
+    row_maps = [record.rows_by_length for record in members if not record.partial]
+    if len(row_maps) < len(tasks):
+        return replace(average, partial=f"{len(row_maps)} of {len(tasks)} tasks")
+    shared_lengths = set(row_maps[0]).intersection(*row_maps)
+    lengths = [length for length in row_maps[0] if length in shared_lengths]
     rows = []
     for length in lengths:
-        row = average_rows([rows[length] for rows in complete], group.name, group.power)
+        row = average_rows(
+            [rows_by_length[length] for rows_by_length in row_maps], group.name, group.power
+        )
         if average.model.published and length == ALL:
-            # The papers report exact totals, but for most languages only averages.
+            # The papers report exact totals, but only averages for most languages.
             queries, _ = find_query_count(group.name)
             row = row.with_scores(queries=queries or row.queries)
         if average.model.published and group.power == 1:
@@ -93,7 +95,7 @@ def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRo
     """Compute unweighted means of the board's scores over tasks, as papers average languages.
 
     Args:
-        rows: One model at one length on each task. A score that a task lacks is not averaged.
+        rows: One model at one length on each task. Only scores that all tasks have are averaged.
         name: Name of the average.
         power: Power of the sum that combines the half-widths of intervals: 2 (in quadrature) for
             tasks on different data, 1 for fully correlated errors, such as in translations of the
@@ -104,9 +106,9 @@ def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRo
     scores: Record = {"queries": sum(queries) if len(queries) == len(rows) else None}
     for column in list_board_columns():
         if column.unit in AVERAGED_UNITS:
-            present = [estimate for row in rows if (estimate := row.get_estimate(column.key))]
-            is_complete = len(present) == len(rows)
-            scores[column.key] = _average(present, power) if is_complete else None
+            estimates = [estimate for row in rows if (estimate := row.get_estimate(column.key))]
+            is_complete = len(estimates) == len(rows)
+            scores[column.key] = _average(estimates, power) if is_complete else None
     return BoardRow(
         model=first.model,
         task=name,
@@ -124,5 +126,5 @@ def _average(estimates: Sequence[Estimate], power: int) -> Estimate | float:
     if len(intervals) < len(estimates):
         return mean
     errors = np.abs(np.array(intervals) - values[:, None])
-    combined = (errors**power).sum(axis=0) ** (1 / power) / len(values)
-    return Estimate(mean, (mean - float(combined[0]), mean + float(combined[1])))
+    half_widths = (errors**power).sum(axis=0) ** (1 / power) / len(values)
+    return Estimate(mean, (mean - float(half_widths[0]), mean + float(half_widths[1])))

@@ -27,7 +27,7 @@ def is_site_path(path: str) -> bool:
 
 def _check_site_path(path: str) -> str:
     if not is_site_path(path):
-        raise ValueError(f"{path!r:.80} is not a path of a site")
+        raise ValueError(f"{path!r:.80} is not a valid site path")
     return path
 
 
@@ -71,10 +71,10 @@ def read_manifest(file: Path, name: object) -> Manifest:
     except ValidationError as error:
         raise InputError(
             name,
-            f"is not the list of files of a leaderboard ({summarize_error(error)}). Build into "
-            "another folder.",
+            f"is not a leaderboard's file list ({summarize_error(error)}). Build into another "
+            "folder.",
         ) from error
-    check_schema(manifest.schema_version, SCHEMA, f"{name}: this list of files")
+    check_schema(manifest.schema_version, SCHEMA, f"{name}: this file list")
     return manifest
 
 

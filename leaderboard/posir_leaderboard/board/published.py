@@ -217,11 +217,13 @@ def add_query_counts(
         rows = []
         for row in record.rows:
             queries, bins = by_length.get(row.length, (0, ()))
-            filled = [count for count in bins if count]
-            if row.score and filled:
+            nonempty_bins = [count for count in bins if count]
+            if row.score and nonempty_bins:
                 key = "ndcg_at_10" if row.length == ALL else "ndcg_at_10_as_published"
                 mean = row.score.value
-                sample_size = queries if row.length == ALL else len(filled) * min(filled)
+                sample_size = (
+                    queries if row.length == ALL else len(nonempty_bins) * min(nonempty_bins)
+                )
                 interval = compute_wilson_interval(mean, sample_size)
                 row = row.with_scores(queries=queries, **{key: Estimate(mean, interval)})
             rows.append(row)

@@ -44,10 +44,10 @@ def average_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
     """Compute means over all lengths, then in each length bucket; None below two clusters."""
     observations = Observations.from_ranks(ranks)
     digest = "+".join(f"{part.documents}:{part.queries}" for part in ranks.sets)
-    lengths = len(ranks.axes.lengths)
+    length_count = len(ranks.axes.lengths)
     masks = [np.ones(len(observations.gains), bool)]
-    if lengths > 1:
-        masks += [observations.lengths == length for length in range(lengths)]
+    if length_count > 1:
+        masks += [observations.lengths == length for length in range(length_count)]
     means: list[MeanByCluster | None] = []
     for mask in masks:
         gains = observations.gains[mask]

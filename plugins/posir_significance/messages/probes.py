@@ -76,8 +76,8 @@ def describe_probe_sample(
 ) -> str:
     """Describe the size and the median length of a probe's sample."""
     number = f"{documents:,} of {available:,}" if available > documents else f"{documents:,}"
-    tokens = f", median {median:,} tokens" if median else ""
-    return PROBE_SAMPLE.format(documents=number, data=data, selection=selection, median=tokens)
+    token_note = f", median {median:,} tokens" if median else ""
+    return PROBE_SAMPLE.format(documents=number, data=data, selection=selection, median=token_note)
 
 
 def describe_truncated_tokens(share: float, window: int, whole: int, documents: int) -> str:

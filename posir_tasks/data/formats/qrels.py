@@ -27,12 +27,12 @@ FORM = "query, iteration, document and grade, a number"
 COMMENT = "#"
 
 
-def split_lines(file: Path, columns: int, separator: str | None = None) -> Iterator[list[str]]:
+def split_lines(file: Path, column_count: int, separator: str | None = None) -> Iterator[list[str]]:
     """Yield the cells of each line; raise DataError unless a line has `columns` cells."""
     for number, line in _read_lines(file):
         cells = line.strip().split(separator)
-        if len(cells) != columns:
-            problem = f"{len(cells)} cells ({sanitize(line.strip())}) instead of {columns}."
+        if len(cells) != column_count:
+            problem = f"{len(cells)} cells ({sanitize(line.strip())}) instead of {column_count}."
             raise DataError(f"{file}: line {number}: {problem}")
         yield cells
 

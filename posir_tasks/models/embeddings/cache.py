@@ -50,7 +50,7 @@ class EmbeddingFormat:
     dimensions: int
 
     @classmethod
-    def detect(cls, embeddings: object, texts: int) -> EmbeddingFormat | None:
+    def detect(cls, embeddings: object, text_count: int) -> EmbeddingFormat | None:
         """Return the format of embeddings, or None if they are not a dense row per text."""
         if isinstance(embeddings, torch.Tensor) and embeddings.layout == torch.strided:
             library = "torch"
@@ -63,7 +63,7 @@ class EmbeddingFormat:
         is_numeric = dtype in STORED_TYPES or (
             dtype.startswith(("float", "int", "uint")) and hasattr(np, dtype)
         )
-        if not is_numeric or embeddings.ndim != 2 or embeddings.shape[0] != texts:
+        if not is_numeric or embeddings.ndim != 2 or embeddings.shape[0] != text_count:
             return None
         return cls(library, dtype, embeddings.shape[1])
 

@@ -49,7 +49,7 @@ SIZES = [
 
 
 def plan(*model):
-    return build_plan(ModelSpeed("m", *model), SIZES, sampled=True)
+    return build_plan(ModelSpeed("m", *model), SIZES, is_sampled=True)
 
 
 def test_totals_are_sums_and_a_cache_saves_shared_documents():

@@ -362,7 +362,7 @@ def test_judgments_without_positions_are_scored(tmp_path: Path):
     )
     assert (scored.results, scored.runs[0].counts.with_position) == ([], 0)
     assert scored.runs[0].mrr_at_10 == pytest.approx(1 / 2)
-    with pytest.raises(PosirError, match="all results are of queries without positions"):
+    with pytest.raises(PosirError, match="all results are on queries without evidence positions"):
         read_results(tmp_path / "results")
 
 
