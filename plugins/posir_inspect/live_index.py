@@ -395,7 +395,7 @@ def summarize_recall(
                 subject = ChangeSubject(
                     baseline=last,
                     model=first,
-                    task=f"{unit}, {Wording(wording).words}",
+                    task=f"{unit}, {Wording(wording).label}",
                     queries=len(questions),
                     documents=len(names),
                 )
@@ -464,7 +464,7 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     for change in inspection.changes:
         changes[change.subject.model].append(describe_recall_change(change))
     recall = [
-        describe_tail_recall(f"{row.unit}, {Wording(row.wording).words}", row.recall, row.questions)
+        describe_tail_recall(f"{row.unit}, {Wording(row.wording).label}", row.recall, row.questions)
         for row in inspection.rows
         if row.part == THIRDS[-1]
     ]
@@ -528,7 +528,7 @@ def _format_page_title(name: str, rows: Sequence[RecallRow]) -> str:
 def _build_table(inspection: IndexInspection) -> Table:
     cells = defaultdict[tuple[str, str, str], list[str]](list)
     for row in inspection.rows:
-        key = (Wording(row.wording).words, row.part, format_count(row.questions))
+        key = (Wording(row.wording).label, row.part, format_count(row.questions))
         cells[key].append(format_estimate(row.recall, format_percent))
     recall_headings = dict.fromkeys(
         f"{row.unit.capitalize()} in top {inspection.k}" for row in inspection.rows

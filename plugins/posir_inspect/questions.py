@@ -77,7 +77,7 @@ class Wording(StrEnum):
     """A paraphrase by an embedder or a language model. Some sentences have no paraphrase."""
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         """The name with spaces, such as `rarest words`."""
         return self.value.replace("-", " ")
 
@@ -191,7 +191,7 @@ def generate_questions(collection: TextCollection, tokens: Sequence[int]) -> Que
     """
     ids = [text.id for text in collection.texts]
     if len({*ids} - {""}) < len(ids):
-        ids = [f"d{number}" for number in range(len(ids))]
+        ids = [f"d{index}" for index in range(len(ids))]
     texts = dict(zip(ids, collection.texts, strict=True))
     documents = {name: text.text for name, text in texts.items()}
     languages = {name: text.language for name, text in texts.items()}
@@ -203,8 +203,8 @@ def generate_questions(collection: TextCollection, tokens: Sequence[int]) -> Que
     )
     frequencies = count_texts_by_word(documents.values())
     questions = []
-    for number, (name, content) in enumerate(documents.items()):
-        rng = random.Random(f"{SEED} {number}")
+    for index, (name, content) in enumerate(documents.items()):
+        rng = random.Random(f"{SEED} {index}")
         spans_by_part = defaultdict[int, list[Span]](list)
         for span in sentences[name]:
             sentence = span.slice(content)

@@ -352,7 +352,7 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
 
 def _build_chart(inspection: Inspection, scores: PositionScores) -> PositionChart:
     findings = scores.findings
-    chart = build_position_chart(findings, scores.analysis, scores.wording.words)
+    chart = build_position_chart(findings, scores.analysis, scores.wording.label)
     if len(inspection.fading or ()) == 1:
         chart = replace(chart, name=inspection.name)
     unread_sentences = (findings.get_value(Quantity.UNREAD_SHARE) or 0) * findings.questions
@@ -412,7 +412,7 @@ def _build_length_section(
 ) -> Iterator[DisplaySection]:
     """Build the table of verdicts by wording and length, unless every row has too few texts."""
     overall, *lengths = scores[-1].groups.items()
-    groups = {f"all, {item.wording.words}": item.findings for item in scores}
+    groups = {f"all, {item.wording.label}": item.findings for item in scores}
     if len(scores) == 1:
         groups = dict([overall])
     if len(lengths) > 1:

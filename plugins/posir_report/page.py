@@ -91,21 +91,21 @@ def build_latex_tables(
 
 
 def _tabulate_models(rows: Sequence[ReportRow]) -> Table:
-    models = list_overall(rows)
+    overall_rows = list_overall(rows)
     by_length = {(row.model, row.revision, row.length): row for row in rows}
     columns = [Column("Model")]
-    cells: list[Sequence[str]] = [build_short_labels(models)]
+    cells: list[Sequence[str]] = [build_short_labels(overall_rows)]
     for length in dict.fromkeys(row.length for row in rows):
         columns.append(Column(length, group="nDCG@10"))
-        buckets = [by_length.get((row.model, row.revision, length)) for row in models]
+        buckets = [by_length.get((row.model, row.revision, length)) for row in overall_rows]
         scores = [bucket.ndcg_at_10 if bucket else None for bucket in buckets]
         cells.append(mark_best(scores, stack_estimates(scores, format_percent)))
     for heading, key, format_value in LATEX_SCORES:
-        estimates = [row.get_estimate(key) for row in models]
+        estimates = [row.get_estimate(key) for row in overall_rows]
         if any(estimates):
             columns.append(Column(heading))
             cells.append(stack_estimates(estimates, format_value))
     for score in list_added_columns():
         columns.append(Column(score.title))
-        cells.append([format_cell(row, score) for row in models])
+        cells.append([format_cell(row, score) for row in overall_rows])
     return Table(tuple(columns), tuple(zip(*cells, strict=True)))

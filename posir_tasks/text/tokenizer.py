@@ -72,9 +72,9 @@ class EstimatedTokenizer(Tokenizer):
             words = np.array(find_words(text), np.int64).reshape(-1, 2)
             ends = np.cumsum([len(piece.encode()) for piece in split_words(text)], dtype=np.int64)
             tokens = np.arange(0, ends[-1] if len(words) else 0, BYTES_PER_TOKEN)
-            first = np.searchsorted(ends, tokens, side="right")
-            last = np.maximum(first, np.append(first[1:], len(words)) - 1)
-            spans.append(np.stack([words[first, 0], words[last, 1]], axis=1))
+            first_words = np.searchsorted(ends, tokens, side="right")
+            last_words = np.maximum(first_words, np.append(first_words[1:], len(words)) - 1)
+            spans.append(np.stack([words[first_words, 0], words[last_words, 1]], axis=1))
         return spans
 
 
