@@ -361,7 +361,7 @@ def check_revision(revision: object, recorded_revision: object, pinned: str) -> 
 
     Args:
         revision: The revision of the evaluated data.
-        recorded: The revision that mteb recorded for the task.
+        recorded_revision: The revision that mteb recorded for the task.
         pinned: The task's revision: a commit, the version of a packaged dataset, or a branch. Any
             commit of a branch is valid.
 

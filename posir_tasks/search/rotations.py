@@ -249,7 +249,7 @@ class RotationTest:
             evidence: The evidence of questions with a single span.
             documents: Rows of the relevant documents by id.
             ranks: Ranks for these questions in the original search.
-            find_read: Locates evidence in the part of documents that the model reads.
+            find_read_evidence: Locates evidence in the part of documents that the model reads.
             read_part: The part of a document that the model reads.
 
         Returns:

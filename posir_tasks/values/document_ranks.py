@@ -186,7 +186,7 @@ class DocumentRanks:
             scheme: Assigns queries to cells.
             evidence: The evidence of n queries.
             ranks: Rank of each query's relevant document from 1, or 0 for a miss; shape (n,).
-            placed: The evidence relative to the window; None if the window is unknown.
+            read_evidence: The evidence relative to the window; None if the window is unknown.
             subset: Subset of the task.
             texts: Texts of the relevant documents by id. Without them, documents are only linked by
                 title.

@@ -28,7 +28,7 @@ COMMENT = "#"
 
 
 def split_lines(file: Path, column_count: int, separator: str | None = None) -> Iterator[list[str]]:
-    """Yield the cells of each line; raise DataError unless a line has `columns` cells."""
+    """Yield the cells of each line; raise DataError unless a line has `column_count` cells."""
     for number, line in _read_lines(file):
         cells = line.strip().split(separator)
         if len(cells) != column_count:
