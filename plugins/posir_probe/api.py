@@ -232,7 +232,7 @@ def correlate(
     from posir_probe.results import read_probe_results
 
     if results is None and not published:
-        raise PosirError("no results given. Give a folder with results, or --published.")
+        raise PosirError("no results given. Name a folder with results, or use --published.")
     folder = None if results is None else Path(results)
     if architecture or architectures or benchmark:
         if families:

@@ -240,16 +240,8 @@ def tabulate_mmteb() -> Result:
         reading = label_correlation(is_clear=row.p_corrected < SIGNIFICANT)
         corrected_cells = (format_p_value(row.p_corrected), reading)
         key = (title, row.length, str(row.models))
-        cells.append(
-            [
-                *key,
-                *printed_cells,
-                row.printed_reading,
-                *computed_cells,
-                *corrected_cells,
-                row.source,
-            ]
-        )
+        values = (*printed_cells, row.printed_reading, *computed_cells, *corrected_cells)
+        cells.append([*key, *values, row.source])
     headings = ["Task", "Length", "Models", "Spearman as printed", "p as printed"]
     headings += ["Paper's reading", "Spearman", "p", "p corrected", "Corrected reading", "Source"]
     return Result(

@@ -238,7 +238,7 @@ def test_evidence_spans_are_scored_by_the_rank_of_their_document(
             if ", several spans" in f"{table.title}{row[0]}"
         ]
         assert cells == ["66.7"]
-        assert "3 places of 1 query, " in str(scored)
+        assert "1 query with several evidence spans (3 in total)" in " ".join(str(scored).split())
 
 
 def test_inconsistent_judgments_are_reported_in_one_note(
@@ -642,7 +642,7 @@ def test_runs_with_the_same_name_or_rankings_raise(score: Any, tmp_path: Path):
 def test_the_number_of_names_must_match_the_number_of_runs(tmp_path: Path):
     file = tmp_path / "run.json"
     file.write_text(json.dumps(RUN))
-    with pytest.raises(PosirError, match=r"2 runs, but 1 name\. Give a --name for each run"):
+    with pytest.raises(PosirError, match=r"2 runs, but 1 name\. Use --name once for each run"):
         posir.score([file, file], data="PosIR-Mini", name=["A"])
 
 
@@ -681,7 +681,7 @@ def test_the_window_of_an_embedder_is_looked_up(score: Any, tmp_path: Path):
     # The window is added to the saved result of the same ranking.
     score(RUN, window="none")
     assert read_entry(run)["read"]["kind"] == "all"
-    with pytest.raises(PosirError, match="Give one of them"):
+    with pytest.raises(PosirError, match="Use only one of them"):
         score(RUN, window=3, embedder=encoder)
 
 

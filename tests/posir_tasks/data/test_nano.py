@@ -141,7 +141,7 @@ def test_a_sample_is_selected_once_and_rejected_for_other_data(root, monkeypatch
     run = result.task_results[0].scores["test"][0]["position_run"]
     assert "selecting the sample from the full corpus" in caplog.text
     full, sample = find_task("PosIR-English")().read_subset("sports"), task.read_subset("sports")
-    assert (len(sample.queries), plan.queries, plan.counted) == (48, 48, False)
+    assert (len(sample.queries), plan.queries, plan.is_counted) == (48, 48, False)
     # Compare with mteb's search of the full corpus.
     model, task_arguments = (
         BM25Search(),
