@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 THIRDS = ("first third", "second third", "last third")
 SPLIT = "split across chunks"
-NOT_RETURNED = "not in any returned chunk"
+NOT_RETURNED = "in no returned chunk"
 #: Phrases after `first third`, by unit of the position.
 POSITION_UNITS = {"document": "of the document", "chunk": "of a chunk"}
 

@@ -25,7 +25,7 @@ from posir_tasks.values.result_schema import PLACES_KEY, SCHEMA
 from posir_tasks.values.schemes import Axes, PositionScheme
 
 #: Suffix of the task name for queries with several evidence spans.
-SEVERAL_SPANS = ", several spans"
+SEVERAL_SPANS = ", several places"
 #: Maximum number of spans per query. `PLACE_WEIGHT` is divisible by all numbers up to it.
 MAX_PLACES = 12
 

@@ -180,7 +180,7 @@ def test_queries_with_several_spans_are_compared_separately(tmp_path):
     rows = {
         row.metric: row
         for row in comparison.rows
-        if row.subject.task == "PosIR-English, several spans"
+        if row.subject.task == "PosIR-English, several places"
     }
     assert [
         (metric.key, row.subject.queries, row.subject.method) for metric, row in rows.items()
@@ -188,7 +188,7 @@ def test_queries_with_several_spans_are_compared_separately(tmp_path):
     assert rows[Metric.NDCG_AT_10].estimate.value == pytest.approx(np.mean(gains[1] - gains[0]))
     gate = comparison.check(["ndcg_at_10 < -50", "position_effect > 99"])
     tested = [(limit.task, limit.metric.key, limit.verdict.value) for limit in gate.limits]
-    assert tested.count(("PosIR-English, several spans", "ndcg_at_10", "passes")) == 1
+    assert tested.count(("PosIR-English, several places", "ndcg_at_10", "passes")) == 1
     assert {row.subject.unit_name for row in rows.values()} == {"cluster"}
     assert (len(tested), gate.exit_status) == (3, 0)
     shown = posir.report(tmp_path)
@@ -196,4 +196,4 @@ def test_queries_with_several_spans_are_compared_separately(tmp_path):
     (row,) = (row for row in shown.span_rows if row.model == "org/b")
     assert row.ndcg_at_10.value == pytest.approx(np.mean(gains[1]))
     assert row.findings.reason is Reason.SEVERAL_POSITIONS
-    assert "PosIR-English, several spans · 300 queries" in str(shown)
+    assert "PosIR-English, several places · 300 queries" in str(shown)

@@ -100,7 +100,7 @@ def test_recall_and_losses_equal_manual_counts(fields: str):
         ("chunk", "second third"): (1, 0),
         ("chunk", "last third"): (1, 1),
         ("chunk", "split across chunks"): (1, 0.5),
-        ("chunk", "not in any returned chunk"): (1, 0),
+        ("chunk", "in no returned chunk"): (1, 0),
     }
     assert scores.to_json()["lost_cut_at_3"].value == 0.5 / 4
     assert Loss.NOT_READ not in scores.lost

@@ -235,7 +235,7 @@ def test_evidence_spans_are_scored_by_the_rank_of_their_document(
             row[1]
             for table in tables
             for row in table.rows
-            if ", several spans" in f"{table.title}{row[0]}"
+            if ", several places" in f"{table.title}{row[0]}"
         ]
         assert cells == ["66.7"]
         assert "1 query with several evidence spans (3 in total)" in " ".join(str(scored).split())
