@@ -17,7 +17,7 @@ from posir_significance.regression import compute_symmetric_root
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.judgments import CLUSTER, DOCUMENT
-from posir_tasks.values.means import LEVEL, MeanEstimate, Z, estimate_mean, estimate_means
+from posir_tasks.values.means import LEVEL, MeanEstimate, Z, estimate_means
 from posir_tasks.values.rotation_ranks import Window
 from posir_tasks.values.scores import ResultValues
 
@@ -57,12 +57,12 @@ class GroupAnalysis:
     @property
     def queries(self) -> int:
         """Number of queries."""
-        return round(float(self.observations.row_weights.sum()))
+        return round(float(self.observations.layout.row_weights.sum()))
 
     @property
     def has_several_spans(self) -> bool:
         """True if each query has several evidence spans, so that PSI is undefined."""
-        return bool(len(self.observations.weights))
+        return bool(len(self.observations.layout.weights))
 
     @property
     def unit_name(self) -> str:
@@ -74,24 +74,18 @@ class GroupAnalysis:
     @cached_property
     def documents(self) -> int:
         """Number of documents (articles, if known) or clusters of documents."""
-        return len(np.unique(self.observations.clusters))
+        return int(self.observations.layout.cluster_numbers.max(initial=-1)) + 1
 
     @cached_property
     def ndcg(self) -> MeanEstimate | None:
         """Mean nDCG@10 over queries."""
-        observations = self.observations
-        return estimate_mean(observations.gains, observations.clusters, observations.shares)
+        return estimate_ndcg(self.observations)
 
     @cached_property
     def ndcg_as_published(self) -> MeanEstimate | None:
         """Unweighted mean of the non-empty bins, which papers report for length buckets."""
-        observations = self.observations
-        query = observations.query
-        position = observations.position
-        counts = np.bincount(position, minlength=observations.bins)
-        weights = 1 / ((counts > 0).sum() * counts[position])
-        gains = observations.gains[query]
-        return estimate_mean(gains, observations.clusters[query], weights, position)
+        layout = self.observations.layout
+        return estimate_means(self.observations.gains[layout.query], layout.mean_of_bins_design)[0]
 
     @cached_property
     def start_minus_end(self) -> Estimate | None:
@@ -123,7 +117,7 @@ class Analysis:
         lengths = len(self.values.ranks.axes.lengths)
         buckets = []
         for index in range(lengths if lengths > 1 else 0):
-            bucket = observations.select(observations.lengths == index)
+            bucket = observations.select(observations.layout.lengths == index)
             buckets.append(_analyze_group(self.values, bucket, index))
         return tuple(buckets)
 
@@ -185,15 +179,15 @@ def estimate_start_minus_end(observations: Observations) -> Estimate | None:
     that third, with a negative sign in the last third. A query in several thirds counts partly in
     each.
     """
-    shares = _compute_third_weights(observations)
+    shares = observations.layout.third_weights
     totals = shares.sum(axis=0)
     if not totals[0] or not totals[-1]:
         return None
     totals = np.maximum(totals, TINY)
     means = shares.T @ observations.gains / totals
     deviations = (observations.gains[:, None] - means) * shares / totals
-    _, cluster = np.unique(observations.clusters, return_inverse=True)
-    sums = np.bincount(cluster, deviations[:, 0] - deviations[:, -1])
+    clusters = observations.layout.cluster_numbers
+    sums = np.bincount(clusters, deviations[:, 0] - deviations[:, -1])
     value = float(means[0] - means[-1])
     count = len(sums)
     if count < 2:
@@ -205,23 +199,11 @@ def estimate_start_minus_end(observations: Observations) -> Estimate | None:
 
 def average_thirds(observations: Observations) -> Floats:
     """Average the gains in each third of documents, shape (3,); NaN without queries."""
-    shares = _compute_third_weights(observations)
+    shares = observations.layout.third_weights
     totals = shares.sum(axis=0)
     sums = shares.T @ observations.gains
     means: Floats = np.divide(sums, totals, out=np.full(THIRDS, np.nan), where=totals > 0)
     return means
-
-
-def _compute_third_weights(observations: Observations) -> Floats:
-    """Compute the weight of each query in each third of its document, shape (n, 3)."""
-    query = observations.query
-    shares = np.zeros((len(observations.gains), THIRDS))
-    if observations.bins == THIRDS:
-        memberships = np.bincount(query, minlength=len(shares))
-        np.add.at(shares, (query, observations.position), 1 / memberships[query])
-    elif len(shares):
-        shares[np.arange(len(shares)), observations.document_thirds] = 1.0
-    return shares * observations.row_weights[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,12 +244,12 @@ def score_bins(observations: Observations) -> BinScores | None:
     """Score the non-empty position bins; None if all gains are 0."""
     if not observations.gains.any():
         return None
-    query = observations.query
-    indices, column, counts = np.unique(
-        observations.position, return_inverse=True, return_counts=True
-    )
-    _, cluster = np.unique(observations.clusters[query], return_inverse=True)
-    gains = observations.gains[query]
+    layout = observations.layout
+    indices = np.flatnonzero(layout.bin_counts)
+    counts = layout.bin_counts[indices]
+    column = np.searchsorted(indices, layout.position)
+    _, cluster = np.unique(layout.clusters[layout.query], return_inverse=True)
+    gains = observations.gains[layout.query]
     level = float(gains.mean())
     size = len(indices)
     deviations = (gains - level) / counts[column]
@@ -313,7 +295,7 @@ def estimate_chance_band(observations: Observations) -> Floats:
 
     The band is pointwise: without a position effect, 1 in 20 bins falls outside on average.
     """
-    band = np.full((2, observations.bins), np.nan)
+    band = np.full((2, observations.layout.bins), np.nan)
     bins = score_bins(observations)
     if bins:
         errors = Z * np.sqrt((bins.deviations**2).sum(axis=0))
@@ -321,15 +303,15 @@ def estimate_chance_band(observations: Observations) -> Floats:
     return band
 
 
+def estimate_ndcg(observations: Observations) -> MeanEstimate | None:
+    """Estimate mean nDCG@10 of all queries; None without queries."""
+    return estimate_means(observations.gains, observations.layout.mean_design)[0]
+
+
 def estimate_bins(observations: Observations) -> list[MeanEstimate | None]:
     """Estimate mean nDCG@10 of each position bin; None for empty bins."""
-    rows = observations.query
-    position = observations.position
-    weights = observations.row_weights[rows]
-    totals = np.bincount(position, weights, observations.bins)
-    shares = weights / totals[position]
-    gains = observations.gains[rows]
-    return estimate_means(gains, observations.clusters[rows], shares, position, observations.bins)
+    layout = observations.layout
+    return estimate_means(observations.gains[layout.query], layout.bin_design)
 
 
 def estimate_parts(observations: Observations) -> list[MeanEstimate | None]:
@@ -340,13 +322,14 @@ def estimate_parts(observations: Observations) -> list[MeanEstimate | None]:
     each part, and at least three.
     """
     if len(observations.twelfths):
-        within = observations.select(observations.twelfths < TWELFTHS)
-        rows = np.arange(len(within.gains))
-        observations = replace(within, query=rows, position=within.twelfths, bins=TWELFTHS)
+        observations = observations.select(observations.twelfths < TWELFTHS)
+        layout = observations.layout.replace_bins(observations.twelfths, TWELFTHS)
+        observations = replace(observations, layout=layout)
     merged = observations
-    for size in range(1, max(observations.bins // 3, 1) + 1):
-        if observations.bins % size == 0:
+    bins = observations.layout.bins
+    for size in range(1, max(bins // 3, 1) + 1):
+        if bins % size == 0:
             merged = observations.merge_bins(size)
-            if np.bincount(merged.position, minlength=merged.bins).min() >= MIN_QUERIES:
+            if merged.layout.bin_counts.min() >= MIN_QUERIES:
                 break
     return estimate_bins(merged)

@@ -128,7 +128,7 @@ def _build_bucket(
         starts = range(0, EQUAL_BINS, size)
         names = [f"{names[start]} to {names[start + size - 1]}" for start in starts]
     total = len(names)
-    counts = np.bincount(observations.position, minlength=total).tolist()
+    counts = np.bincount(observations.layout.position, minlength=total).tolist()
     means = estimate_bins(observations)
     bands = estimate_chance_band(observations).T.tolist()
     return [

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from posir_significance.analysis import GroupAnalysis, estimate_parts
+from posir_significance.analysis import GroupAnalysis, estimate_ndcg, estimate_parts
 from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.messages.verdicts import (
     describe_group,
@@ -17,7 +17,6 @@ from posir_significance.messages.verdicts import (
 from posir_tasks.display.position_charts import PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium
 from posir_tasks.values.evidence import TWELFTHS
-from posir_tasks.values.means import estimate_mean
 from posir_tasks.values.read_part import Part, ReadKind
 from posir_tasks.values.scores import ResultValues
 
@@ -40,7 +39,7 @@ def build_position_chart(findings: GroupFindings, group: GroupAnalysis, name: st
     ndcg_truncated = None
     if unread:
         rows = group.observations.select(group.observations.twelfths >= TWELFTHS)
-        ndcg_truncated = estimate_mean(rows.gains, rows.clusters, rows.shares)
+        ndcg_truncated = estimate_ndcg(rows)
     return PositionChart(
         name,
         (*window, effect, title_curve(findings)),

@@ -21,6 +21,7 @@ from posir_tasks.base.errors import ProfileError
 from posir_tasks.base.logs import warn_once
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.layouts import QueryLayout
 from posir_tasks.values.place_ranks import parse_places, serialize_places
 from posir_tasks.values.profile import Addable, PositionProfile, pool
 from posir_tasks.values.read_part import UNKNOWN, ReadPart
@@ -173,12 +174,9 @@ class ResultValues:
         estimates_by_gain = self.cache.setdefault("bins", {})
         key = gain.tobytes()
         if key not in estimates_by_gain:
-            columns = self.ranks.columns
-            query, position = self.ranks.memberships
-            size = len(self.profile.positions)
-            shares = 1 / np.bincount(position, minlength=size)[position]
-            gains = gain[columns.ranks[query]]
-            means = estimate_means(gains, columns.clusters[query], shares, position, size)
+            layout = self.ranks.layout
+            gains = gain[self.ranks.columns.ranks[layout.query]]
+            means = estimate_means(gains, layout.bin_design)
             estimates_by_gain[key] = [
                 Estimate(mean.value, mean.interval) if mean else None for mean in means
             ]
@@ -233,18 +231,23 @@ class QueryGroup:
         return int(self.counts.sum())
 
     @cached_property
+    def layout(self) -> QueryLayout:
+        """The layout of the queries of the group's length bucket, or of all lengths."""
+        layout = self.values.ranks.layout
+        return layout if self.length is None else layout.select(layout.lengths == self.length)
+
+    @cached_property
     def rows(self) -> Integers:
         """Indices of the queries in `DocumentRanks.columns`, shape (n,).
 
         A query on a boundary is in both bins, but is counted once in a group of all positions.
         """
-        ranks = self.values.ranks
-        lengths = ranks.cell_lengths[ranks.columns.cells]
+        layout = self.values.ranks.layout
+        lengths = layout.lengths
         if self.position is None:
             rows = np.arange(len(lengths))
         else:
-            query, position = ranks.memberships
-            rows = query[position == self.position]
+            rows = layout.query[layout.position == self.position]
         selected: Integers = rows if self.length is None else rows[lengths[rows] == self.length]
         return selected
 
@@ -267,11 +270,13 @@ class QueryGroup:
         if self.position is not None and self.length is None:
             return self.values.estimate_bins(gain)[self.position]
         # Importing SciPy is slow.
-        from posir_tasks.values.means import estimate_mean
+        from posir_tasks.values.means import estimate_mean, estimate_means
 
-        columns = self.values.ranks.columns
-        gains = gain[columns.ranks[self.rows]]
-        mean = estimate_mean(gains, columns.clusters[self.rows])
+        gains = gain[self.values.ranks.columns.ranks[self.rows]]
+        if self.position is None:
+            (mean,) = estimate_means(gains, self.layout.mean_design)
+        else:
+            mean = estimate_mean(gains, self.values.ranks.columns.clusters[self.rows])
         return Estimate(mean.value, mean.interval) if mean else None
 
 

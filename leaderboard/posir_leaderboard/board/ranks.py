@@ -42,16 +42,16 @@ class MeanByCluster:
 
 def average_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
     """Compute means over all lengths, then in each length bucket; None below two clusters."""
-    observations = Observations.from_ranks(ranks)
+    overall = Observations.from_ranks(ranks)
     digest = "+".join(f"{part.documents}:{part.queries}" for part in ranks.sets)
     lengths = len(ranks.axes.lengths)
-    masks = [np.ones(len(observations.gains), bool)]
+    groups = [overall]
     if lengths > 1:
-        masks += [observations.lengths == length for length in range(lengths)]
+        groups += [overall.select(overall.layout.lengths == length) for length in range(lengths)]
     means: list[MeanByCluster | None] = []
-    for mask in masks:
-        gains = observations.gains[mask]
-        cluster = np.unique(observations.clusters[mask], return_inverse=True)[1]
+    for group in groups:
+        gains = group.gains
+        cluster = group.layout.cluster_numbers
         shares = np.bincount(cluster) / max(len(gains), 1)
         if len(shares) < 2:
             means.append(None)

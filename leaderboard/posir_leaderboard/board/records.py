@@ -12,7 +12,6 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from pydantic import (
     BaseModel,
     Field,
@@ -452,7 +451,7 @@ def read_date(seconds: object) -> str | None:
 
 
 def _tabulate_bins(observations: Observations) -> Columns:
-    counts = np.bincount(observations.position, minlength=observations.bins).tolist()
+    counts = observations.layout.bin_counts.tolist()
     columns: Columns = {name: [] for name in BIN_COLUMNS}
     for queries, mean in zip(counts, estimate_bins(observations), strict=True):
         low, high = (mean and mean.interval) or (None, None)
@@ -464,7 +463,7 @@ def _tabulate_bins(observations: Observations) -> Columns:
 
 def _tabulate_merged_bins(observations: Observations, axes: Axes) -> Columns | None:
     """Merge twenty bins into five if one is sparse, as in the report; else return None."""
-    counts = np.bincount(observations.position, minlength=observations.bins)
+    counts = observations.layout.bin_counts
     if not counts.any() or not is_sparse(axes, counts):
         return None
     return _tabulate_bins(observations.merge_bins(EQUAL_BINS // MERGED_BINS))
