@@ -12,12 +12,12 @@ from scipy.special import stdtrit
 from posir_psi.scores import compute_psi
 from posir_significance.controlled import THIRDS, ControlledTest
 from posir_significance.findings import Reason
+from posir_significance.group_means import GroupMeans, Means
 from posir_significance.observations import Floats, Integers, Observations
 from posir_significance.regression import compute_symmetric_root
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.judgments import CLUSTER, DOCUMENT
-from posir_tasks.values.means import LEVEL, MeanEstimate, Z, estimate_means
+from posir_tasks.values.means import LEVEL, MeanEstimate, Z
 from posir_tasks.values.rotation_ranks import Window
 from posir_tasks.values.scores import ResultValues
 
@@ -27,8 +27,6 @@ MAX_CACHED_ANALYSES = 256
 NULL_SAMPLES = 999
 #: Quantiles of the central 90% of the null samples.
 CHANCE_QUANTILES = (0.05, 0.95)
-#: Minimum number of queries per bin in a chart; at 30, a mean's 95% interval is up to 0.36 wide.
-MIN_QUERIES = 30
 #: Seed for all random samples.
 SEED = 20260108
 #: Maximum number of clusters for random signs. Sums over more clusters are approximately normal.
@@ -53,6 +51,10 @@ class GroupAnalysis:
     """Digests of questions and versions in test W. Models with equal digests are paired by row."""
     window_versions: tuple[object, ...] = ()
     """Digests of questions and versions in test R."""
+    means: GroupMeans | None = None
+    """The means of all groups of the result; None if the group is the only one."""
+    index: int = 0
+    """Index of the group in `means`."""
 
     @property
     def queries(self) -> int:
@@ -76,16 +78,29 @@ class GroupAnalysis:
         """Number of documents (articles, if known) or clusters of documents."""
         return int(self.observations.layout.cluster_numbers.max(initial=-1)) + 1
 
-    @cached_property
+    @property
     def ndcg(self) -> MeanEstimate | None:
         """Mean nDCG@10 over queries."""
-        return estimate_ndcg(self.observations)
+        return self._all_means.overall[self.index]
 
-    @cached_property
+    @property
     def ndcg_as_published(self) -> MeanEstimate | None:
         """Unweighted mean of the non-empty bins, which papers report for length buckets."""
-        layout = self.observations.layout
-        return estimate_means(self.observations.gains[layout.query], layout.mean_of_bins_design)[0]
+        return self._all_means.of_bins[self.index]
+
+    @property
+    def ndcg_truncated(self) -> MeanEstimate | None:
+        """Mean nDCG@10 over queries with truncated evidence."""
+        return self._all_means.truncated[self.index]
+
+    @property
+    def ndcg_by_part(self) -> Means:
+        """Mean nDCG@10 in equal parts of the window or, if it is unknown, of the document."""
+        return self._all_means.by_part[self.index]
+
+    @cached_property
+    def _all_means(self) -> GroupMeans:
+        return self.means or GroupMeans((self.observations,))
 
     @cached_property
     def start_minus_end(self) -> Estimate | None:
@@ -105,21 +120,25 @@ class Analysis:
     values: ResultValues
 
     @cached_property
+    def means(self) -> GroupMeans:
+        """The means of all queries and of each of several length buckets."""
+        observations = Observations.from_ranks(self.values.ranks, self.values.read)
+        lengths = len(self.values.ranks.axes.lengths)
+        masks = [
+            observations.layout.lengths == index for index in range(lengths if lengths > 1 else 0)
+        ]
+        return GroupMeans((observations, *map(observations.select, masks)))
+
+    @cached_property
     def overall(self) -> GroupAnalysis:
         """The analysis of all queries."""
-        observations = Observations.from_ranks(self.values.ranks, self.values.read)
-        return _analyze_group(self.values, observations, None)
+        return _analyze_group(self.values, self.means, 0)
 
     @cached_property
     def lengths(self) -> tuple[GroupAnalysis, ...]:
         """The analysis of each length bucket; empty if there is only one."""
-        observations = self.overall.observations
-        lengths = len(self.values.ranks.axes.lengths)
-        buckets = []
-        for index in range(lengths if lengths > 1 else 0):
-            bucket = observations.select(observations.layout.lengths == index)
-            buckets.append(_analyze_group(self.values, bucket, index))
-        return tuple(buckets)
+        indices = range(1, len(self.means.groups))
+        return tuple(_analyze_group(self.values, self.means, index) for index in indices)
 
     @property
     def groups(self) -> tuple[GroupAnalysis, ...]:
@@ -150,18 +169,19 @@ def analyze_spans(values: ResultValues) -> GroupAnalysis | None:
     return GroupAnalysis(Observations.from_ranks(places, values.read))
 
 
-def _analyze_group(
-    values: ResultValues, observations: Observations, length: int | None
-) -> GroupAnalysis:
+def _analyze_group(values: ResultValues, means: GroupMeans, index: int) -> GroupAnalysis:
+    """Analyze all queries (index 0) or a length bucket (from 1)."""
+    analysis = GroupAnalysis(means.groups[index], means=means, index=index)
     rotations = values.rotations
     if rotations is None:
-        return GroupAnalysis(observations, Reason.NOT_STORED)
+        return replace(analysis, untested_reason=Reason.NOT_STORED)
     if not rotations.covers(values.ranks) or rotations.is_partly_tested:
-        return GroupAnalysis(observations, Reason.PARTLY_STORED)
+        return replace(analysis, untested_reason=Reason.PARTLY_STORED)
     if rotations.untested is not None:
-        return GroupAnalysis(observations, Reason(rotations.untested.value))
-    analysis = GroupAnalysis(
-        observations,
+        return replace(analysis, untested_reason=Reason(rotations.untested.value))
+    length = index - 1 if index else None
+    analysis = replace(
+        analysis,
         whole=ControlledTest.from_ranks(values.ranks, rotations, window=False, length=length),
         versions=rotations.list_digests(window=False),
     )
@@ -236,7 +256,8 @@ class BinScores:
             root = compute_symmetric_root(self.deviations.T @ self.deviations)
             return self.level + _sample_normals(bins) @ root
         sums = _sample_signs()[:, :clusters] @ self.deviations.astype(np.float32)
-        scores: Floats = self.level + sums.astype(np.float64)
+        # Minima and maxima over the bins are faster if the samples of a bin are adjacent.
+        scores: Floats = self.level + sums.astype(np.float64, order="F")
         return scores
 
 
@@ -301,35 +322,3 @@ def estimate_chance_band(observations: Observations) -> Floats:
         errors = Z * np.sqrt((bins.deviations**2).sum(axis=0))
         band[:, bins.indices] = np.clip([bins.level - errors, bins.level + errors], 0, 1)
     return band
-
-
-def estimate_ndcg(observations: Observations) -> MeanEstimate | None:
-    """Estimate mean nDCG@10 of all queries; None without queries."""
-    return estimate_means(observations.gains, observations.layout.mean_design)[0]
-
-
-def estimate_bins(observations: Observations) -> list[MeanEstimate | None]:
-    """Estimate mean nDCG@10 of each position bin; None for empty bins."""
-    layout = observations.layout
-    return estimate_means(observations.gains[layout.query], layout.bin_design)
-
-
-def estimate_parts(observations: Observations) -> list[MeanEstimate | None]:
-    """Estimate mean nDCG@10 in equal parts of the window, or of the document if the window is
-    unknown.
-
-    The number of parts (12, 6, 4 or 3 for the window) is the largest with `MIN_QUERIES` queries in
-    each part, and at least three.
-    """
-    if len(observations.twelfths):
-        observations = observations.select(observations.twelfths < TWELFTHS)
-        layout = observations.layout.replace_bins(observations.twelfths, TWELFTHS)
-        observations = replace(observations, layout=layout)
-    merged = observations
-    bins = observations.layout.bins
-    for size in range(1, max(bins // 3, 1) + 1):
-        if bins % size == 0:
-            merged = observations.merge_bins(size)
-            if merged.layout.bin_counts.min() >= MIN_QUERIES:
-                break
-    return estimate_bins(merged)

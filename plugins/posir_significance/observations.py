@@ -29,17 +29,22 @@ class Observations:
     """The window."""
 
     @property
+    def has_window(self) -> bool:
+        """True if positions within the window are known, and if there are queries."""
+        return len(self.twelfths) > 0
+
+    @property
     def unread_share(self) -> float | None:
         """Share of the queries with truncated evidence; None if unknown."""
         if self.read.kind is ReadKind.ALL:
             return 0.0
-        if self.read.kind is ReadKind.UNKNOWN or not len(self.twelfths):
+        if self.read.kind is ReadKind.UNKNOWN or not self.has_window:
             return None
         return float(np.average(self.twelfths >= TWELFTHS, weights=self.layout.shares))
 
     def select(self, queries: Booleans) -> Observations:
         """Return the observations of the selected queries, a mask of shape (n,)."""
-        twelfths = self.twelfths[queries] if len(self.twelfths) else self.twelfths
+        twelfths = self.twelfths[queries] if self.has_window else self.twelfths
         layout = self.layout.select(queries)
         return replace(self, gains=self.gains[queries], layout=layout, twelfths=twelfths)
 

@@ -6,8 +6,10 @@ SciPy is slow.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +39,8 @@ PSEUDO_CLUSTERS = 0.4
 TINY = 1e-12
 #: Maximum number of cells if empty cells are kept. Removing them takes a sort.
 MAX_CELLS = 2**14
+#: Maximum number of cached joint designs: those of a few tasks.
+MAX_CACHED_DESIGNS = 32
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,16 @@ def estimate_means(
             )
             estimates.append(estimate)
     return estimates
+
+
+def estimate_jointly(
+    gains: Sequence[Floats], designs: Sequence[MeanDesign]
+) -> list[list[MeanEstimate | None]]:
+    """Estimate the means of each of several designs as `estimate_means` does, but together."""
+    if not designs:
+        return []
+    means = iter(estimate_means(np.concatenate(gains), join_designs(tuple(designs))))
+    return [list(islice(means, design.size)) for design in designs]
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,6 +240,36 @@ def build_design(
         cell_groups=keys // width,
         sizes=_sum_by_group(cells, shares, len(keys)),
     )
+
+
+@lru_cache(maxsize=MAX_CACHED_DESIGNS)
+def join_designs(designs: tuple[MeanDesign, ...]) -> MeanDesign:
+    """Join one or more designs, all with strata or all without, to a design of all their groups."""
+    if len(designs) == 1:
+        return designs[0]
+    group_counts = [design.size for design in designs]
+    cell_counts = [len(design.sizes) for design in designs]
+    strata = None
+    if designs[0].strata is not None:
+        stratum_counts = [len(design.stratum_counts) for design in designs]
+        strata = _join([design.strata for design in designs], stratum_counts)
+    return MeanDesign(
+        clusters=np.concatenate([design.clusters for design in designs]),
+        shares=np.concatenate([design.shares for design in designs]),
+        groups=_join([design.groups for design in designs], group_counts),
+        strata=strata,
+        counts=np.concatenate([design.counts for design in designs]),
+        cells=_join([design.cells for design in designs], cell_counts),
+        cell_groups=_join([design.cell_groups for design in designs], group_counts),
+        sizes=np.concatenate([design.sizes for design in designs]),
+    )
+
+
+def _join(columns: Sequence[Integers], sizes: Sequence[int]) -> Integers:
+    """Join columns of numbers, each below the column's size, and keep the numbers apart."""
+    firsts = np.cumsum([0, *sizes]).tolist()
+    shifted = [column + first for column, first in zip(columns, firsts, strict=False)]
+    return np.concatenate(shifted)
 
 
 class Linearization(NamedTuple):

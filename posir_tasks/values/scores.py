@@ -21,7 +21,6 @@ from posir_tasks.base.errors import ProfileError
 from posir_tasks.base.logs import warn_once
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.layouts import QueryLayout
 from posir_tasks.values.place_ranks import parse_places, serialize_places
 from posir_tasks.values.profile import Addable, PositionProfile, pool
 from posir_tasks.values.read_part import UNKNOWN, ReadPart
@@ -183,6 +182,29 @@ class ResultValues:
         estimates: list[Estimate | None] = estimates_by_gain[key]
         return estimates
 
+    def estimate_lengths(self, gain: Floats) -> list[Estimate | None]:
+        """Estimate the mean gain of all queries, then of each length bucket, as
+        `QueryGroup.estimate` does. The estimates are cached.
+        """
+        from posir_tasks.values.means import estimate_jointly
+
+        estimates_by_gain = self.cache.setdefault("lengths", {})
+        key = gain.tobytes()
+        if key not in estimates_by_gain:
+            layout = self.ranks.layout
+            gains = gain[self.ranks.columns.ranks]
+            masks = [layout.lengths == index for index in range(len(self.profile.lengths))]
+            designs = [layout, *map(layout.select, masks)]
+            means = estimate_jointly(
+                [gains, *(gains[mask] for mask in masks)],
+                [design.mean_design for design in designs],
+            )
+            estimates_by_gain[key] = [
+                Estimate(mean.value, mean.interval) if mean else None for (mean,) in means
+            ]
+        estimates: list[Estimate | None] = estimates_by_gain[key]
+        return estimates
+
     def iterate_bins(self) -> Iterator[QueryGroup]:
         """Yield a group per position bin, over all lengths."""
         for index in range(len(self.profile.positions)):
@@ -231,12 +253,6 @@ class QueryGroup:
         return int(self.counts.sum())
 
     @cached_property
-    def layout(self) -> QueryLayout:
-        """The layout of the queries of the group's length bucket, or of all lengths."""
-        layout = self.values.ranks.layout
-        return layout if self.length is None else layout.select(layout.lengths == self.length)
-
-    @cached_property
     def rows(self) -> Integers:
         """Indices of the queries in `DocumentRanks.columns`, shape (n,).
 
@@ -269,14 +285,14 @@ class QueryGroup:
         """
         if self.position is not None and self.length is None:
             return self.values.estimate_bins(gain)[self.position]
-        # Importing SciPy is slow.
-        from posir_tasks.values.means import estimate_mean, estimate_means
-
-        gains = gain[self.values.ranks.columns.ranks[self.rows]]
         if self.position is None:
-            (mean,) = estimate_means(gains, self.layout.mean_design)
-        else:
-            mean = estimate_mean(gains, self.values.ranks.columns.clusters[self.rows])
+            return self.values.estimate_lengths(gain)[0 if self.length is None else self.length + 1]
+        # Importing SciPy is slow.
+        from posir_tasks.values.means import estimate_mean
+
+        columns = self.values.ranks.columns
+        gains = gain[columns.ranks[self.rows]]
+        mean = estimate_mean(gains, columns.clusters[self.rows])
         return Estimate(mean.value, mean.interval) if mean else None
 
 

@@ -46,8 +46,9 @@ from posir_tasks.base.progress import track_items
 from posir_tasks.plugin_api import get_plugins
 from posir_tasks.results import META_FILE
 
-#: Minimum number of results for scoring in parallel, since workers take seconds to start.
-MIN_PARALLEL = 8
+#: Minimum size in bytes of the results for scoring in parallel. Workers take seconds to start, and
+#: this size takes one process about six seconds.
+MIN_PARALLEL = 20 * 2**20
 #: Maximum difference in nDCG@10 between runs of a model with different hardware or libraries.
 TOLERANCE = 0.002
 #: Part of the cache key; increase it when the computation of records changes.
@@ -197,20 +198,25 @@ def score_results(
             # Compute a damaged record again.
             with suppress(ValidationError):
                 cached[file] = RECORD_ADAPTER.validate_json(path.read_bytes())
-    uncached = [file for file in files if file not in cached]
+    # Results of one task follow each other, since they share cached columns of its queries.
+    uncached = sorted((file for file in files if file not in cached), key=lambda file: file.name)
     newly_scored = {}
-    problems = []
+    problems = {}
     outcomes = _score_files(uncached, submitted)
     for file, outcome in zip(track_items(uncached, "Scoring"), outcomes, strict=True):
         if isinstance(outcome, EntryProblem):
-            problems.append(outcome)
+            problems[file] = outcome
         elif outcome:
             newly_scored[file] = outcome
             if path := paths[file]:
                 with write_atomically(path) as temporary:
                     temporary.write_bytes(RECORD_ADAPTER.dump_json(outcome))
     scored = cached | newly_scored
-    return {file: scored[file] for file in files if file in scored}, problems, len(newly_scored)
+    return (
+        {file: scored[file] for file in files if file in scored},
+        [problems[file] for file in files if file in problems],
+        len(newly_scored),
+    )
 
 
 def exclude_results(
@@ -256,7 +262,7 @@ def exclude_results(
 def _score_files(
     files: Sequence[Path], submitted: bool
 ) -> Iterator[BoardRecord | EntryProblem | None]:
-    if len(files) < MIN_PARALLEL:
+    if sum(file.lstat().st_size for file in files) < MIN_PARALLEL:
         yield from map(score_file, files, repeat(submitted))
         return
     # "forkserver" would share imports, but would also import modules from the current folder.
