@@ -58,6 +58,7 @@ from posir_significance.messages.verdicts import iterate_answer, label_state
 from posir_significance.observations import Observations
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
+from posir_tasks.base.records import Record
 from posir_tasks.base.wording import drop_organization
 from posir_tasks.data.repository import LOCAL
 from posir_tasks.display.position_charts import draw_glyph
@@ -251,8 +252,8 @@ class BoardRow(ReportRow):
         margin = DEFAULT_MARGINS.position_effect
         return count_task_states(self.task_states or self.states, margin)
 
-    @property
-    def verdict_columns(self) -> dict[str, Any]:
+    @cached_property
+    def verdict_columns(self) -> Record:
         """The report's verdict columns; the state is None if tasks differ."""
         state = self.states[0] if len(self.states) == 1 else None
         return {**super().verdict_columns, "state": state}
