@@ -37,23 +37,15 @@ def _pack(content: bytes) -> str:
 
 
 def unpack_column(text: str, max_size: int) -> Integers:
-    """Decode the output of `pack_column` to a column that cannot be written.
-
-    Raises:
-        ValueError: The text is malformed or has more than `max_size` numbers.
+    """Decode the output of `pack_column`; raise ValueError if it is malformed or has more than
+    `max_size` numbers.
     """
     # The result that sets `max_size` may be malicious.
-    return _unpack(text, min(max_size, MAX_ROWS.read()))
+    return _unpack(text, min(max_size, MAX_ROWS.read())).copy()
 
 
 @lru_cache(maxsize=MAX_CACHED)
 def _unpack(text: str, max_size: int) -> Integers:
-    column = _decode(text, max_size)
-    column.flags.writeable = False
-    return column
-
-
-def _decode(text: str, max_size: int) -> Integers:
     if not text.startswith("z"):
         size = int(text)
         if not 0 <= size <= max_size:

@@ -39,6 +39,7 @@ from posir_leaderboard.entries import (
     find_entry_files,
 )
 from posir_leaderboard.identity import Identities, identify_models, list_lookup_problems
+from posir_significance.analysis import analyze
 from posir_tasks.base.digests import digest, digest_file
 from posir_tasks.base.files import write_atomically
 from posir_tasks.base.private_names import MODEL_REGISTRY
@@ -211,6 +212,8 @@ def score_results(
             if path := paths[file]:
                 with write_atomically(path) as temporary:
                     temporary.write_bytes(RECORD_ADAPTER.dump_json(outcome))
+    # Rendering needs the memory.
+    analyze.cache_clear()
     scored = cached | newly_scored
     return (
         {file: scored[file] for file in files if file in scored},
