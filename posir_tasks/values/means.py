@@ -249,15 +249,13 @@ def join_designs(designs: tuple[MeanDesign, ...]) -> MeanDesign:
         return designs[0]
     group_counts = [design.size for design in designs]
     cell_counts = [len(design.sizes) for design in designs]
-    strata = None
-    if designs[0].strata is not None:
-        stratum_counts = [len(design.stratum_counts) for design in designs]
-        strata = _join([design.strata for design in designs], stratum_counts)
+    strata = [design.strata for design in designs if design.strata is not None]
+    stratum_counts = [len(design.stratum_counts) for design in designs if strata]
     return MeanDesign(
         clusters=np.concatenate([design.clusters for design in designs]),
         shares=np.concatenate([design.shares for design in designs]),
         groups=_join([design.groups for design in designs], group_counts),
-        strata=strata,
+        strata=_join(strata, stratum_counts) if strata else None,
         counts=np.concatenate([design.counts for design in designs]),
         cells=_join([design.cells for design in designs], cell_counts),
         cell_groups=_join([design.cell_groups for design in designs], group_counts),
