@@ -27,6 +27,7 @@ from posir_significance.controlled import ControlledTest
 from posir_significance.decision import decide_verdict
 from posir_significance.findings import ChangeState, Metric, State
 from posir_significance.observations import Observations
+from posir_tasks.values.layouts import QueryLayout
 from posir_tasks.values.profile import NDCG_AT_10, map_ranks_to_columns
 from posir_tasks.values.read_part import ReadPart, WindowSource
 
@@ -149,9 +150,8 @@ def build_group(test: ControlledTest) -> GroupAnalysis:
     rows = np.arange(int(unmoved.sum()))
     zeros = np.zeros(len(rows), np.int64)
     gains, clusters = test.gains[unmoved], test.clusters[unmoved]
-    observations = Observations(
-        gains, zeros, clusters, rows, test.thirds[unmoved], 3, read=READS_ALL
-    )
+    layout = QueryLayout(zeros, clusters, rows, test.thirds[unmoved], 3)
+    observations = Observations(gains, layout, read=READS_ALL)
     return GroupAnalysis(
         observations, whole=test, within=test, versions=("same",), window_versions=("same",)
     )

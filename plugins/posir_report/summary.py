@@ -224,7 +224,7 @@ class ReportRow:
                 cells |= flatten(key, value)
         return prefix_scores(cells, (*self.identity, *COUNT_COLUMNS, *NON_SCORE_COLUMNS))
 
-    @property
+    @cached_property
     def verdict_columns(self) -> Record:
         """The `VERDICT_COLUMNS`; all None without findings."""
         if self.findings is None:

@@ -12,12 +12,12 @@ from scipy.special import stdtrit
 from posir_psi.scores import compute_psi
 from posir_significance.controlled import THIRDS, ControlledTest
 from posir_significance.findings import Reason
+from posir_significance.group_means import GroupMeans, Means
 from posir_significance.observations import Floats, Integers, Observations
 from posir_significance.regression import compute_symmetric_root
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.judgments import CLUSTER, DOCUMENT
-from posir_tasks.values.means import LEVEL, MeanEstimate, Z, estimate_mean, estimate_means
+from posir_tasks.values.means import LEVEL, MeanEstimate, Z
 from posir_tasks.values.rotation_ranks import Window
 from posir_tasks.values.scores import ResultValues
 
@@ -27,8 +27,6 @@ MAX_CACHED_ANALYSES = 256
 NULL_SAMPLES = 999
 #: Quantiles of the central 90% of the null samples.
 CHANCE_QUANTILES = (0.05, 0.95)
-#: Minimum number of queries per bin in a chart; at 30, a mean's 95% interval is up to 0.36 wide.
-MIN_QUERIES = 30
 #: Seed for all random samples.
 SEED = 20260108
 #: Maximum number of clusters for random signs. Sums over more clusters are approximately normal.
@@ -53,16 +51,20 @@ class GroupAnalysis:
     """Digests of questions and versions in test W. Models with equal digests are paired by row."""
     window_versions: tuple[object, ...] = ()
     """Digests of questions and versions in test R."""
+    means: GroupMeans | None = None
+    """The means of all groups of the result; None if the group is the only one."""
+    index: int = 0
+    """Index of the group in `means`."""
 
     @property
     def queries(self) -> int:
         """Number of queries."""
-        return round(float(self.observations.row_weights.sum()))
+        return round(float(self.observations.layout.row_weights.sum()))
 
     @property
     def has_several_spans(self) -> bool:
         """True if each query has several evidence spans, so that PSI is undefined."""
-        return bool(len(self.observations.weights))
+        return bool(len(self.observations.layout.weights))
 
     @property
     def unit_name(self) -> str:
@@ -74,24 +76,31 @@ class GroupAnalysis:
     @cached_property
     def documents(self) -> int:
         """Number of independent units: documents, articles or clusters of documents."""
-        return len(np.unique(self.observations.clusters))
+        return int(self.observations.layout.cluster_numbers.max(initial=-1)) + 1
 
-    @cached_property
+    @property
     def ndcg(self) -> MeanEstimate | None:
         """Mean nDCG@10 over queries."""
-        observations = self.observations
-        return estimate_mean(observations.gains, observations.clusters, observations.shares)
+        return self._all_means.overall[self.index]
 
-    @cached_property
+    @property
     def ndcg_as_published(self) -> MeanEstimate | None:
         """Unweighted mean of the non-empty bins, which papers report for length buckets."""
-        observations = self.observations
-        query = observations.query
-        position = observations.position
-        counts = np.bincount(position, minlength=observations.bins)
-        weights = 1 / ((counts > 0).sum() * counts[position])
-        gains = observations.gains[query]
-        return estimate_mean(gains, observations.clusters[query], weights, position)
+        return self._all_means.of_bins[self.index]
+
+    @property
+    def ndcg_truncated(self) -> MeanEstimate | None:
+        """Mean nDCG@10 over queries with truncated evidence."""
+        return self._all_means.truncated[self.index]
+
+    @property
+    def ndcg_by_part(self) -> Means:
+        """Mean nDCG@10 in equal parts of the window or, if it is unknown, of the document."""
+        return self._all_means.by_part[self.index]
+
+    @cached_property
+    def _all_means(self) -> GroupMeans:
+        return self.means or GroupMeans((self.observations,))
 
     @cached_property
     def start_minus_end(self) -> Estimate | None:
@@ -111,21 +120,25 @@ class Analysis:
     values: ResultValues
 
     @cached_property
+    def means(self) -> GroupMeans:
+        """The means of all queries and of each of several length buckets."""
+        observations = Observations.from_ranks(self.values.ranks, self.values.read)
+        lengths = len(self.values.ranks.axes.lengths)
+        masks = [
+            observations.layout.lengths == index for index in range(lengths if lengths > 1 else 0)
+        ]
+        return GroupMeans((observations, *map(observations.select, masks)))
+
+    @cached_property
     def overall(self) -> GroupAnalysis:
         """The analysis of all queries."""
-        observations = Observations.from_ranks(self.values.ranks, self.values.read)
-        return _analyze_group(self.values, observations, None)
+        return _analyze_group(self.values, self.means, 0)
 
     @cached_property
     def lengths(self) -> tuple[GroupAnalysis, ...]:
         """The analysis of each length bucket; empty if there is only one."""
-        observations = self.overall.observations
-        lengths = len(self.values.ranks.axes.lengths)
-        buckets = []
-        for index in range(lengths if lengths > 1 else 0):
-            bucket = observations.select(observations.lengths == index)
-            buckets.append(_analyze_group(self.values, bucket, index))
-        return tuple(buckets)
+        indices = range(1, len(self.means.groups))
+        return tuple(_analyze_group(self.values, self.means, index) for index in indices)
 
     @property
     def groups(self) -> tuple[GroupAnalysis, ...]:
@@ -156,18 +169,19 @@ def analyze_spans(values: ResultValues) -> GroupAnalysis | None:
     return GroupAnalysis(Observations.from_ranks(places, values.read))
 
 
-def _analyze_group(
-    values: ResultValues, observations: Observations, length: int | None
-) -> GroupAnalysis:
+def _analyze_group(values: ResultValues, means: GroupMeans, index: int) -> GroupAnalysis:
+    """Analyze all queries (index 0) or a length bucket (from 1)."""
+    analysis = GroupAnalysis(means.groups[index], means=means, index=index)
     rotations = values.rotations
     if rotations is None:
-        return GroupAnalysis(observations, Reason.NOT_STORED)
+        return replace(analysis, untested_reason=Reason.NOT_STORED)
     if not rotations.covers(values.ranks) or rotations.is_partly_tested:
-        return GroupAnalysis(observations, Reason.PARTLY_STORED)
+        return replace(analysis, untested_reason=Reason.PARTLY_STORED)
     if rotations.untested is not None:
-        return GroupAnalysis(observations, Reason(rotations.untested.value))
-    analysis = GroupAnalysis(
-        observations,
+        return replace(analysis, untested_reason=Reason(rotations.untested.value))
+    length = index - 1 if index else None
+    analysis = replace(
+        analysis,
         whole=ControlledTest.from_ranks(values.ranks, rotations, window=False, length=length),
         versions=rotations.list_digests(window=False),
     )
@@ -185,15 +199,15 @@ def estimate_start_minus_end(observations: Observations) -> Estimate | None:
     that third, with a negative sign in the last third. A query in several thirds counts partly in
     each.
     """
-    shares = _compute_third_weights(observations)
+    shares = observations.layout.third_weights
     totals = shares.sum(axis=0)
     if not totals[0] or not totals[-1]:
         return None
     totals = np.maximum(totals, TINY)
     means = shares.T @ observations.gains / totals
     deviations = (observations.gains[:, None] - means) * shares / totals
-    _, cluster = np.unique(observations.clusters, return_inverse=True)
-    sums = np.bincount(cluster, deviations[:, 0] - deviations[:, -1])
+    clusters = observations.layout.cluster_numbers
+    sums = np.bincount(clusters, deviations[:, 0] - deviations[:, -1])
     value = float(means[0] - means[-1])
     count = len(sums)
     if count < 2:
@@ -205,23 +219,11 @@ def estimate_start_minus_end(observations: Observations) -> Estimate | None:
 
 def average_thirds(observations: Observations) -> Floats:
     """Average the gains in each third of documents, shape (3,); NaN without queries."""
-    shares = _compute_third_weights(observations)
+    shares = observations.layout.third_weights
     totals = shares.sum(axis=0)
     sums = shares.T @ observations.gains
     means: Floats = np.divide(sums, totals, out=np.full(THIRDS, np.nan), where=totals > 0)
     return means
-
-
-def _compute_third_weights(observations: Observations) -> Floats:
-    """Compute the weight of each query in each third of its document, shape (n, 3)."""
-    query = observations.query
-    shares = np.zeros((len(observations.gains), THIRDS))
-    if observations.bins == THIRDS:
-        memberships = np.bincount(query, minlength=len(shares))
-        np.add.at(shares, (query, observations.position), 1 / memberships[query])
-    elif len(shares):
-        shares[np.arange(len(shares)), observations.document_thirds] = 1.0
-    return shares * observations.row_weights[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +256,8 @@ class BinScores:
             root = compute_symmetric_root(self.deviations.T @ self.deviations)
             return self.level + _sample_normals(bins) @ root
         sums = _sample_signs()[:, :clusters] @ self.deviations.astype(np.float32)
-        scores: Floats = self.level + sums.astype(np.float64)
+        # Minima and maxima over the bins are faster if the samples of a bin are adjacent.
+        scores: Floats = self.level + sums.astype(np.float64, order="F")
         return scores
 
 
@@ -262,12 +265,12 @@ def score_bins(observations: Observations) -> BinScores | None:
     """Score the non-empty position bins; None if all gains are 0."""
     if not observations.gains.any():
         return None
-    query = observations.query
-    indices, column, counts = np.unique(
-        observations.position, return_inverse=True, return_counts=True
-    )
-    _, cluster = np.unique(observations.clusters[query], return_inverse=True)
-    gains = observations.gains[query]
+    layout = observations.layout
+    indices = np.flatnonzero(layout.bin_counts)
+    counts = layout.bin_counts[indices]
+    column = np.searchsorted(indices, layout.position)
+    _, cluster = np.unique(layout.clusters[layout.query], return_inverse=True)
+    gains = observations.gains[layout.query]
     level = float(gains.mean())
     size = len(indices)
     deviations = (gains - level) / counts[column]
@@ -313,40 +316,9 @@ def estimate_chance_band(observations: Observations) -> Floats:
 
     The band is pointwise: without a position effect, 1 in 20 bins falls outside on average.
     """
-    band = np.full((2, observations.bins), np.nan)
+    band = np.full((2, observations.layout.bins), np.nan)
     bins = score_bins(observations)
     if bins:
         errors = Z * np.sqrt((bins.deviations**2).sum(axis=0))
         band[:, bins.indices] = np.clip([bins.level - errors, bins.level + errors], 0, 1)
     return band
-
-
-def estimate_bins(observations: Observations) -> list[MeanEstimate | None]:
-    """Estimate mean nDCG@10 of each position bin; None for empty bins."""
-    rows = observations.query
-    position = observations.position
-    weights = observations.row_weights[rows]
-    totals = np.bincount(position, weights, observations.bins)
-    shares = weights / totals[position]
-    gains = observations.gains[rows]
-    return estimate_means(gains, observations.clusters[rows], shares, position, observations.bins)
-
-
-def estimate_parts(observations: Observations) -> list[MeanEstimate | None]:
-    """Estimate mean nDCG@10 in equal parts of the window, or of the document if the window is
-    unknown.
-
-    The number of parts (12, 6, 4 or 3 for the window) is the largest with `MIN_QUERIES` queries in
-    each part, and at least three.
-    """
-    if len(observations.twelfths):
-        within = observations.select(observations.twelfths < TWELFTHS)
-        rows = np.arange(len(within.gains))
-        observations = replace(within, query=rows, position=within.twelfths, bins=TWELFTHS)
-    merged = observations
-    for size in range(1, max(observations.bins // 3, 1) + 1):
-        if observations.bins % size == 0:
-            merged = observations.merge_bins(size)
-            if np.bincount(merged.position, minlength=merged.bins).min() >= MIN_QUERIES:
-                break
-    return estimate_bins(merged)

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from posir_significance.analysis import (
-    MIN_QUERIES,
     analyze,
-    estimate_bins,
     estimate_chance_band,
 )
+from posir_significance.group_means import MIN_QUERIES, GroupMeans
 from posir_significance.observations import Observations
 from posir_tasks.base.arrays import Integers
 from posir_tasks.values.document_ranks import DocumentRanks
@@ -128,8 +127,8 @@ def _build_bucket(
         starts = range(0, EQUAL_BINS, size)
         names = [f"{names[start]} to {names[start + size - 1]}" for start in starts]
     total = len(names)
-    counts = np.bincount(observations.position, minlength=total).tolist()
-    means = estimate_bins(observations)
+    counts = np.bincount(observations.layout.position, minlength=total).tolist()
+    (means,) = GroupMeans((observations,)).by_bin
     bands = estimate_chance_band(observations).T.tolist()
     return [
         ProfileCell(

@@ -106,7 +106,7 @@ def compare_groups(
     if paired:
         first = a.observations
         gains = b.observations.gains - first.gains
-        difference = estimate_difference(gains, first.clusters, first.shares)
+        difference = estimate_difference(gains, first.layout.clusters, first.layout.shares)
     elif a.ndcg and b.ndcg:
         difference = subtract_means(a.ndcg, b.ndcg)
     documents = min(a.documents, b.documents)

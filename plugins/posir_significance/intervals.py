@@ -10,7 +10,7 @@ from scipy.special import stdtr, stdtrit
 from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.values.estimates import Difference, Interval
 from posir_tasks.values.judgments import JudgedScores
-from posir_tasks.values.means import LEVEL, MeanEstimate, estimate_mean, linearize
+from posir_tasks.values.means import LEVEL, MeanEstimate, build_design, estimate_mean, linearize
 
 
 def estimate_judged(scores: JudgedScores, metric: str) -> MeanEstimate | None:
@@ -30,11 +30,11 @@ def estimate_difference(
     """
     if not len(differences):
         return None
-    weights = np.full(len(differences), 1 / len(differences)) if shares is None else shares
-    linearization = linearize(differences, clusters, weights)
-    degrees = float(linearization.degrees[0])
+    design = build_design(clusters, shares)
+    degrees = float(design.degrees[0])
     if not degrees:
         return None
+    linearization = linearize(differences, design)
     return build_student_difference(
         float(linearization.means[0]), float(linearization.variances[0]) ** 0.5, degrees
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from posir_significance.analysis import GroupAnalysis, estimate_parts
+from posir_significance.analysis import GroupAnalysis
 from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.messages.verdicts import (
     describe_group,
@@ -16,8 +16,6 @@ from posir_significance.messages.verdicts import (
 )
 from posir_tasks.display.position_charts import PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium
-from posir_tasks.values.evidence import TWELFTHS
-from posir_tasks.values.means import estimate_mean
 from posir_tasks.values.read_part import Part, ReadKind
 from posir_tasks.values.scores import ResultValues
 
@@ -29,7 +27,7 @@ def build_position_chart(findings: GroupFindings, group: GroupAnalysis, name: st
     """Build the chart of a group of questions from its findings and analysis."""
     read = findings.read
     unread = findings.get_value(Quantity.UNREAD_SHARE) or 0.0
-    parts = tuple(estimate_parts(group.observations))
+    parts = tuple(group.ndcg_by_part)
     start_share = (read.tokens_at_start or 0) / (read.tokens or 1)
     start_shares = {Part.LAST: 0.0, Part.ENDS: start_share}
     start_parts = None
@@ -37,16 +35,12 @@ def build_position_chart(findings: GroupFindings, group: GroupAnalysis, name: st
         start_parts = round(len(parts) * start_shares[read.part])
     window = [f"Reads {read.phrase}"] if read.kind is ReadKind.PART and not unread else []
     effect = f"Position effect {format_finding(findings[Quantity.POSITION_EFFECT])}"
-    ndcg_truncated = None
-    if unread:
-        rows = group.observations.select(group.observations.twelfths >= TWELFTHS)
-        ndcg_truncated = estimate_mean(rows.gains, rows.clusters, rows.shares)
     return PositionChart(
         name,
         (*window, effect, title_curve(findings)),
         parts,
         unread,
-        ndcg_truncated,
+        group.ndcg_truncated if unread else None,
         start_parts,
         describe_group(findings),
         partial(list_facts, findings),

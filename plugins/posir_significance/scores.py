@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtr
+from scipy.special import ndtr, stdtr
 
 from posir_psi.scores import compute_psi, replace_nan
 from posir_significance.analysis import GroupAnalysis, average_thirds, load_group
@@ -23,6 +24,8 @@ from posir_tasks.values.scores import Direction, QueryGroup, Score, ScoreValue, 
 
 #: Minimum number of bins for the p-value of a trend; SciPy's p-value of three points may be 0.
 MIN_BINS = 5
+#: Maximum number of scores for an exact p-value of Kendall's tau, as in SciPy.
+MAX_EXACT = 33
 #: Keeps the t statistic of a perfect correlation finite, as in SciPy.
 TINY = 1e-20
 
@@ -78,9 +81,6 @@ def fit_trend(counts: Integers) -> dict[str, float]:
     Returns:
         Defined values by name in `TRENDS`.
     """
-    # Slow to import, and the table of a report does not need it.
-    from scipy.stats import kendalltau, rankdata
-
     # Rounding makes scores equal that differ only in the order of summation.
     scores = average_gains(counts, NDCG_AT_10).round(12)
     is_defined = ~np.isnan(scores)
@@ -89,15 +89,18 @@ def fit_trend(counts: Integers) -> dict[str, float]:
     if len(scores) < 2 or np.ptp(scores) == 0:
         return {"slope": 0.0} if len(scores) > 1 else {}
     slope, pearson, slope_p_value = fit_line(midpoints, scores)
-    _, spearman, spearman_p_value = fit_line(np.arange(len(scores)), rankdata(scores))
-    kendall = kendalltau(midpoints, scores)
+    is_higher = scores[:, None] > scores
+    ties = (scores[:, None] == scores).sum(axis=1)
+    ranks = is_higher.sum(axis=1) + (ties + 1) / 2
+    _, spearman, spearman_p_value = fit_line(np.arange(len(scores)), ranks)
+    kendall, kendall_p_value = correlate_orders(int(np.triu(is_higher).sum()), ties)
     values = {"slope": slope, "r_squared": pearson**2, "pearson": pearson}
-    values |= {"spearman": spearman, "kendall": float(kendall.statistic)}
+    values |= {"spearman": spearman, "kendall": kendall}
     if len(scores) >= MIN_BINS:
         values |= {
             "slope_p_value": slope_p_value,
             "spearman_p_value": spearman_p_value,
-            "kendall_p_value": float(kendall.pvalue),
+            "kendall_p_value": kendall_p_value,
         }
     return values
 
@@ -116,6 +119,49 @@ def fit_line(x: Floats | Integers, y: Floats) -> tuple[float, float, float]:
     degrees = len(x) - 2
     t = correlation * (degrees / ((1 - correlation + TINY) * (1 + correlation + TINY))) ** 0.5
     return slope, correlation, float(2 * stdtr(degrees, -abs(t)))
+
+
+def correlate_orders(inversions: int, ties: Integers) -> tuple[float, float]:
+    """Compute Kendall's tau-b of n distinct positions and n scores, and its two-sided p-value.
+
+    `scipy.stats.kendalltau` gives the same values, but takes 0.4 ms. The p-value is exact for up to
+    33 scores without ties, and else from the normal approximation (Kendall 1970, Rank Correlation
+    Methods).
+
+    Args:
+        inversions: Number of pairs whose first score is higher.
+        ties: Number of scores equal to each score, itself included, shape (n,).
+    """
+    n = len(ties)
+    pairs = n * (n - 1) // 2
+    tied_pairs = int((ties - 1).sum()) // 2
+    difference = pairs - tied_pairs - 2 * inversions
+    tau = difference / np.sqrt(pairs) / np.sqrt(pairs - tied_pairs)
+    tau = min(max(float(tau), -1.0), 1.0)
+    rarer = min(inversions, pairs - inversions)
+    if not tied_pairs and (n <= MAX_EXACT or rarer <= 1):
+        return tau, compute_inversion_p_value(n, rarer)
+    squares = int(((ties - 1) * (2 * ties + 5)).sum())
+    variance = (n * (n - 1.0) * (2 * n + 5) - squares) / 18
+    return tau, float(2 * ndtr(-abs(difference / np.sqrt(variance))))
+
+
+@lru_cache(maxsize=4096)
+def compute_inversion_p_value(n: int, inversions: int) -> float:
+    """Compute twice the share of the orders of n values with at most this number of inversions,
+    which is at most half of the number of pairs.
+    """
+    if 4 * inversions == n * (n - 1):
+        return 1.0
+    if inversions <= 1:
+        return 2.0 / math.factorial(n - inversions)
+    orders = np.zeros(inversions + 1)
+    orders[:2] = 1.0
+    for size in range(3, n + 1):
+        orders = np.cumsum(orders)
+        if size <= inversions:
+            orders[size:] -= orders[: inversions + 1 - size]
+    return min(float(2.0 * np.sum(orders) / math.factorial(n)), 1.0)
 
 
 #: Keys of the result of `fit_trend`.

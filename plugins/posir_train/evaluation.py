@@ -64,8 +64,9 @@ def select_third(observations: Observations, position: Position) -> tuple[Floats
     """Select the queries with evidence in one third of the document. Return their gains and
     clusters, shape (queries,).
     """
-    rows = observations.query[assign_thirds(observations.bins)[observations.position] == position]
-    return observations.gains[rows], observations.clusters[rows]
+    layout = observations.layout
+    rows = layout.query[assign_thirds(layout.bins)[layout.position] == position]
+    return observations.gains[rows], layout.clusters[rows]
 
 
 #: Score for selecting checkpoints in `posir train`. The trainer adds the prefix `eval_`.
@@ -248,7 +249,7 @@ def compute_scores(values: ResultValues, baseline: ResultValues | None = None) -
         differences = subtract_observations(
             analyze(baseline).overall.observations, group.observations
         )
-        change = estimate_difference(differences.gains, differences.clusters)
+        change = estimate_difference(differences.gains, differences.layout.clusters)
         effect = findings.get_value(Quantity.POSITION_EFFECT)
         scores[CRITERION] = 0.0 if effect is None else 1 - abs(effect)
         if change and change.high is not None and change.high < 0:

@@ -43,8 +43,9 @@ SECRET_PATTERNS = (
         ("key=", "token=", "password=", "secret=", "signature=", "sig="),
         r"[?&](?:[\w-]*(?:key|token|password|secret|signature)|sig)=([^&#\s'\"<>]+)",
     ),
-    (("hf_",), r"\b(hf_[a-z0-9]{16,})"),
-    (("sk-",), r"\b(sk-(?=[\w-]*\d)[\w-]{16,})"),
+    # A pattern that begins with a letter is searched fast, and results contain `hf_subset`.
+    (("hf_",), r"(hf_(?<=\bhf_)[a-z0-9]{16,})"),
+    (("sk-",), r"(sk-(?<=\bsk-)(?=[\w-]*\d)[\w-]{16,})"),
 )
 #: Start of a word, which may follow an escape such as `\\x00`.
 WORD_START = r"(?:(?<![A-Za-z0-9])|(?<=\\x[0-9a-f]{2})|(?<=\\u[0-9a-f]{4})|(?<=%[0-9a-f]{2})|(?<=\\[abfnrtv0]))"  # noqa: E501
@@ -93,7 +94,7 @@ def redact(text: str) -> str:
     safe_text = redact_collected(text)
     lower_text = safe_text.lower()
     for marks, pattern in SECRET_PATTERNS:
-        if any(mark in lower_text for mark in marks):
+        if any(mark in lower_text for mark in marks) and re.search(pattern, lower_text):
             safe_text = re.sub(pattern, _hide_match, safe_text, flags=re.IGNORECASE)
     return safe_text
 

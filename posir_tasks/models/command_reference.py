@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,8 +56,9 @@ class CommandReference:
             data = shorten_path(data) if Path(data).exists() else ""
         return cls(_locate_model(str(reference.get("model", model))), data, settings)
 
-    def to_public(self) -> CommandReference:
-        """Return a copy that is safe to publish, without local folders and endpoints."""
+    @cached_property
+    def public(self) -> CommandReference:
+        """A copy that is safe to publish, without local folders and endpoints."""
         # Importing the registry and the Hub's client is slow.
         from posir_tasks.models.registry import split_reference
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import zlib
+from functools import lru_cache
 
 import numpy as np
 
@@ -12,14 +13,22 @@ from posir_tasks.base.limits import MAX_ROWS
 
 #: Maximum number of bytes of a packed number.
 MAX_VARINT = 5
+#: Maximum number of cached columns. Models with the same queries share all but their ranks.
+MAX_CACHED = 32
 
 
 def pack_column(column: Integers) -> str:
     """Encode a column as deflated varints in base 85, or as its length if all numbers are 1."""
-    if (column == 1).all():
-        return str(len(column))
+    return _pack(column.astype(np.int64).tobytes())
+
+
+@lru_cache(maxsize=MAX_CACHED)
+def _pack(content: bytes) -> str:
+    numbers = np.frombuffer(content, np.int64)
+    if (numbers == 1).all():
+        return str(len(numbers))
     raw = bytearray()
-    for number in column.tolist():
+    for number in numbers.tolist():
         while number > 127:
             raw.append(number & 127 | 128)
             number >>= 7
@@ -32,7 +41,11 @@ def unpack_column(text: str, max_size: int) -> Integers:
     `max_size` numbers.
     """
     # The result that sets `max_size` may be malicious.
-    max_size = min(max_size, MAX_ROWS.read())
+    return _unpack(text, min(max_size, MAX_ROWS.read())).copy()
+
+
+@lru_cache(maxsize=MAX_CACHED)
+def _unpack(text: str, max_size: int) -> Integers:
     if not text.startswith("z"):
         size = int(text)
         if not 0 <= size <= max_size:

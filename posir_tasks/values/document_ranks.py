@@ -30,6 +30,7 @@ from posir_tasks.values.document_keys import (
     unpack_keys,
 )
 from posir_tasks.values.evidence import TWELFTHS, Evidence, ReadEvidence, Unread
+from posir_tasks.values.layouts import QueryLayout
 from posir_tasks.values.profile import (
     NDCG_AT_10,
     RANKS,
@@ -257,50 +258,27 @@ class DocumentRanks:
         ]
         return self.axes, self.cell_keys, keys
 
+    @property
+    def _queries(self) -> _Queries:
+        names = ("document_sizes", "cells", "thirds", "document_keys", "questions", "weights")
+        keys = []
+        for part in self.sets:
+            columns = [getattr(part, name).tobytes() for name in names]
+            keys.append((part.subset, part.documents, part.queries, *columns))
+        return _Queries((self.axes, self.cell_keys, *keys), self)
+
     @cached_property
     def columns(self) -> QueryColumns:
         """The queries of all sets."""
-        subset_names = sorted({document_set.subset for document_set in self.sets})
-        subsets = [make_empty_column()]
-        owners = [make_empty_column()]
-        questions = [make_empty_column()]
-        keys = [np.zeros((0, len(KEY_NAMES)), np.int64)]
-        firsts = dict[str, int]()
-        document_count = 1
-        question_count = 1
-        for document_set in self.sets:
-            # Sets of the same documents share numbers.
-            first = firsts.setdefault(document_set.documents, document_count)
-            owners.append(np.arange(len(document_set.document_sizes)) + first)
-            document_count += len(document_set.document_sizes)
-            questions.append(document_set.questions + question_count)
-            question_count += len(document_set.questions)
-            subsets.append(
-                np.full(len(document_set.ranks), subset_names.index(document_set.subset))
-            )
-            keys.append(document_set.document_keys)
-        owner = np.concatenate(owners)
-        sizes = self._join("document_sizes")
-        row = np.repeat(np.arange(len(sizes)), sizes)
-        texts, *other_keys = np.concatenate(keys).T
-        clusters = link_documents([owner, texts, *other_keys])[row]
-        question_numbers = np.concatenate(questions)
-        if len(question_numbers):
-            # Places of one query are dependent, even in different documents.
-            clusters = link_documents([clusters + 1, question_numbers])
-        return QueryColumns(
-            subsets=np.concatenate(subsets),
-            clusters=clusters,
-            documents=link_documents([owner, texts])[row],
-            cells=self._join("cells"),
-            ranks=self._join("ranks"),
-            twelfths=self._join("twelfths"),
-            thirds=self._join("thirds"),
-            weights=self._join("weights"),
-            questions=question_numbers,
-        )
+        columns = _link_queries(self._queries)
+        return replace(columns, ranks=self.join("ranks"), twelfths=self.join("twelfths"))
 
-    def _join(self, name: str) -> Integers:
+    @cached_property
+    def layout(self) -> QueryLayout:
+        """Documents and position bins of the queries, shared by results on the same queries."""
+        return _lay_out_queries(self._queries)
+
+    def join(self, name: str) -> Integers:
         """Concatenate a column of all sets, unless it is missing in a set with queries."""
         columns = [getattr(document_set, name) for document_set in self.sets]
         pairs = zip(self.sets, columns, strict=True)
@@ -324,15 +302,6 @@ class DocumentRanks:
         for cell, bins in enumerate(bins_of_cells):
             table[cell, : len(bins)] = bins
         return table
-
-    @cached_property
-    def memberships(self) -> tuple[Integers, Integers]:
-        """Pairs of a query row and a position bin, as two arrays of shape (m,). Evidence on a
-        boundary is in two bins.
-        """
-        query_bins = self.cell_bins[self.columns.cells]
-        query, member = np.nonzero(query_bins >= 0)
-        return query, query_bins[query, member]
 
     @cached_property
     def profile(self) -> PositionProfile:
@@ -425,6 +394,79 @@ class DocumentRanks:
             document_sets.append(_read_set(data, rows, len(cell_keys), remaining, fields))
             remaining -= len(document_sets[-1].ranks)
         return cls(axes, cell_keys, _sort_sets(document_sets))
+
+
+#: Maximum number of tasks whose queries are cached.
+MAX_CACHED_TASKS = 8
+
+
+@dataclass(frozen=True)
+class _Queries:
+    """The queries of ranks by document, equal for all models with the same queries."""
+
+    key: tuple[object, ...]
+    """All columns that do not depend on the model."""
+    source: DocumentRanks = field(compare=False)
+
+
+@lru_cache(maxsize=MAX_CACHED_TASKS)
+def _link_queries(queries: _Queries) -> QueryColumns:
+    """Join the columns of the sets, and number documents and clusters."""
+    ranks = queries.source
+    subset_names = sorted({document_set.subset for document_set in ranks.sets})
+    subsets = [make_empty_column()]
+    owners = [make_empty_column()]
+    questions = [make_empty_column()]
+    keys = [np.zeros((0, len(KEY_NAMES)), np.int64)]
+    firsts = dict[str, int]()
+    document_count = 1
+    question_count = 1
+    for document_set in ranks.sets:
+        # Sets of the same documents share numbers.
+        first = firsts.setdefault(document_set.documents, document_count)
+        owners.append(np.arange(len(document_set.document_sizes)) + first)
+        document_count += len(document_set.document_sizes)
+        questions.append(document_set.questions + question_count)
+        question_count += len(document_set.questions)
+        subsets.append(np.full(len(document_set.ranks), subset_names.index(document_set.subset)))
+        keys.append(document_set.document_keys)
+    owner = np.concatenate(owners)
+    sizes = ranks.join("document_sizes")
+    row = np.repeat(np.arange(len(sizes)), sizes)
+    texts, *other_keys = np.concatenate(keys).T
+    clusters = link_documents([owner, texts, *other_keys])[row]
+    question_numbers = np.concatenate(questions)
+    if len(question_numbers):
+        # Places of one query are dependent, even in different documents.
+        clusters = link_documents([clusters + 1, question_numbers])
+    return QueryColumns(
+        subsets=np.concatenate(subsets),
+        clusters=clusters,
+        documents=link_documents([owner, texts])[row],
+        cells=ranks.join("cells"),
+        ranks=make_empty_column(),
+        twelfths=make_empty_column(),
+        thirds=ranks.join("thirds"),
+        weights=ranks.join("weights"),
+        questions=question_numbers,
+    )
+
+
+@lru_cache(maxsize=MAX_CACHED_TASKS)
+def _lay_out_queries(queries: _Queries) -> QueryLayout:
+    ranks = queries.source
+    columns = _link_queries(queries)
+    query_bins = ranks.cell_bins[columns.cells]
+    query, member = np.nonzero(query_bins >= 0)
+    return QueryLayout(
+        lengths=ranks.cell_lengths[columns.cells],
+        clusters=columns.clusters,
+        query=query,
+        position=query_bins[query, member],
+        bins=len(ranks.axes.positions),
+        thirds=columns.thirds,
+        weights=columns.shares,
+    )
 
 
 def _sort_sets(sets: Iterable[DocumentSet]) -> tuple[DocumentSet, ...]:

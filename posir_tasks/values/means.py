@@ -6,7 +6,10 @@ SciPy is slow.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +39,8 @@ PSEUDO_CLUSTERS = 0.4
 TINY = 1e-12
 #: Maximum number of cells if empty cells are kept. Removing them takes a sort.
 MAX_CELLS = 2**14
+#: Maximum number of cached joint designs: those of a few tasks.
+MAX_CACHED_DESIGNS = 32
 
 
 @dataclass(frozen=True)
@@ -82,32 +87,20 @@ def estimate_mean(
     """
     if not len(gains):
         return None
-    shares = np.full(len(gains), 1 / len(gains)) if weights is None else weights
-    groups = np.zeros(len(gains), np.int64)
-    return estimate_means(gains, clusters, shares, groups, 1, strata, max_trials)[0]
+    return estimate_means(gains, build_design(clusters, weights, strata=strata), max_trials)[0]
 
 
 def estimate_means(
-    gains: Floats,
-    clusters: Integers,
-    shares: Floats,
-    groups: Integers,
-    size: int,
-    strata: Integers | None = None,
-    max_trials: float = MAX_TRIALS,
+    gains: Floats, design: MeanDesign, max_trials: float = MAX_TRIALS
 ) -> list[MeanEstimate | None]:
-    """Estimate the mean of each of `size` groups of queries as `estimate_mean` does.
-
-    `groups` and `shares` contain the group and the weight of each query, shape (n,). Weights sum to
-    1 in each group.
-    """
-    linearization = linearize(gains, clusters, shares, strata, groups, size)
+    """Estimate the mean of each group of a design as `estimate_mean` does; None without queries."""
+    linearization = linearize(gains, design)
     with np.errstate(divide="ignore", invalid="ignore"):
         means = np.minimum(np.maximum(linearization.means, 0.0), 1.0)
         expected_variances = np.maximum(
-            _predict_variance(gains, shares, groups, linearization), linearization.variances
+            _predict_variance(gains, design, linearization), linearization.variances
         )
-        rarer = np.minimum(means, 1 - means) + 0.5 / linearization.counts
+        rarer = np.minimum(means, 1 - means) + 0.5 / design.counts
         evidence = np.maximum(
             rarer / MAX_RARE_SHARE,
             rarer * linearization.bounds / expected_variances / MAX_RARE_EVENTS,
@@ -116,46 +109,52 @@ def estimate_means(
         widened_variances = linearization.variances + blend * (
             expected_variances - linearization.variances
         )
-        limits = max_trials / _sum_by_group(groups, shares**2, size)
+        limits = max_trials / design.squared_shares
         trials = np.minimum(linearization.bounds / widened_variances, limits)
         design_effects = linearization.variances / linearization.independent_variances
-        quantiles = stdtrit(linearization.degrees, (1 + LEVEL) / 2)
-        lows, highs = compute_wilson_bounds(means, trials, quantiles)
-    estimates: list[MeanEstimate | None] = [None] * size
-    for group in np.flatnonzero(linearization.counts).tolist():
-        mean = float(means[group])
-        if not linearization.degrees[group]:
-            estimates[group] = MeanEstimate(
-                mean, None, float(linearization.independent_variances[group]) ** 0.5
+        lows, highs = compute_wilson_bounds(means, trials, design.quantiles)
+        errors = np.where(design.degrees, widened_variances, linearization.independent_variances)
+    intervals = zip(lows.tolist(), highs.tolist(), strict=True)
+    columns = (means, errors, design_effects, design.degrees, trials, design.counts)
+    estimates: list[MeanEstimate | None] = []
+    for interval, row in zip(intervals, np.stack(columns, axis=1).tolist(), strict=True):
+        mean, variance, design_effect, degrees, trial_count, queries = row
+        if not queries:
+            estimates.append(None)
+        elif not degrees:
+            estimates.append(MeanEstimate(mean, None, variance**0.5))
+        else:
+            estimate = MeanEstimate(
+                mean, interval, variance**0.5, design_effect, degrees, trial_count
             )
-            continue
-        estimates[group] = MeanEstimate(
-            mean,
-            (float(lows[group]), float(highs[group])),
-            float(widened_variances[group]) ** 0.5,
-            float(design_effects[group]),
-            float(linearization.degrees[group]),
-            float(trials[group]),
-        )
+            estimates.append(estimate)
     return estimates
 
 
-class Linearization(NamedTuple):
-    """Means and variances of G groups of queries, each of shape (G,) unless noted."""
+def estimate_jointly(
+    gains: Sequence[Floats], designs: Sequence[MeanDesign]
+) -> list[list[MeanEstimate | None]]:
+    """Estimate the means of each of several designs as `estimate_means` does, but together."""
+    if not designs:
+        return []
+    means = iter(estimate_means(np.concatenate(gains), join_designs(tuple(designs))))
+    return [list(islice(means, design.size)) for design in designs]
 
-    means: Floats
+
+@dataclass(frozen=True, eq=False)
+class MeanDesign:
+    """What means of G groups of n queries need besides gains, equal for all models of a task."""
+
+    clusters: Integers
+    """Cluster of each query, shape (n,)."""
+    shares: Floats
+    """Weight of each query, with sum 1 in each group, shape (n,)."""
+    groups: Integers
+    """Group of each query, shape (n,)."""
+    strata: Integers | None
+    """Stratum of each query, shape (n,); None without strata."""
     counts: Integers
-    """Number of queries."""
-    bounds: Floats
-    """Maximum variance of one query: that of a Bernoulli trial with the mean absolute value."""
-    independent_variances: Floats
-    """Variance of the mean for independent queries."""
-    variances: Floats
-    """Variance of the mean for new clusters."""
-    degrees: Floats
-    """Degrees of freedom of `variances`; 0 with fewer than two clusters."""
-    squared_weights: Floats
-    """Sum of the squared weights of clusters."""
+    """Number of queries, shape (G,)."""
     cells: Integers
     """Cell of each query, shape (n,). A cell is a cluster within a group."""
     cell_groups: Integers
@@ -163,64 +162,152 @@ class Linearization(NamedTuple):
     sizes: Floats
     """Weight of each cell, shape (cells,)."""
 
+    @property
+    def size(self) -> int:
+        """Number of groups."""
+        return len(self.counts)
 
-def linearize(
-    values: Floats,
+    @cached_property
+    def cluster_counts(self) -> Floats:
+        """Number of clusters, shape (G,)."""
+        return _sum_by_group(self.cell_groups, self.sizes > 0, self.size)
+
+    @cached_property
+    def squared_weights(self) -> Floats:
+        """Sum of the squared weights of clusters, shape (G,)."""
+        return _sum_by_group(self.cell_groups, self.sizes**2, self.size)
+
+    @cached_property
+    def squared_shares(self) -> Floats:
+        """Sum of the squared weights of queries, shape (G,)."""
+        return _sum_by_group(self.groups, self.shares**2, self.size)
+
+    @cached_property
+    def largest_shares(self) -> Floats:
+        """Largest weight of a query, shape (G,)."""
+        largest = np.zeros(self.size)
+        np.maximum.at(largest, self.groups, self.shares)
+        return largest
+
+    @cached_property
+    def degrees(self) -> Floats:
+        """Degrees of freedom of the variance for new clusters, shape (G,); 0 with fewer than two
+        clusters.
+        """
+        degrees = np.maximum(1 / np.maximum(self.squared_weights, TINY) - 1, 1.0)
+        return np.where(self.cluster_counts > 1, degrees, 0.0)
+
+    @cached_property
+    def quantiles(self) -> Floats:
+        """Quantile of Student's t for a 95% interval, shape (G,); NaN without clusters."""
+        quantiles: Floats = stdtrit(self.degrees, (1 + LEVEL) / 2)
+        return quantiles
+
+    @cached_property
+    def stratum_counts(self) -> Integers:
+        """Number of queries of each stratum, at least 1."""
+        assert self.strata is not None
+        return np.maximum(np.bincount(self.strata), 1)
+
+
+def build_design(
     clusters: Integers,
-    shares: Floats,
-    strata: Integers | None = None,
+    shares: Floats | None = None,
     groups: Integers | None = None,
     size: int = 1,
-) -> Linearization:
-    """Compute means and variances of groups of queries, or of all queries without `groups`."""
+    strata: Integers | None = None,
+) -> MeanDesign:
+    """Build the design of the means of `size` groups of queries, or of all queries without groups.
+
+    Columns have shape (n,). Without `shares`, all n queries have the weight 1 / n.
+    """
+    if shares is None:
+        shares = np.full(len(clusters), 1 / max(len(clusters), 1))
     if groups is None:
-        groups = np.zeros(len(values), np.int64)
-    counts = np.bincount(groups, minlength=size)
-    means = _sum_by_group(groups, shares * values, size)
-    centers = means[groups]
-    if strata is not None:
-        stratum_means = np.bincount(strata, values) / np.maximum(np.bincount(strata), 1)
-        centers = stratum_means[strata]
-    residuals = shares * (values - centers)
-    # A pseudo-query with maximum variance keeps the error positive if all scores are equal.
-    levels = (counts * _sum_by_group(groups, shares * np.abs(values), size) + 0.5) / (counts + 1)
-    bounds = levels * (1 - levels)
-    largest = np.zeros(size)
-    np.maximum.at(largest, groups, shares)
-    pseudo = bounds * largest**2
-    independent_variances = _sum_by_group(groups, residuals**2, size) + pseudo
+        groups = np.zeros(len(clusters), np.int64)
     width = int(clusters.max(initial=0)) + 1
     cells = groups * width + clusters
     keys = np.arange(size * width)
     if len(keys) > MAX_CELLS:
         keys, cells = np.unique(cells, return_inverse=True)
-    cell_groups = keys // width
-    sizes = _sum_by_group(cells, shares, len(keys))
-    sums = _sum_by_group(cells, residuals, len(keys))
-    cluster_counts = _sum_by_group(cell_groups, sizes > 0, size)
-    has_clusters = cluster_counts > 1
+    return MeanDesign(
+        clusters,
+        shares,
+        groups,
+        strata,
+        counts=np.bincount(groups, minlength=size),
+        cells=cells,
+        cell_groups=keys // width,
+        sizes=_sum_by_group(cells, shares, len(keys)),
+    )
+
+
+@lru_cache(maxsize=MAX_CACHED_DESIGNS)
+def join_designs(designs: tuple[MeanDesign, ...]) -> MeanDesign:
+    """Join one or more designs, all with strata or all without, to a design of all their groups."""
+    if len(designs) == 1:
+        return designs[0]
+    group_counts = [design.size for design in designs]
+    cell_counts = [len(design.sizes) for design in designs]
+    strata = [design.strata for design in designs if design.strata is not None]
+    stratum_counts = [len(design.stratum_counts) for design in designs if strata]
+    return MeanDesign(
+        clusters=np.concatenate([design.clusters for design in designs]),
+        shares=np.concatenate([design.shares for design in designs]),
+        groups=_join([design.groups for design in designs], group_counts),
+        strata=_join(strata, stratum_counts) if strata else None,
+        counts=np.concatenate([design.counts for design in designs]),
+        cells=_join([design.cells for design in designs], cell_counts),
+        cell_groups=_join([design.cell_groups for design in designs], group_counts),
+        sizes=np.concatenate([design.sizes for design in designs]),
+    )
+
+
+def _join(columns: Sequence[Integers], sizes: Sequence[int]) -> Integers:
+    """Join columns of numbers, each below the column's size, and keep the numbers apart."""
+    firsts = np.cumsum([0, *sizes]).tolist()
+    shifted = [column + first for column, first in zip(columns, firsts, strict=False)]
+    return np.concatenate(shifted)
+
+
+class Linearization(NamedTuple):
+    """Means and variances of the groups of a design, each of shape (G,)."""
+
+    means: Floats
+    bounds: Floats
+    """Maximum variance of one query: that of a Bernoulli trial with the mean absolute value."""
+    independent_variances: Floats
+    """Variance of the mean for independent queries."""
+    variances: Floats
+    """Variance of the mean for new clusters."""
+
+
+def linearize(values: Floats, design: MeanDesign) -> Linearization:
+    """Compute means and variances of groups of queries."""
+    groups = design.groups
+    shares = design.shares
+    size = design.size
+    means = _sum_by_group(groups, shares * values, size)
+    centers = means[groups]
+    if design.strata is not None:
+        stratum_means = np.bincount(design.strata, values) / design.stratum_counts
+        centers = stratum_means[design.strata]
+    residuals = shares * (values - centers)
+    # A pseudo-query with maximum variance keeps the error positive if all scores are equal.
+    absolute = _sum_by_group(groups, shares * np.abs(values), size)
+    levels = (design.counts * absolute + 0.5) / (design.counts + 1)
+    bounds = levels * (1 - levels)
+    pseudo = bounds * design.largest_shares**2
+    independent_variances = _sum_by_group(groups, residuals**2, size) + pseudo
+    sums = _sum_by_group(design.cells, residuals, len(design.sizes))
+    cluster_counts = design.cluster_counts
     factors = cluster_counts / np.maximum(cluster_counts - 1, 1)
     variances = np.where(
-        has_clusters,
-        factors * _sum_by_group(cell_groups, sums**2, size) + pseudo,
+        cluster_counts > 1,
+        factors * _sum_by_group(design.cell_groups, sums**2, size) + pseudo,
         independent_variances,
     )
-    squared_weights = _sum_by_group(cell_groups, sizes**2, size)
-    degrees = np.where(
-        has_clusters, np.maximum(1 / np.maximum(squared_weights, TINY) - 1, 1.0), 0.0
-    )
-    return Linearization(
-        means,
-        counts,
-        bounds,
-        independent_variances,
-        variances,
-        degrees,
-        squared_weights,
-        cells,
-        cell_groups,
-        sizes,
-    )
+    return Linearization(means, bounds, independent_variances, variances)
 
 
 def _sum_by_group(groups: Integers, values: Floats | Booleans, size: int) -> Floats:
@@ -229,9 +316,7 @@ def _sum_by_group(groups: Integers, values: Floats | Booleans, size: int) -> Flo
     return sums
 
 
-def _predict_variance(
-    gains: Floats, shares: Floats, groups: Integers, linearization: Linearization
-) -> Floats:
+def _predict_variance(gains: Floats, design: MeanDesign, linearization: Linearization) -> Floats:
     """Predict the variance of means, assuming that all clusters are as homogeneous as those with
     the rarer outcome.
 
@@ -240,17 +325,18 @@ def _predict_variance(
     cluster that fails if one of its queries fails. Without failures it is 1, so each cluster counts
     as one trial.
     """
-    outcomes = np.where(linearization.means[groups] >= 0.5, 1 - gains, gains)
-    rarer = _sum_by_group(linearization.cells, shares * outcomes, len(linearization.sizes))
-    size = len(linearization.means)
-    rare_clusters = _sum_by_group(linearization.cell_groups, rarer != 0, size)
-    squares = _sum_by_group(linearization.cell_groups, rarer**2, size)
-    products = _sum_by_group(linearization.cell_groups, linearization.sizes * rarer, size)
+    is_success_common = linearization.means >= 0.5
+    outcomes = np.where(is_success_common[design.groups], 1 - gains, gains)
+    rarer = _sum_by_group(design.cells, design.shares * outcomes, len(design.sizes))
+    size = design.size
+    rare_clusters = _sum_by_group(design.cell_groups, rarer != 0, size)
+    squares = _sum_by_group(design.cell_groups, rarer**2, size)
+    products = _sum_by_group(design.cell_groups, design.sizes * rarer, size)
     homogeneity = np.where(rare_clusters, squares / products, 1.0)
     smoothed_homogeneity: Floats = (rare_clusters * homogeneity + PSEUDO_CLUSTERS) / (
         rare_clusters + PSEUDO_CLUSTERS
     )
-    return linearization.bounds * linearization.squared_weights * smoothed_homogeneity
+    return linearization.bounds * design.squared_weights * smoothed_homogeneity
 
 
 def compute_wilson_interval(mean: float, trials: float, quantile: float = Z) -> Interval:

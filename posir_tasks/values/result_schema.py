@@ -149,8 +149,14 @@ def identify_data(data: SubsetData) -> str:
 
 
 def round_floats(value: Any) -> Any:
-    """Round all floats in JSON like mteb's scores."""
-    return map_json(value, lambda leaf: round(leaf, DECIMALS) if isinstance(leaf, float) else leaf)
+    """Round all floats in JSON like mteb's scores. Keys are strings."""
+    if isinstance(value, float):
+        return round(value, DECIMALS)
+    if isinstance(value, list):
+        return [round_floats(item) for item in value]
+    if isinstance(value, dict):
+        return {key: round_floats(item) for key, item in value.items()}
+    return value
 
 
 def map_json(value: Any, change: Callable[[Any], Any]) -> Any:

@@ -173,14 +173,34 @@ class ResultValues:
         estimates_by_gain = self.cache.setdefault("bins", {})
         key = gain.tobytes()
         if key not in estimates_by_gain:
-            columns = self.ranks.columns
-            query, position = self.ranks.memberships
-            size = len(self.profile.positions)
-            shares = 1 / np.bincount(position, minlength=size)[position]
-            gains = gain[columns.ranks[query]]
-            means = estimate_means(gains, columns.clusters[query], shares, position, size)
+            layout = self.ranks.layout
+            gains = gain[self.ranks.columns.ranks[layout.query]]
+            means = estimate_means(gains, layout.bin_design)
             estimates_by_gain[key] = [
                 Estimate(mean.value, mean.interval) if mean else None for mean in means
+            ]
+        estimates: list[Estimate | None] = estimates_by_gain[key]
+        return estimates
+
+    def estimate_lengths(self, gain: Floats) -> list[Estimate | None]:
+        """Estimate the mean gain of all queries, then of each length bucket, as
+        `QueryGroup.estimate` does. The estimates are cached.
+        """
+        from posir_tasks.values.means import estimate_jointly
+
+        estimates_by_gain = self.cache.setdefault("lengths", {})
+        key = gain.tobytes()
+        if key not in estimates_by_gain:
+            layout = self.ranks.layout
+            gains = gain[self.ranks.columns.ranks]
+            masks = [layout.lengths == index for index in range(len(self.profile.lengths))]
+            designs = [layout, *map(layout.select, masks)]
+            means = estimate_jointly(
+                [gains, *(gains[mask] for mask in masks)],
+                [design.mean_design for design in designs],
+            )
+            estimates_by_gain[key] = [
+                Estimate(mean.value, mean.interval) if mean else None for (mean,) in means
             ]
         estimates: list[Estimate | None] = estimates_by_gain[key]
         return estimates
@@ -238,13 +258,12 @@ class QueryGroup:
 
         A query on a boundary is in both bins, but is counted once in a group of all positions.
         """
-        ranks = self.values.ranks
-        lengths = ranks.cell_lengths[ranks.columns.cells]
+        layout = self.values.ranks.layout
+        lengths = layout.lengths
         if self.position is None:
             rows = np.arange(len(lengths))
         else:
-            query, position = ranks.memberships
-            rows = query[position == self.position]
+            rows = layout.query[layout.position == self.position]
         selected: Integers = rows if self.length is None else rows[lengths[rows] == self.length]
         return selected
 
@@ -266,6 +285,8 @@ class QueryGroup:
         """
         if self.position is not None and self.length is None:
             return self.values.estimate_bins(gain)[self.position]
+        if self.position is None:
+            return self.values.estimate_lengths(gain)[0 if self.length is None else self.length + 1]
         # Importing SciPy is slow.
         from posir_tasks.values.means import estimate_mean
 

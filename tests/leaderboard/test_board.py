@@ -48,11 +48,11 @@ from posir_leaderboard.entries import read_entries
 from posir_published.rows import list_published_rows
 from posir_report.columns import list_score_columns
 from posir_report.summary import VERDICT_COLUMNS, build_rows, summarize
-from posir_significance.analysis import MIN_QUERIES
 from posir_significance.cells import MERGED_BINS, build_curve_cells
 from posir_significance.changes import decide_change
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, Metric, Reason, State
+from posir_significance.group_means import MIN_QUERIES
 from posir_significance.intervals import build_student_difference
 from posir_significance.messages.verdicts import name_state
 from posir_tasks.base.errors import PosirError

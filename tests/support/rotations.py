@@ -9,6 +9,7 @@ from posir_significance.controlled import ControlledTest
 from posir_significance.observations import Observations
 from posir_tasks.text.rotations import VERSIONS
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
+from posir_tasks.values.layouts import QueryLayout
 from posir_tasks.values.profile import RANKS
 from posir_tasks.values.read_part import ReadPart, WindowSource
 from posir_tasks.values.rotation_ranks import IN_WHOLE, RotationRanks, RotationSet, Window
@@ -92,12 +93,7 @@ def build_group(
     twelfths = rng.integers(0, 12, number)
     observations = Observations(
         gains=rng.choice([0.0, 0.5, 1.0], number),
-        lengths=zeros,
-        clusters=rows // questions,
-        query=rows,
-        position=twelfths,
-        bins=12,
-        thirds=twelfths // 4,
+        layout=QueryLayout(zeros, rows // questions, rows, twelfths, bins=12, thirds=twelfths // 4),
         twelfths=np.where(rows % 5 == 0, 13, twelfths) if read is READS_FIRST else twelfths,
         read=read,
     )

@@ -39,6 +39,7 @@ from posir_leaderboard.entries import (
     find_entry_files,
 )
 from posir_leaderboard.identity import Identities, identify_models, list_lookup_problems
+from posir_significance.analysis import analyze
 from posir_tasks.base.digests import digest, digest_file
 from posir_tasks.base.files import write_atomically
 from posir_tasks.base.private_names import MODEL_REGISTRY
@@ -46,8 +47,9 @@ from posir_tasks.base.progress import track_items
 from posir_tasks.plugin_api import get_plugins
 from posir_tasks.results import META_FILE
 
-#: Minimum number of results for scoring in parallel, since workers take seconds to start.
-MIN_PARALLEL = 8
+#: Minimum size in bytes of the results for scoring in parallel. Workers take seconds to start, and
+#: this size takes one process about six seconds.
+MIN_PARALLEL = 20 * 2**20
 #: Maximum difference in nDCG@10 between runs of a model with different hardware or libraries.
 TOLERANCE = 0.002
 #: Part of the cache key; increase it when the computation of records changes.
@@ -197,20 +199,29 @@ def score_results(
             # Compute a damaged record again.
             with suppress(ValidationError):
                 cached_records[file] = RECORD_ADAPTER.validate_json(path.read_bytes())
-    uncached = [file for file in files if file not in cached_records]
+    # Results of one task follow each other, since they share cached columns of its queries.
+    uncached = sorted(
+        (file for file in files if file not in cached_records), key=lambda file: file.name
+    )
     newly_scored = {}
-    problems = []
+    problems = {}
     outcomes = _score_files(uncached, submitted)
     for file, outcome in zip(track_items(uncached, "Scoring"), outcomes, strict=True):
         if isinstance(outcome, EntryProblem):
-            problems.append(outcome)
+            problems[file] = outcome
         elif outcome:
             newly_scored[file] = outcome
             if path := paths[file]:
                 with write_atomically(path) as temporary:
                     temporary.write_bytes(RECORD_ADAPTER.dump_json(outcome))
+    # Rendering needs the memory.
+    analyze.cache_clear()
     records = cached_records | newly_scored
-    return {file: records[file] for file in files if file in records}, problems, len(newly_scored)
+    return (
+        {file: records[file] for file in files if file in records},
+        [problems[file] for file in files if file in problems],
+        len(newly_scored),
+    )
 
 
 def exclude_results(
@@ -256,7 +267,7 @@ def exclude_results(
 def _score_files(
     files: Sequence[Path], submitted: bool
 ) -> Iterator[BoardRecord | EntryProblem | None]:
-    if len(files) < MIN_PARALLEL:
+    if sum(file.lstat().st_size for file in files) < MIN_PARALLEL:
         yield from map(score_file, files, repeat(submitted))
         return
     # "forkserver" would share imports, but would also import modules from the current folder.

@@ -24,6 +24,8 @@ Mask = NDArray[np.bool_]
 
 #: Number of metrics of a change, whose intervals are simultaneous.
 METRIC_COUNT = round(ALPHA / (1 - CHANGE_LEVEL))
+#: States of a pair of models, empty if not paired. Pairs store indices, since names take memory.
+CHANGE_STATES = ("", *ChangeState)
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,18 @@ class MeanByCluster:
 
 def average_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
     """Compute means over all lengths, then in each length bucket; None below two clusters."""
-    observations = Observations.from_ranks(ranks)
+    overall = Observations.from_ranks(ranks)
     digest = "+".join(f"{part.documents}:{part.queries}" for part in ranks.sets)
     length_count = len(ranks.axes.lengths)
-    masks = [np.ones(len(observations.gains), bool)]
+    groups = [overall]
     if length_count > 1:
-        masks += [observations.lengths == length for length in range(length_count)]
+        groups += [
+            overall.select(overall.layout.lengths == length) for length in range(length_count)
+        ]
     means: list[MeanByCluster | None] = []
-    for mask in masks:
-        gains = observations.gains[mask]
-        cluster = np.unique(observations.clusters[mask], return_inverse=True)[1]
+    for group in groups:
+        gains = group.gains
+        cluster = group.layout.cluster_numbers
         shares = np.bincount(cluster) / max(len(gains), 1)
         if len(shares) < 2:
             means.append(None)
@@ -100,7 +104,7 @@ class PairedDifferences:
             return None, None
         value = float(self.values[row, column])
         half = float(self.half_widths[row, column])
-        state = ChangeState(self.states[row, column])
+        state = ChangeState(CHANGE_STATES[self.codes[row, column]])
         return Estimate(value, (value - half, value + half)), state
 
     def find_clearly_better(self) -> Mask:
@@ -110,12 +114,23 @@ class PairedDifferences:
         """
         pairs = int(self.paired.sum()) // 2
         joint = replace(self, comparisons=max(self.comparisons, pairs))
-        mask: Mask = (self.states == ChangeState.BETTER) & (joint.states == ChangeState.BETTER)
+        better = CHANGE_STATES.index(ChangeState.BETTER)
+        mask: Mask = (self.codes == better) & (joint.codes == better)
         return mask
 
-    @cached_property
+    @property
     def states(self) -> NDArray[np.str_]:
-        """The change from the column's model to the row's model, shape (k, k); empty if not paired.
+        """The change from the column's to the row's model, shape (k, k); empty if not paired."""
+        return np.array(CHANGE_STATES)[self.codes]
+
+    @property
+    def letters(self) -> NDArray[np.str_]:
+        """The initial of each change, shape (k, k); `-` if not paired."""
+        return np.array([state[:1] or "-" for state in CHANGE_STATES])[self.codes]
+
+    @cached_property
+    def codes(self) -> NDArray[np.int8]:
+        """The index of each change in `CHANGE_STATES`, shape (k, k).
 
         Applies the rule of `decide_change` to all pairs at once.
         """
@@ -131,8 +146,9 @@ class PairedDifferences:
             ChangeState.BETTER: low > 0,
             ChangeState.WORSE: high < 0,
         }
-        states = list(map(str, rules))
-        return np.select(list(rules.values()), states, str(ChangeState.INCONCLUSIVE))
+        codes = [np.int8(CHANGE_STATES.index(state)) for state in rules]
+        default = np.int8(CHANGE_STATES.index(ChangeState.INCONCLUSIVE))
+        return np.select(list(rules.values()), codes, default)
 
 
 def compute_paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferences:

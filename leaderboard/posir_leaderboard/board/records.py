@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache, cached_property
+from itertools import compress
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from pydantic import (
     BaseModel,
     Field,
@@ -44,10 +44,11 @@ from posir_report.summary import (
 )
 from posir_report.tables import describe_spans, write_truncation_notes
 from posir_significance.advice import build_commands
-from posir_significance.analysis import analyze, estimate_bins
+from posir_significance.analysis import analyze
 from posir_significance.cells import EQUAL_BINS, MERGED_BINS, is_sparse
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import State
+from posir_significance.group_means import GroupMeans
 from posir_significance.messages.board import (
     UNRANKED_REASONS,
     count_task_states,
@@ -57,6 +58,7 @@ from posir_significance.messages.verdicts import iterate_answer, label_state
 from posir_significance.observations import Observations
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
+from posir_tasks.base.records import Record
 from posir_tasks.base.wording import drop_organization
 from posir_tasks.data.repository import LOCAL
 from posir_tasks.display.position_charts import draw_glyph
@@ -250,8 +252,8 @@ class BoardRow(ReportRow):
         margin = DEFAULT_MARGINS.position_effect
         return count_task_states(self.task_states or self.states, margin)
 
-    @property
-    def verdict_columns(self) -> dict[str, Any]:
+    @cached_property
+    def verdict_columns(self) -> Record:
         """The report's verdict columns; the state is None if tasks differ."""
         state = self.states[0] if len(self.states) == 1 else None
         return {**super().verdict_columns, "state": state}
@@ -295,7 +297,7 @@ class BoardRow(ReportRow):
             length=row.length,
             findings=findings,
             scores=dict(row.scores),
-            reference=row.reference.to_public(),
+            reference=row.reference.public,
         )
 
 
@@ -412,7 +414,7 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
     lengths = list(axes.length_titles)
     if len(lengths) > 1:
         lengths.insert(0, ALL_LENGTHS)
-    groups = [group.observations for group in analyze(summary.values).groups]
+    means = analyze(summary.values).means
     several_places = describe_spans(summary)
     notes = [describe_several_spans(several_places)] if several_places else []
     notes += write_truncation_notes([summary.model], [summary])
@@ -432,8 +434,8 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
         "positions": list(axes.positions),
         "position_title": axes.position_title,
         "relative": axes.equal_bins,
-        "panels": [_tabulate_bins(group) for group in groups],
-        "curves": [_tabulate_merged_bins(group, axes) for group in groups],
+        "panels": _tabulate_bins(means),
+        "curves": _tabulate_merged_bins(means.groups, axes),
         "subsets": subsets,
         "data_revision": summary.data_revision,
         "data": identify_data(summary.data),
@@ -451,23 +453,33 @@ def read_date(seconds: object) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()
 
 
-def _tabulate_bins(observations: Observations) -> Columns:
-    counts = np.bincount(observations.position, minlength=observations.bins).tolist()
-    columns: Columns = {name: [] for name in BIN_COLUMNS}
-    for queries, mean in zip(counts, estimate_bins(observations), strict=True):
-        low, high = (mean and mean.interval) or (None, None)
-        cell = (queries, mean.value if mean else None, low, high)
-        for column, value in zip(columns.values(), cell, strict=True):
-            column.append(value)
-    return columns
+def _tabulate_bins(means: GroupMeans) -> list[Columns]:
+    """Build `BIN_COLUMNS` of each group."""
+    tables = []
+    for group, bins in zip(means.groups, means.by_bin, strict=True):
+        intervals = [(mean and mean.interval) or (None, None) for mean in bins]
+        columns = (
+            group.layout.bin_counts.tolist(),
+            [mean.value if mean else None for mean in bins],
+            [low for low, _ in intervals],
+            [high for _, high in intervals],
+        )
+        tables.append(dict(zip(BIN_COLUMNS, columns, strict=True)))
+    return tables
 
 
-def _tabulate_merged_bins(observations: Observations, axes: Axes) -> Columns | None:
-    """Merge twenty bins into five if one is sparse, as in the report; else return None."""
-    counts = np.bincount(observations.position, minlength=observations.bins)
-    if not counts.any() or not is_sparse(axes, counts):
-        return None
-    return _tabulate_bins(observations.merge_bins(EQUAL_BINS // MERGED_BINS))
+def _tabulate_merged_bins(groups: Sequence[Observations], axes: Axes) -> list[Columns | None]:
+    """Merge the bins of each group with sparse bins from twenty to five, as in the report; None for
+    the other groups.
+    """
+    is_merged = [
+        group.layout.bin_counts.any() and is_sparse(axes, group.layout.bin_counts)
+        for group in groups
+    ]
+    size = EQUAL_BINS // MERGED_BINS
+    merged = [group.merge_bins(size) for group in compress(groups, is_merged)]
+    tables = iter(_tabulate_bins(GroupMeans(tuple(merged))))
+    return [next(tables) if merge else None for merge in is_merged]
 
 
 def build_row_columns(rows: Sequence[BoardRow | None]) -> Columns:

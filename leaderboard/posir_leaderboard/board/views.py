@@ -174,7 +174,6 @@ class View:
         scores = [row.score if row else None for row in ranked_rows]
         length_differences = differences[length]
         has_interval = [bool(score and score.interval) for score in scores]
-        letters = np.where(length_differences.paired, length_differences.states.astype("U1"), "-")
         heading, lead = self.write_heading(length, length_differences)
         labels = []
         glyphs = []
@@ -191,7 +190,10 @@ class View:
             **build_row_columns(rows),
             "other_data": labels,
             "strip": glyphs,
-            "changes": [None if set(line) == {"-"} else "".join(line) for line in letters.tolist()],
+            "changes": [
+                None if set(line) == {"-"} else "".join(line)
+                for line in length_differences.letters.tolist()
+            ],
             "rank": list(compute_rank_ranges(scores, length_differences)),
             "paired": (length_differences.paired & has_interval).sum(axis=1).tolist(),
             "where": self.describe_documents(length),
@@ -352,7 +354,7 @@ def _to_lists(values: Floats) -> list[Any]:
 
 def _is_tied(first: int, other: int, scores: Scores, differences: PairedDifferences) -> bool:
     if differences.paired[first, other]:
-        return bool(differences.states[first, other] != ChangeState.BETTER)
+        return differences.read_change(first, other)[1] is not ChangeState.BETTER
     low = scores[first].low
     return low is not None and low <= (scores[other].high or 0)
 

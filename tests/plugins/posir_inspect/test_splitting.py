@@ -21,6 +21,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.models.embeddings.encoding import ModelEncoder
 from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.tokenizer import EstimatedTokenizer
+from posir_tasks.values.layouts import QueryLayout
 from tests.plugins.posir_inspect.test_questions import collect
 from tests.support.probed_encoders import FirstWords, invent_texts
 
@@ -74,11 +75,13 @@ def sample_gains(*means: float, documents: int, noise: float = 0.05) -> list[Obs
     return [
         Observations(
             gains=np.clip(mean + difficulty + rng.normal(0, noise, len(tenths)), 0, 1),
-            lengths=np.zeros(len(tenths), np.int64),
-            clusters=np.repeat(np.arange(documents), 10),
-            query=np.arange(len(tenths)),
-            position=tenths,
-            bins=10,
+            layout=QueryLayout(
+                lengths=np.zeros(len(tenths), np.int64),
+                clusters=np.repeat(np.arange(documents), 10),
+                query=np.arange(len(tenths)),
+                position=tenths,
+                bins=10,
+            ),
         )
         for mean in means
     ]

@@ -19,13 +19,13 @@ from posir_report.charts import MERGED_NOTE, draw_curves, draw_heat_map
 from posir_report.page import build_figure_sections, describe_result_file
 from posir_report.summary import build_labels, summarize
 from posir_report.tables import write_truncation_notes
-from posir_significance.analysis import MIN_QUERIES
 from posir_significance.cells import (
     MIN_CELL_QUERIES,
     build_cells,
     build_curve_cells,
     pool_curve_cells,
 )
+from posir_significance.group_means import MIN_QUERIES
 from posir_significance.messages.verdicts import describe_group
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import shorten_middle

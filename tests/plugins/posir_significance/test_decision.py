@@ -27,6 +27,7 @@ from posir_significance.observations import Observations
 from posir_tasks.base.errors import UsageError
 from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.layouts import QueryLayout
 from posir_tasks.values.read_part import UNKNOWN, ReadPart, WindowSource
 from tests.support.rotations import READS_FIRST, build_group, build_test
 
@@ -136,7 +137,7 @@ def test_observed_differences_follow_their_formula():
     rng = np.random.default_rng(1)
     gains, third, cluster = rng.random(90), rng.integers(0, 3, 90), np.repeat(np.arange(30), 3)
     zeros, rows = np.zeros(90, np.int64), np.arange(90)
-    observed = Observations(gains, zeros, cluster, rows, third, 3, thirds=third)
+    observed = Observations(gains, QueryLayout(zeros, cluster, rows, third, 3, thirds=third))
     finding = decide(replace(build_group(), observations=observed))[Quantity.START_MINUS_END]
     assert finding.state is None
     assert finding.estimate.value == pytest.approx(

@@ -14,13 +14,14 @@ def test_a_query_on_a_shared_boundary_has_two_memberships():
     evidence = Evidence(["a", "b", "c", "d"], ["x", "x", "y", "z"], starts, starts + 1)
     ranks = DocumentRanks.from_ranks(AbsolutePositions(), evidence, np.array([1, 2, 3, 0]))
     result = Observations.from_ranks(ranks)
+    layout = result.layout
     assert sorted(result.gains.tolist()) == sorted([1.0, NDCG_AT_10[1], 0.5, 0.0])
     placed = sorted(
-        zip(result.gains[result.query].round(3).tolist(), result.position.tolist(), strict=True)
+        zip(result.gains[layout.query].round(3).tolist(), layout.position.tolist(), strict=True)
     )
     assert placed == [(0.0, 2), (0.631, 0), (1.0, 0), (1.0, 1)]
-    assert len(set(result.clusters.tolist())) == 3
-    chosen = result.select(result.gains == 1)
+    assert len(set(layout.clusters.tolist())) == 3
+    chosen = result.select(result.gains == 1).layout
     assert (chosen.position.tolist(), chosen.query.tolist()) == ([0, 1], [0, 0])
 
 
@@ -32,7 +33,8 @@ def test_ranks_and_profile_give_the_same_bins():
     )
     ranks = DocumentRanks.from_ranks(AbsolutePositions(), evidence, rng.integers(0, 15, 80))
     bins = Observations.from_ranks(ranks)
-    gains = np.bincount(bins.position, bins.gains[bins.query])
+    layout = bins.layout
+    gains = np.bincount(layout.position, bins.gains[layout.query])
     np.testing.assert_allclose(gains, (ranks.profile.counts @ NDCG_AT_10).sum(axis=0))
-    assert np.bincount(bins.position).tolist() == ranks.profile.counts.sum(axis=(0, 2)).tolist()
-    assert len(set(bins.clusters.tolist())) == 20
+    assert layout.bin_counts.tolist() == ranks.profile.counts.sum(axis=(0, 2)).tolist()
+    assert len(set(layout.clusters.tolist())) == 20

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.stats import linregress, spearmanr
+from scipy.stats import kendalltau, linregress, spearmanr
 
 from posir_significance.findings import State
-from posir_significance.scores import SCORES, fit_trend
+from posir_significance.scores import SCORES, correlate_orders, fit_trend
 from posir_tasks.values.profile import NDCG_AT_10, RANKS, average_gains
 from tests.support.results import score_groups
 from tests.support.simulation import build_profile, draw_counts
@@ -144,6 +144,25 @@ def test_trends_are_computed_from_bin_scores():
     }
     assert not any(key.endswith("p_value") for key in fit_trend(counts[:4]))
     assert (fit_trend(np.ones((5, 12), int)), fit_trend(counts[:1])) == ({"slope": 0.0}, {})
+
+
+@given(
+    st.one_of(
+        st.permutations(range(20)),
+        st.permutations(range(40)),
+        st.lists(st.integers(0, 6), min_size=2, max_size=40),
+    )
+)
+@example([*range(40)])
+@example([1, 0, *range(2, 40)])
+@example([1, 0])
+def test_kendalls_tau_equals_scipys(scores):
+    assume(len(set(scores)) > 1)
+    values = np.array(scores)
+    ties = (values[:, None] == values).sum(axis=1)
+    inversions = int(np.triu(values[:, None] > values).sum())
+    expected = kendalltau(np.arange(len(values)), values)
+    assert correlate_orders(inversions, ties) == (expected.statistic, expected.pvalue)
 
 
 @given(st.lists(st.sampled_from([None, 0, 1, 4, 11]), min_size=2, max_size=20))

@@ -113,7 +113,9 @@ def test_scores_by_position_with_article_clusters(measurements):
         biased.values.rotations,
     )
     assert copy.unrelated_cosine == biased.unrelated_cosine
-    assert len(np.unique(Observations.from_ranks(copy.values.ranks).clusters)) == len(DATA.articles)
+    assert len(np.unique(Observations.from_ranks(copy.values.ranks).layout.clusters)) == len(
+        DATA.articles
+    )
 
 
 def test_criterion_prefers_less_bias_without_loss(held_out, measurements):

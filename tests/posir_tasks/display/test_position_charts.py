@@ -26,6 +26,7 @@ from posir_tasks.display.position_charts import (
 )
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import TWELFTHS, Unread
+from posir_tasks.values.layouts import QueryLayout
 from posir_tasks.values.read_part import UNKNOWN, Part, ReadKind, ReadPart, WindowSource
 
 FOUND = tuple(Estimate(value, (value - 0.1, value + 0.1)) for value in (0.8, 0.6, 0.4))
@@ -150,11 +151,11 @@ def test_the_value_is_the_mean_of_each_part(part):
     )
     gains, bins, documents = rng.random(size), rng.integers(0, 20, size), rng.integers(0, 60, size)
     read = ReadPart(ReadKind.PART, part, 256, known_by=WindowSource.CLASS) if part else UNKNOWN
-    known = {"thirds": bins * 3 // 20, "twelfths": twelfths} if part else {}
+    known = {"twelfths": twelfths} if part else {}
+    thirds = {"thirds": bins * 3 // 20} if part else {}
     zeros = np.zeros(size, np.int64)
-    observations = Observations(
-        gains, zeros, documents, np.arange(size), bins, 20, **known, read=read
-    )
+    layout = QueryLayout(zeros, documents, np.arange(size), bins, 20, **thirds)
+    observations = Observations(gains, layout, **known, read=read)
     group = GroupAnalysis(observations, Reason.NOT_STORED)
     strip = build_position_chart(decide(group), group, "m")
     frame = pd.DataFrame({"gain": gains, "twelfth": twelfths, "bin": bins})
