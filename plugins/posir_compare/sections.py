@@ -27,7 +27,7 @@ from posir_significance.messages.comparisons import (
 from posir_significance.messages.verdicts import describe_steps, format_difference
 from posir_significance.position_charts import build_overlay_section, build_position_chart
 from posir_tasks.base.wording import pluralize, shorten_names
-from posir_tasks.display.labels import Label, Tone
+from posir_tasks.display.labels import Label, Title, Tone
 from posir_tasks.display.latex import stack_estimates
 from posir_tasks.display.numbers import format_count, format_estimate, format_points
 from posir_tasks.display.position_charts import PositionChart
@@ -165,9 +165,9 @@ def _tabulate_task(rows: ChangeRows) -> Table:
     if subject.is_judged:
         return tabulate_scores(rows)
     counts = dict.fromkeys(format_count(row.subject.queries) for row in rows)
-    title = (
-        f"Change from {subject.baseline} · {subject.task}, {' or '.join(counts)} queries, "
-        f"{subject.method}"
+    title = Title(
+        f"Change from {subject.baseline}",
+        f"{subject.task}, {' or '.join(counts)} queries, {subject.method}",
     )
     return tabulate_changes(rows, title)
 
@@ -184,9 +184,10 @@ def _tabulate_lengths(task: ChangeRows) -> Iterator[DisplaySection]:
         rows = [row for row in lengths if row.subject.model == model]
         comparisons = round(ALPHA / (1 - rows[0].level))
         name = f"{model}, " if len(models) > 1 else ""
-        title = (
-            f"Change by length · {name}intervals widened for {comparisons} comparisons "
-            f"({pluralize(comparisons // 3, 'length')}, 3 metrics)"
+        title = Title(
+            "Change by length",
+            f"{name}intervals widened for {comparisons} comparisons "
+            f"({pluralize(comparisons // 3, 'length')}, 3 metrics)",
         )
         yield DisplaySection(tables=(tabulate_changes(rows, title, by_length=True),))
 
@@ -282,7 +283,7 @@ def tabulate_scores(rows: Iterable[ChangeRow]) -> Table:
             cells[0], ("Queries", "Baseline score", "Score", "Difference"), roles=SCORE_ROLES
         ),
         tuple(tuple(line.values()) for line in cells),
-        split_by="{Task} · {Method}\n{Model} against {Baseline}",
+        split_by=Title("{Task}", "{Method}\n{Model} against {Baseline}"),
         keys=2,
     )
 

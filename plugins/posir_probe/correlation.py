@@ -41,6 +41,7 @@ from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.records import Fields
 from posir_tasks.base.untrusted import read_csv_rows, read_json
 from posir_tasks.base.wording import drop_organization
+from posir_tasks.display.labels import Title
 from posir_tasks.display.numbers import (
     format_estimate,
     format_number,
@@ -288,7 +289,7 @@ def build_table(rows: Sequence[ProbeCorrelation]) -> Table:
         )
         for row in rows
     ]
-    return Table(columns, tuple(cells), split_by="{Task} · {Retrieval score}", keys=1)
+    return Table(columns, tuple(cells), split_by=Title("{Task}", "{Retrieval score}"), keys=1)
 
 
 def format_rho(rho: float | None) -> str:
@@ -598,4 +599,6 @@ def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:
         for row in rows
     ]
     columns = build_columns(headings, numbers, roles={"Task": Role.NAME})
-    return Table(columns, tuple(cells), notes=(MODEL_NOTE,), split_by="{Task} · {Score}", keys=2)
+    return Table(
+        columns, tuple(cells), notes=(MODEL_NOTE,), split_by=Title("{Task}", "{Score}"), keys=2
+    )

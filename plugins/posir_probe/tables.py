@@ -41,6 +41,7 @@ from posir_significance.messages.probes import (
 from posir_significance.messages.verdicts import describe_few
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.formats.passages import SkippedText, describe_skipped
+from posir_tasks.display.labels import Title
 from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate
 from posir_tasks.display.presentation import LazySequence, Result
 from posir_tasks.display.tables import DisplaySection, Medium, Role, Table, build_columns
@@ -302,7 +303,7 @@ def build_measurements(
     # Values without an interval are not used as a headline.
     page_title = title
     if main_result.sums.documents >= MIN_DOCUMENTS:
-        page_title = f"{label} · {main_probe.describe(main_result.sums, max_summaries=1)}"
+        page_title = Title(label, main_probe.describe(main_result.sums, max_summaries=1))
     return ProbeMeasurements(
         title=title,
         page_title=page_title,

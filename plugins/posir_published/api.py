@@ -13,6 +13,7 @@ from posir_significance.messages.probes import describe_check, describe_mmteb, l
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.base.wording import pluralize
+from posir_tasks.display.labels import Title
 from posir_tasks.display.numbers import (
     MISSING,
     draw_sparkline,
@@ -347,5 +348,5 @@ def _build_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Tabl
     """Build a table without empty columns, which terminals split by first column and source."""
     roles = {"Model": Role.NAME, "Task": Role.NAME, "State": Role.STATE}
     columns = build_columns(headings, set(headings) - set(TEXT_COLUMNS), roles=roles)
-    title = f"{{{headings[0]}}} · {{Source}}"
+    title = Title(f"{{{headings[0]}}}", "{Source}")
     return Table(columns, tuple(map(tuple, rows)), split_by=title, keys=2).drop_empty_columns()

@@ -34,15 +34,15 @@ from posir_significance.messages.verdicts import (
     count_truncation,
     describe_false_alarms,
     describe_models,
-    describe_sample,
     format_queries,
     iterate_answer,
     label_state,
+    title_sample,
 )
 from posir_significance.position_charts import build_overlay_section
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize
-from posir_tasks.display.labels import Label
+from posir_tasks.display.labels import Label, Title
 from posir_tasks.display.position_charts import PositionChart
 from posir_tasks.display.presentation import LazySequence, to_paragraphs
 from posir_tasks.display.tables import DisplaySection, Medium, Table
@@ -144,7 +144,7 @@ def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
     findings = [row.findings for row in rows if row.findings]
     if not findings:
         return task
-    return describe_sample(max(findings, key=lambda result: result.tested_documents), task)
+    return title_sample(max(findings, key=lambda result: result.tested_documents), task)
 
 
 def _tabulate_lengths(
@@ -161,7 +161,7 @@ def _tabulate_lengths(
     if not tested:
         return ()
     sizes = {format_queries(row.queries) for row in tested}
-    title = f"{BY_LENGTH} · {sizes.pop()} each" if len(sizes) == 1 else BY_LENGTH
+    title = Title(BY_LENGTH, f"{sizes.pop()} each" if len(sizes) == 1 else "")
     names = [row.length_title or row.length for row in tested]
     table = tables.build_answer_table(
         tables.LENGTH, names, tested, title, extra_columns, has_sketch=has_sketch

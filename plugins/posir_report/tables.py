@@ -26,7 +26,7 @@ from posir_significance.messages.reports import (
 )
 from posir_significance.messages.verdicts import format_finding, label_state
 from posir_tasks.base.records import Record
-from posir_tasks.display.labels import Label, Tone
+from posir_tasks.display.labels import Label, Title, Tone
 from posir_tasks.display.numbers import MISSING, format_percent, format_score
 from posir_tasks.display.tables import Column, Role, Table, build_columns
 from posir_tasks.values.estimates import Estimate
@@ -136,7 +136,7 @@ def build_length_table(
         "Length": [row.length for row in rows],
     }
     table = build_score_table(rows, [SKETCH, *columns] if curves else columns, names)
-    return replace(table, split_by="{Model} · {Task}", notes=tuple(write_level_notes(rows)))
+    return replace(table, split_by=Title("{Model}", "{Task}"), notes=tuple(write_level_notes(rows)))
 
 
 def build_bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
@@ -150,7 +150,7 @@ def build_bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> 
     }
     if all(row.length == ALL for row in rows):
         del names["Length"]
-    return replace(build_score_table(rows, columns, names), split_by="{Model} · {Task}")
+    return replace(build_score_table(rows, columns, names), split_by=Title("{Model}", "{Task}"))
 
 
 def name_task(row: ReportRow) -> str:

@@ -31,6 +31,7 @@ from posir_significance.observations import Floats
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.progress import track
 from posir_tasks.base.wording import pluralize
+from posir_tasks.display.labels import Title
 from posir_tasks.display.numbers import format_count, format_percent
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import DisplaySection
@@ -216,10 +217,11 @@ def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
     other_questions = pluralize(scored.skipped, "other question")
     skipped = f", {other_questions} skipped" if scored.skipped else ""
     scope = " of the question's document" if scored.within else ""
-    title = (
-        f"{scored.title} · {pluralize(scored.questions, 'question')} on "
+    title = Title(
+        scored.title,
+        f"{pluralize(scored.questions, 'question')} on "
         f"{pluralize(scored.documents, 'document')}{skipped}, "
-        f"{pluralize(scored.retrieve, 'chunk')}{scope} retrieved"
+        f"{pluralize(scored.retrieve, 'chunk')}{scope} retrieved",
     )
     sentences = tuple(describe_change(change) for change in scored.changes)
     titles = SCORE_TITLES.values()

@@ -14,6 +14,7 @@ from posir_significance.messages.verdicts import (
     list_facts,
     title_curve,
 )
+from posir_tasks.display.labels import Title
 from posir_tasks.display.position_charts import PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium
 from posir_tasks.values.evidence import TWELFTHS
@@ -60,7 +61,7 @@ def build_overlay_section(
     curves = {name: values for name, values in results.items() if values.profile.queries}
     if len(curves) > 1:
         draw = partial(_draw_models, task, curves)
-        title = f"All models by position · {task}"
+        title = Title("All models by position", task)
         yield DisplaySection(title, draw=draw, folded=True, only=Medium.PAGE)
 
 

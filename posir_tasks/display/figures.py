@@ -26,7 +26,7 @@ from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.wording import COMMAND, PAPER, keep_together
 from posir_tasks.display.charts import NUMBER, render_svg
-from posir_tasks.display.labels import find_link, find_tone, is_estimate_text
+from posir_tasks.display.labels import find_link, find_tone, get_parts, is_estimate_text
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.position_charts import (
     SCALE,
@@ -85,6 +85,8 @@ class Figure:
     model: str | None
     """Label of the model, or None if the figure shows all models."""
     chart: alt.VConcatChart
+    has_own_title: bool = True
+    """Whether pages show the title in a section with a title."""
 
     @property
     def title(self) -> str:
@@ -324,6 +326,7 @@ def render_page(package: str, template: str, **values: Any) -> str:
         "markup": format_markup,
         "color": find_tone,
         "link": find_link,
+        "parts": get_parts,
         "whole": keep_names_whole,
         "headline": format_headline,
     }

@@ -1,9 +1,10 @@
-"""Table cells: strings with a color, a link or an interval."""
+"""Texts with parts or properties that pages show: a color, a link, an interval, a detail."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from typing import ClassVar, Self
 
 
 class Tone(StrEnum):
@@ -46,6 +47,33 @@ class EstimateText(str):
         return measured
 
 
+class TwoPartText(str):
+    """A text of two parts, which pages show differently."""
+
+    PATTERN: ClassVar[str]
+    main: str
+    detail: str
+    """The second part, or ""."""
+
+    def __new__(cls, main: str, detail: str = "") -> Self:
+        """Join the parts with the pattern of the class. Without a detail, there is only `main`."""
+        text = super().__new__(cls, cls.PATTERN.format(main, detail) if detail else main)
+        text.main = main
+        text.detail = detail
+        return text
+
+
+class Title(TwoPartText):
+    """A title or name with a detail, which pages show smaller: `PosIR-Mini · 720 queries`."""
+
+    PATTERN = "{} · {}"
+
+
+def get_parts(text: str) -> tuple[str, str]:
+    """Return the main part and the detail of a text. Texts of one part have no detail."""
+    return (text.main, text.detail) if isinstance(text, TwoPartText) else (text, "")
+
+
 def find_tone(cell: object) -> Tone | None:
     """Return the tone of a label, or None for other cells."""
     return cell.tone if isinstance(cell, Label) else None
@@ -61,6 +89,10 @@ def is_estimate_text(cell: object) -> bool:
     return isinstance(cell, EstimateText)
 
 
-def change_text(cell: str, change: Callable[[str], str]) -> str:
-    """Apply a function to the text of a cell. Labels keep their tone and link."""
-    return Label(change(cell), cell.tone, cell.link) if isinstance(cell, Label) else change(cell)
+def change_text(text: str, change: Callable[[str], str]) -> str:
+    """Apply a function to a text. Labels keep their tone and link, other texts their parts."""
+    if isinstance(text, Label):
+        return Label(change(text), text.tone, text.link)
+    if isinstance(text, TwoPartText):
+        return type(text)(change(text.main), change(text.detail))
+    return change(text)

@@ -30,7 +30,7 @@ from posir_tasks.base.wording import (
     keep_together,
     shorten_names,
 )
-from posir_tasks.display.labels import Tone, change_text, find_tone
+from posir_tasks.display.labels import Title, Tone, change_text, find_tone, get_parts
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.position_charts import PositionCharts, explain_sketches, sketch_charts
 from posir_tasks.values.estimates import Estimate
@@ -146,7 +146,8 @@ class Table:
             return
         keys = [self.headings.index(name) for name in names]
         for values, group in groupby(self.rows, key=lambda row: [row[key] for key in keys]):
-            title = self.split_by.format_map(dict(zip(names, values, strict=True)))
+            cells = dict(zip(names, values, strict=True))
+            title = Title(*(part.format_map(cells) for part in get_parts(self.split_by)))
             part = replace(self, rows=tuple(group), title=title, split_by="")
             yield part.drop_columns(names).drop_empty_columns()
 
@@ -205,7 +206,7 @@ class Table:
         """Escape control characters, except line breaks of cells."""
         table = self._change_text(escape_controls)
         notes = tuple(map(escape_controls, self.notes))
-        return replace(table, title=escape_controls(self.title), notes=notes)
+        return replace(table, title=change_text(self.title, escape_controls), notes=notes)
 
     def compute_column_widths(self) -> list[int]:
         """Compute the width of each column without folding."""
@@ -387,7 +388,7 @@ def _read_columns() -> int:
 
 def _print_title(console: Console, title: str) -> None:
     if title:
-        print_paragraph(console, title, bold=len(title.partition(" · ")[0]))
+        print_paragraph(console, title, bold=len(get_parts(title)[0]))
 
 
 def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from posir_significance.findings import Prediction
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers, position_charts
+from posir_tasks.display.labels import Title
 from posir_tasks.values.estimates import Estimate
 
 
@@ -66,9 +67,9 @@ def explain_no_interval(values: str, few: str) -> str:
     return f"{values} (no interval: {few})" if few else values
 
 
-def title_difference(title: str, summary: str, published: str) -> str:
+def title_difference(title: str, summary: str, published: str) -> Title:
     """Write a title for the chart of a difference."""
-    return f"{title} · {summary}{f'; published: {published}' if published else ''}"
+    return Title(title, f"{summary}; published: {published}" if published else summary)
 
 
 def describe_probe_sample(

@@ -17,7 +17,7 @@ from posir_significance.findings import (
 )
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
-from posir_tasks.display.labels import Label, Tone
+from posir_tasks.display.labels import Label, Title, Tone
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.read_part import ReadKind
 
@@ -235,17 +235,17 @@ def _describe_step(advice: Advice, task: str) -> str:
     return f"{text} ({larger})" if larger else text
 
 
-def describe_sample(findings: GroupFindings, task: str) -> str:
-    """Describe the data and the test: `PosIR-Mini · 720 queries on 72 documents, each rotated
-    twice`.
+def title_sample(findings: GroupFindings, task: str) -> Title:
+    """Write a title about the data and the test: `PosIR-Mini · 720 queries on 72 documents, each
+    rotated twice`.
     """
-    size = f"{task} · {format_queries(findings.questions)} on "
-    size += pluralize(findings.documents, "document")
-    if not findings.tested_documents:
-        return size
+    documents = pluralize(findings.documents, "document")
+    size = f"{format_queries(findings.questions)} on {documents}"
     if findings.tested_documents == findings.documents:
-        return f"{size}, each rotated twice"
-    return f"{size}, {findings.tested_documents:,} of them rotated twice"
+        size += ", each rotated twice"
+    elif findings.tested_documents:
+        size += f", {findings.tested_documents:,} of them rotated twice"
+    return Title(task, size)
 
 
 def format_queries(queries: int | None) -> str:
