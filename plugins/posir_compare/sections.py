@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Literal
@@ -24,10 +23,10 @@ from posir_significance.messages.comparisons import (
     title_changes,
     title_models,
 )
-from posir_significance.messages.verdicts import describe_steps, format_difference
+from posir_significance.messages.verdicts import format_difference, list_steps
 from posir_significance.position_charts import build_overlay_section, build_position_chart
 from posir_tasks.base.wording import pluralize, shorten_names
-from posir_tasks.display.labels import Label, Title, Tone
+from posir_tasks.display.labels import Label, Title, Tone, join_steps
 from posir_tasks.display.latex import stack_estimates
 from posir_tasks.display.numbers import format_count, format_estimate, format_points
 from posir_tasks.display.position_charts import PositionChart
@@ -117,10 +116,13 @@ def build_sections(
         charts = list(_draw_position_charts(comparison, names))
         yield DisplaySection(position_charts=tuple(charts))
         for chart in charts:
-            if chart.code:
-                advice = [value for _, value in chart.facts()]
-                title = f"Next with {chart.name}"
-                step = DisplaySection(title, tuple(advice), code=chart.code, only=Medium.TEXT)
+            if chart.commands:
+                step = DisplaySection(
+                    f"{chart.steps_title} with {chart.name}",
+                    (join_steps(chart.steps),),
+                    commands=chart.commands,
+                    only=Medium.TEXT,
+                )
                 steps.append(step)
     for task in overall:
         yield DisplaySection(tables=(_tabulate_task(task),))
@@ -206,12 +208,12 @@ def _draw_position_charts(comparison: ModelComparison, names: Names) -> Iterator
                 name = f"{name}, {pair.task}"
             group = analyze(values).overall
             findings = decide(group)
-            chart = replace(build_position_chart(findings, group, name), facts=tuple)
-            if run is pair.b:
-                advice = (("Next", describe_steps(findings, pair.task)),)
-                commands = build_commands(findings, run.find_reference(pair.task))
-                chart = replace(chart, facts=partial(iter, advice), code="\n".join(commands))
-            yield chart
+            chart = build_position_chart(findings, group, name)
+            steps = list_steps(findings, pair.task)
+            commands = build_commands(findings, run.find_reference(pair.task))
+            if run is not pair.b:
+                steps = commands = ()
+            yield replace(chart, facts=tuple, steps=steps, commands=commands)
 
 
 def _overlay_models(comparison: ModelComparison, names: Names) -> Iterator[DisplaySection]:

@@ -280,7 +280,7 @@ def build_measurements(
         DisplaySection(sentences=introduction, only=Medium.PAGE),
         DisplaySection(
             sentences=(describe_no_verdict(has_commands=bool(commands)),),
-            code="\n".join(commands),
+            commands=tuple(commands),
         ),
     ]
     if main_result.sums.documents >= MIN_DOCUMENTS:

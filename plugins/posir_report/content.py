@@ -137,7 +137,7 @@ def _get_run(row: ReportRow | TaskSummary) -> Run:
 def _show_answer(title: str, row: ReportRow) -> DisplaySection:
     commands = build_commands(row.findings, row.reference) if row.findings else ()
     answer = describe_answer(row.findings, row.task)
-    return DisplaySection(title, (answer,), code="\n".join(commands), only=Medium.TEXT)
+    return DisplaySection(title, (answer,), commands=commands, only=Medium.TEXT)
 
 
 def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
@@ -216,7 +216,7 @@ def build_position_charts(overall: Iterable[ReportRow]) -> list[PositionChart]:
         if row.position_chart and row.findings:
             name = label if is_one_task else f"{label}, {row.task}"
             commands = build_commands(row.findings, row.reference)
-            position_charts.append(replace(row.position_chart, name=name, code="\n".join(commands)))
+            position_charts.append(replace(row.position_chart, name=name, commands=commands))
     return position_charts
 
 

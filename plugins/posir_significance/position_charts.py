@@ -12,6 +12,7 @@ from posir_significance.messages.verdicts import (
     describe_group,
     format_finding,
     list_facts,
+    list_steps,
     title_curve,
 )
 from posir_tasks.display.labels import Title
@@ -51,6 +52,7 @@ def build_position_chart(findings: GroupFindings, group: GroupAnalysis, name: st
         start_parts,
         describe_group(findings),
         partial(list_facts, findings),
+        list_steps(findings),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import ClassVar, Self
 
@@ -67,6 +67,23 @@ class Title(TwoPartText):
     """A title or name with a detail, which pages show smaller: `PosIR-Mini · 720 queries`."""
 
     PATTERN = "{} · {}"
+
+
+class Term(TwoPartText):
+    """A term with its explanation, or a step with its reason: `Add texts: 5 are too few`."""
+
+    PATTERN = "{}: {}"
+
+
+class Command(TwoPartText):
+    """A shell command with a comment, which text shows on the line above."""
+
+    PATTERN = "# {1}\n{0}"
+
+
+def join_steps(steps: Iterable[str]) -> str:
+    """Join steps to a text with a sentence for each."""
+    return f"{'. '.join(steps)}."
 
 
 def get_parts(text: str) -> tuple[str, str]:

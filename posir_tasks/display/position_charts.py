@@ -107,6 +107,22 @@ NDCG = Scale(
 
 
 @dataclass(frozen=True)
+class Fact:
+    """A fact that supports the finding of a position chart: a value, a state or both."""
+
+    name: str
+    value: str = ""
+    definition: str = ""
+    """Definition of the name, in a few words."""
+    state: str = ""
+    """A `Label`."""
+
+    def __str__(self) -> str:
+        definition = f" ({self.definition})" if self.definition else ""
+        return f"{self.name}{definition}: {', '.join(filter(None, (self.value, self.state)))}"
+
+
+@dataclass(frozen=True)
 class PositionChart:
     """The position chart of one system: scores from the start to the end of documents."""
 
@@ -127,13 +143,14 @@ class PositionChart:
     """Number of window parts before the truncated part. Defaults to all."""
     finding: str = ""
     """The finding in one or two sentences, for the card of the model on a page."""
-    facts: Callable[[], Iterable[tuple[str, str]]] = field(default=tuple, compare=False)
-    """Computes pairs of name and value that support the finding, then the next step. The first line
-    is the value, other lines explain it.
-    """
+    facts: Callable[[], Iterable[Fact]] = field(default=tuple, compare=False)
+    """Computes the facts that support the finding."""
+    steps: tuple[str, ...] = ()
+    """Next steps without a final period. A step with a reason is a `Term`."""
+    steps_title: str = "Next"
+    commands: tuple[str, ...] = ()
+    """Commands for the next steps. A command with a comment is a `Command`."""
     scale: Scale = NDCG
-    code: str = ""
-    """Command for the next step."""
     codes: tuple[tuple[str, str, str, bool], ...] = ()
     """Code for the next step in several libraries: name, sentence, code, and whether it is
     expanded.

@@ -536,9 +536,9 @@ class DisplaySection:
     lengths: tuple[tuple[str, int, float], ...] = ()
     """Name, number of tokens and unread share of each text, longest first. Pages show bars."""
     code: str = ""
-    """Code to copy."""
-    is_command: bool = True
-    """Whether the code consists of shell commands, which terminals indent."""
+    """Code to copy that consists of no shell commands."""
+    commands: tuple[str, ...] = ()
+    """Shell commands to copy. A command with a comment is a `Command`."""
     folded: bool = False
     """Whether pages show only the title until the section is opened or printed."""
     group: str = ""
@@ -563,7 +563,8 @@ class DisplaySection:
     @property
     def is_heading(self) -> bool:
         """True if the section has only a title."""
-        return not (self.sentences or self.tables or self.draw or self.code or self.position_charts)
+        contents = (self.sentences, self.tables, self.draw, self.code, self.commands)
+        return not any((*contents, self.position_charts))
 
     def figures(self) -> Sequence[Figure]:
         """Build the figures."""
@@ -578,9 +579,9 @@ class DisplaySection:
             for line in sketch_charts(self.position_charts, min(find_width(console), PROSE_WIDTH)):
                 console.print(escape_controls(line), markup=False, highlight=False, soft_wrap=True)
             print_paragraph(console, explain_sketches(self.position_charts), "dim")
-        if self.code and self.is_command:
-            print_commands(console, self.code)
-        elif self.code:
+        if self.commands:
+            print_commands(console, "\n".join(self.commands))
+        if self.code:
             console.print(Text(escape_controls(self.code.rstrip())), soft_wrap=True)
         if self.tables and (self.sentences or self.position_charts):
             console.print()
@@ -592,14 +593,15 @@ class DisplaySection:
         """Convert the section, except figures, to GitHub's Markdown."""
         title = " ".join(escape_prose(escape_controls(self.title)).split())
         sentences = escape_prose(escape_controls(" ".join(self.sentences)))
-        code = quote_code(escape_controls(self.code.rstrip())) if self.code else ""
+        code = self.code or "\n".join(self.commands)
+        code_block = quote_code(escape_controls(code.rstrip())) if code else ""
         sketches = "\n".join(map(escape_controls, sketch_charts(self.position_charts)))
         picture = quote_code(sketches) if sketches else ""
         parts = [
             f"## {title}" if title else "",
             picture,
             sentences,
-            code,
+            code_block,
             *map(to_markdown, self.tables),
         ]
         return "\n\n".join(filter(None, parts))

@@ -265,7 +265,7 @@ def print_answers(output_folder: str | None) -> None:
         title, _, text = answer.partition("\n")
         DisplaySection(title, (text,)).print_on(console)
     command = f"posir report {shlex.quote(folder)}"
-    DisplaySection(sentences=(f"Results: {folder}",), code=command).print_on(console)
+    DisplaySection(sentences=(f"Results: {folder}",), commands=(command,)).print_on(console)
 
 
 def count_corpora(module: ModuleType) -> None:

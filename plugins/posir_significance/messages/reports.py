@@ -65,7 +65,7 @@ def describe_answer(findings: GroupFindings | None, task: str = "") -> str:
     """Describe the findings and, on a new line, the next step."""
     if findings is None:
         return UNKNOWN_EFFECT
-    return f"{describe_group(findings)}\n{describe_advice(findings, task)}"
+    return f"{describe_group(findings)}\n{describe_advice(findings, task)}."
 
 
 def describe_counting(

@@ -190,7 +190,7 @@ def test_names_are_text_everywhere_in_markdown(name):
         title=f"of {name}",
         sentences=(f"Model {name} is best.",),
         tables=(table,),
-        code=f"posir {name}",
+        commands=(f"posir {name}",),
     )
     kinds = [token.type for token in find_markup(section.to_markdown())]
     assert kinds == ["heading_open", "fence", "heading_open"]
