@@ -44,7 +44,7 @@ from posir_significance.position_charts import build_position_chart
 from posir_tasks.base.private_names import TASKS_REGISTRY
 from posir_tasks.base.wording import drop_organization, pluralize
 from posir_tasks.data.formats.passages import SkippedText, describe_skipped
-from posir_tasks.display.labels import Command, join_steps
+from posir_tasks.display.labels import Command, Term, join_steps
 from posir_tasks.display.numbers import (
     format_estimate,
     format_percent,
@@ -69,9 +69,10 @@ SEARCH_HEADING = "How well it finds a sentence"
 ADVICE_HEADING = "What to do"
 PARAPHRASE_HEADING = "Paraphrased questions"
 NO_QUESTIONS = "Not measured: no sentence of 5 to 80 words occurs exactly once."
-LEGEND = (
-    "Brackets: 95% confidence intervals, widened where several are read together (rows by length; "
-    f"changes: {format_level(CHANGE_LEVEL)})."
+LEGEND = Term(
+    "Brackets",
+    "95% confidence intervals, widened where several are read together (rows by length; "
+    f"changes: {format_level(CHANGE_LEVEL)}).",
 )
 EXPLANATION = (
     "Each text has at most ten questions, so long texts have fewer questions per word. The share "
@@ -514,19 +515,19 @@ def _describe_texts(inspection: Inspection) -> str:
     return f"{description}."
 
 
-def _describe_averages(scores: PositionScores) -> str:
+def _describe_averages(scores: PositionScores) -> Term:
     findings = scores.findings
     description = describe_sentence_scores(findings)
     baseline = scores.not_read_without_model
     if not baseline or scores.ndcg_at_10_not_read is None:
-        return description
+        return Term("How well", description)
     truncated_scores = TRUNCATED_SCORES.format(
         score=format_percent(scores.ndcg_at_10_not_read),
         read=findings.read.phrase,
         shared=format_percent(baseline.shared_words),
         chance=format_percent(baseline.chance),
     )
-    return f"{description} {truncated_scores}"
+    return Term("How well", f"{description} {truncated_scores}")
 
 
 def _build_group_table(groups: Mapping[str, GroupFindings], *, full: bool) -> Table:

@@ -41,7 +41,7 @@ from posir_significance.messages.probes import (
 from posir_significance.messages.verdicts import describe_few
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.formats.passages import SkippedText, describe_skipped
-from posir_tasks.display.labels import Title
+from posir_tasks.display.labels import Term, Title
 from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate
 from posir_tasks.display.presentation import LazySequence, Result
 from posir_tasks.display.tables import DisplaySection, Medium, Role, Table, build_columns
@@ -298,7 +298,7 @@ def build_measurements(
     revisions = dict.fromkeys(subset.data_revision[:12] for subset in main_result.subsets.values())
     methods = dict.fromkeys(probes[result.probe].source for result in results)
     task = find_task(main_result.data)
-    descriptions = [f"{task.metadata.name}: {task.metadata.description}"] if task else []
+    descriptions = [Term(task.metadata.name, task.metadata.description)] if task else []
     warning = describe_skipped(skipped)
     # Values without an interval are not used as a headline.
     page_title = title

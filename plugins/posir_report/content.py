@@ -42,21 +42,25 @@ from posir_significance.messages.verdicts import (
 from posir_significance.position_charts import build_overlay_section
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize
-from posir_tasks.display.labels import Label, Title
+from posir_tasks.display.labels import Label, Term, Title
 from posir_tasks.display.position_charts import PositionChart
 from posir_tasks.display.presentation import LazySequence, to_paragraphs
 from posir_tasks.display.tables import DisplaySection, Medium, Table
 from posir_tasks.values.scores import BINS_KEY, GROUPS_KEY, ScoreInfo, serialize_scores
 
 BRIEF = (
-    "nDCG@10: how well evidence is found, 0 to 100; in brackets 95% intervals.\n"
-    "Position effect: the same evidence in the first third of its document minus in the last."
+    Term("nDCG@10", "how well evidence is found, 0 to 100; in brackets 95% intervals."),
+    Term(
+        "Position effect",
+        "the same evidence in the first third of its document minus in the last.",
+    ),
 )
 NOTE = "nDCG@10 and differences of it x 100. 95% intervals are for new documents."
-JUDGED_NOTE = (
-    "Judged queries: means x 100 over all queries, with or without known positions of evidence. "
+JUDGED_NOTE = Term(
+    "Judged queries",
+    "means x 100 over all queries, with or without known positions of evidence. "
     "95% intervals are for new clusters: documents, topics, or the column of `posir score "
-    "--clusters`. How positions are added: docs/data.md."
+    "--clusters`. How positions are added: docs/data.md.",
 )
 
 

@@ -86,7 +86,7 @@ def build_latex_tables(
             yield replace(
                 _tabulate_models(task_rows),
                 title=f"nDCG@10 (x 100) and position effect on {data}.",
-                notes=(LATEX_NOTE, *build_legend(list_added_columns()).splitlines()),
+                notes=(LATEX_NOTE, *build_legend(list_added_columns())),
             )
 
 

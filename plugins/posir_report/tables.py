@@ -26,7 +26,7 @@ from posir_significance.messages.reports import (
 )
 from posir_significance.messages.verdicts import format_finding, label_state
 from posir_tasks.base.records import Record
-from posir_tasks.display.labels import Label, Title, Tone
+from posir_tasks.display.labels import Label, Term, Title, Tone
 from posir_tasks.display.numbers import MISSING, format_percent, format_score
 from posir_tasks.display.tables import Column, Role, Table, build_columns
 from posir_tasks.values.estimates import Estimate
@@ -158,16 +158,16 @@ def name_task(row: ReportRow) -> str:
     return row.task + format_partial_suffix(row.subsets, row.missing_subsets)
 
 
-def build_legend(columns: Iterable[ScoreInfo]) -> str:
-    """Explain each column on a line of its own."""
-    lines = []
+def build_legend(columns: Iterable[ScoreInfo]) -> list[Term]:
+    """Explain each column."""
+    terms = []
     for column in columns:
         text = column.description
         # Lower case after a colon, except for acronyms.
         if not text[1:2].isupper():
             text = text[:1].lower() + text[1:]
-        lines.append(f"{column.title}: {text}")
-    return "\n".join(lines)
+        terms.append(Term(column.title, text))
+    return terms
 
 
 def describe_spans(summary: TaskSummary) -> Record | None:

@@ -20,7 +20,7 @@ from posir_tasks.datasets.statistics import (
     group_by_language,
     summarize_lengths,
 )
-from posir_tasks.display.labels import Title
+from posir_tasks.display.labels import Term, Title
 from posir_tasks.display.numbers import format_count, format_number, format_percent
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.schemes import assign_thirds
@@ -248,13 +248,13 @@ def describe_tables(statistics: DatasetStatistics) -> str:
     )
 
 
-def describe_source(statistics: DatasetStatistics) -> str:
+def describe_source(statistics: DatasetStatistics) -> Term:
     """Name the data source, and explain the position histogram."""
-    note = f"Source: {statistics.source}. Bars are scaled to the largest bin of their column."
+    note = f"{statistics.source}. Bars are scaled to the largest bin of their column."
     profiles = [subset.positions for subset in statistics.subsets]
     if any(profile.counts.sum() != profile.queries for profile in profiles):
         note += (
             " A query in several position buckets counts in each of them; a query without a bucket "
             "is not shown."
         )
-    return note
+    return Term("Source", note)

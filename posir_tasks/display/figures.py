@@ -70,8 +70,6 @@ SVG_SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
 HOSTS = {"arXiv": "https://arxiv.org/abs/", "OpenReview": "https://openreview.net/forum?id="}
 #: A name with hyphens outside HTML tags.
 NAME = re.compile(r"(?<![^\s(>])(\w[\w./+]*-[\w./+-]*\w)(?![^<]*>)")
-#: An interval at the end of a title.
-FINAL_INTERVAL = re.compile(r"(\[[-+\d.]+,\s[-+\d.]+\])$")
 
 
 @dataclass(frozen=True)
@@ -290,16 +288,16 @@ def format_markup(text: object) -> Markup:
     return Markup(COMMAND.sub(r"<code>\1</code>", html))
 
 
+def capitalize(text: str) -> str:
+    """Capitalize a sentence, unless its first word contains a capital, such as `nDCG@10`."""
+    return text if text[1:2].isupper() else text[:1].upper() + text[1:]
+
+
 def keep_names_whole(text: object) -> Markup:
     """Convert text to HTML in which names with hyphens are not broken."""
     return Markup(
         NAME.sub(r'<span class="whole">\1</span>', keep_together(str(Markup.escape(text))))
     )
-
-
-def format_headline(text: object) -> Markup:
-    """Convert a title to HTML like `keep_names_whole`, and make a final interval smaller."""
-    return Markup(FINAL_INTERVAL.sub(r'<span class="interval">\1</span>', keep_names_whole(text)))
 
 
 def render_page(package: str, template: str, **values: Any) -> str:
@@ -327,8 +325,8 @@ def render_page(package: str, template: str, **values: Any) -> str:
         "color": find_tone,
         "link": find_link,
         "parts": get_parts,
+        "sentence": capitalize,
         "whole": keep_names_whole,
-        "headline": format_headline,
     }
     page = environment.get_template(template).render(
         values, version=version("posir"), today=date.today()

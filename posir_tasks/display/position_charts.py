@@ -20,6 +20,7 @@ import numpy as np
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_atomically
 from posir_tasks.base.wording import shorten_names
+from posir_tasks.display.labels import Term
 from posir_tasks.display.numbers import draw_sparkline, format_percent
 from posir_tasks.values.estimates import Estimate
 
@@ -274,10 +275,11 @@ def sketch_charts(charts: PositionCharts, width: int = 1000) -> list[str]:
     return [f"{name:{longest}}{end}" for name, end in zip(names, ends, strict=True)]
 
 
-def explain_sketches(charts: PositionCharts) -> str:
+def explain_sketches(charts: PositionCharts) -> Term:
     """Explain the lines of `sketch_charts`."""
     unread = f"; {UNREAD}: truncated" if any(chart.truncated for chart in charts) else ""
-    return f"Bars: from start to end of a document; bar height: {charts[0].scale.name}{unread}."
+    height = f"bar height: {charts[0].scale.name}{unread}"
+    return Term("Bars", f"from start to end of a document; {height}.")
 
 
 def draw_glyph(chart: PositionChart, width: int = 120, height: int = 36) -> str:

@@ -51,7 +51,7 @@ SAME_ADVICE = "The advice is the same with questions in their rarest words."
 OTHER_ADVICE = "The advice differs with questions in their rarest words: {chunks}."
 MORE_TEXTS = "{number:,} are too few to measure a bias or the best chunks"
 FITTING_CHUNKS = "Search in chunks of {size} tokens, which fit the window"
-SENTENCE_SCORES = "How well: nDCG@10 {score} over {sentences}. {observed}"
+SENTENCE_SCORES = "nDCG@10 {score} over {sentences}. {observed}"
 TRUNCATED_SCORES = (
     "Truncated sentences: {score}; BM25 on {read} has {shared}, a random order {chance}."
 )
