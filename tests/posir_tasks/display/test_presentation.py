@@ -1,7 +1,7 @@
 """Legends in notebooks and on pages."""
 
-from posir_tasks.display.presentation import Result
 from posir_tasks.display.labels import Term
+from posir_tasks.display.presentation import Result
 
 
 def test_each_paragraph_of_a_legend_is_shown_once():
