@@ -78,6 +78,7 @@ RECALL_SCALE = replace(
     NDCG,
     name="recall",
     whole="the sentences",
+    contents="sentences",
     caption="documents to their end: the share of sentences there that are found",
 )
 WITHIN_WINDOW = "part within the window"

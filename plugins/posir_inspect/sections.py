@@ -62,6 +62,7 @@ from posir_tasks.values.scores import ALL, Unit
 SCALE = replace(
     NDCG,
     whole="the sentences",
+    contents="sentences",
     caption="texts to their end: how well a sentence there is found (nDCG@10, 0 to 100)",
 )
 WINDOW_HEADING = "How far the model reads"

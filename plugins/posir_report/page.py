@@ -20,6 +20,7 @@ from posir_report.summary import (
 from posir_report.tables import build_legend, format_cell
 from posir_significance.cells import build_curve_cells
 from posir_significance.messages.verdicts import describe_group
+from posir_tasks.display.labels import Title
 from posir_tasks.display.latex import mark_best, stack_estimates
 from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.display.tables import Column, DisplaySection, Medium, Table
@@ -60,16 +61,16 @@ def _draw(figure: str, summary: TaskSummary, label: str) -> Sequence[Figure]:
     return [Figure(figure, summary.task, label, chart)]
 
 
-def describe_result_file(file: Path) -> Iterator[str]:
+def describe_result_file(file: Path) -> Iterator[tuple[str, str]]:
     """Yield the answer for each model in a result file: model, text chart, task and nDCG@10, then
     the findings.
     """
     results = [result for result in read_results(file.parent) if result.task == file.stem]
     for row in list_overall(build_length_row(summary, 0) for summary in summarize(results)):
         if row.findings:
-            finding = describe_group(row.findings)
             score = format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None)
-            yield f"{row.model}  {row.sketch} · {row.task}, nDCG@10 {score}\n{finding}"
+            title = Title(f"{row.model}  {row.sketch}", f"{row.task}, nDCG@10 {score}")
+            yield title, describe_group(row.findings)
 
 
 def build_latex_tables(

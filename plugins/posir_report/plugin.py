@@ -7,7 +7,7 @@ from posir_tasks.plugin_api import BIAS, Command, declare, hookimpl
 
 
 @hookimpl
-def posir_answers(file: Path) -> Iterable[str]:
+def posir_answers(file: Path) -> Iterable[tuple[str, str]]:
     """Return the short answer for each model of a result."""
     from posir_report.page import describe_result_file
 

@@ -30,7 +30,6 @@ from posir_tasks.display.labels import find_link, find_tone, get_parts, is_estim
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.position_charts import (
     SCALE,
-    SHORT_LABELS,
     STYLE,
     FigureStyle,
     PositionCharts,
@@ -316,7 +315,6 @@ def render_page(package: str, template: str, **values: Any) -> str:
         "draw_glyph": draw_glyph,
         "STRIP_STYLE": STYLE,
         "format_share": format_share,
-        "SHORT_LABELS": SHORT_LABELS,
         "MISSING": MISSING,
     }
     environment.tests["measured"] = is_estimate_text

@@ -33,20 +33,6 @@ class Label(str):
         return label
 
 
-class EstimateText(str):
-    """A formatted estimate with an interval: `58.3 [55.1, 61.4]`."""
-
-    value: str
-    ends: Sequence[str]
-
-    def __new__(cls, text: str, value: str = "", ends: Sequence[str] = ()) -> EstimateText:
-        """Create the cell. `value` and `ends`, the bounds of the interval, are formatted."""
-        measured = super().__new__(cls, text)
-        measured.value = value
-        measured.ends = ends
-        return measured
-
-
 class TwoPartText(str):
     """A text of two parts, which pages show differently."""
 
@@ -60,6 +46,20 @@ class TwoPartText(str):
         text = super().__new__(cls, cls.PATTERN.format(main, detail) if detail else main)
         text.main = main
         text.detail = detail
+        return text
+
+
+class EstimateText(TwoPartText):
+    """A formatted value with its interval: `58.3 [55.1, 61.4]`."""
+
+    PATTERN = "{} {}"
+    ends: Sequence[str]
+    """Formatted bounds of the interval."""
+
+    def __new__(cls, value: str, interval: str = "", ends: Sequence[str] = ()) -> Self:
+        """Join the value and the interval, which may end with a note."""
+        text = super().__new__(cls, value, interval)
+        text.ends = ends
         return text
 
 
@@ -110,6 +110,6 @@ def change_text(text: str, change: Callable[[str], str]) -> str:
     """Apply a function to a text. Labels keep their tone and link, other texts their parts."""
     if isinstance(text, Label):
         return Label(change(text), text.tone, text.link)
-    if isinstance(text, TwoPartText):
+    if isinstance(text, TwoPartText) and not isinstance(text, EstimateText):
         return type(text)(change(text.main), change(text.detail))
     return change(text)

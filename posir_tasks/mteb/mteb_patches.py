@@ -252,17 +252,16 @@ def print_answers(output_folder: str | None) -> None:
 
     with report_progress(quiet=True):
         answers = [
-            line
+            answer
             for file in process_saver().used_files
-            for _, line in collect_items("posir_answers", "answer", file=file)
+            for _, answer in collect_items("posir_answers", "answer", file=file)
         ]
     if not answers:
         return
     folder = str(ResultCache(output_folder).cache_path)
     console = Console(stderr=True, highlight=False)
     console.print()
-    for answer in answers:
-        title, _, text = answer.partition("\n")
+    for title, text in answers:
         DisplaySection(title, (text,)).print_on(console)
     command = f"posir report {shlex.quote(folder)}"
     DisplaySection(sentences=(f"Results: {folder}",), commands=(command,)).print_on(console)

@@ -167,9 +167,9 @@ def posir_model_resolvers() -> Iterable[Resolver]:  # type: ignore[empty-body]
 
 
 @hookspec
-def posir_answers(file: Path) -> Iterable[str]:  # type: ignore[empty-body]
-    """Return findings on a result, which `mteb run` prints at its end. Each string contains a title
-    line and a paragraph.
+def posir_answers(file: Path) -> Iterable[tuple[str, str]]:  # type: ignore[empty-body]
+    """Return findings on a result, which `mteb run` prints at its end: pairs of a title and a
+    paragraph.
 
     Args:
         file: mteb's result file of a position-aware task.

@@ -405,8 +405,8 @@ def test_parts_omit_empty_columns_except_keys():
 def test_pages_depend_on_roles_and_not_on_headings():
     """A state is in the cell of its difference, and a recommended row is marked."""
     rows = (
-        ("a", EstimateText("+1.0 [+0.5, +1.5]", "+1.0", ["+0.5", "+1.5"]), "better"),
-        ("b", EstimateText("0.0 [-0.5, +0.5]", "0.0", ["-0.5", "+0.5"]), "equivalent"),
+        ("a", EstimateText("+1.0", "[+0.5, +1.5]", ["+0.5", "+1.5"]), "better"),
+        ("b", EstimateText("0.0", "[-0.5, +0.5]", ["-0.5", "+0.5"]), "equivalent"),
     )
 
     def render(headings, roles=(), recommended=None):

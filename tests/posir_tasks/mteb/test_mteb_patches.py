@@ -148,7 +148,7 @@ def test_a_run_ends_with_answers_of_plugins_that_cannot_fail_it(monkeypatch, cap
     class Says:
         @hookimpl
         def posir_answers(self, file):
-            return [f"{file.stem}\nNo bias."]
+            return [(file.stem, "No bias.")]
 
     class Fails:
         @hookimpl
