@@ -515,6 +515,7 @@ def _build_charts(inspection: IndexInspection) -> tuple[PositionChart, ...]:
         steps_title=ADVICE_HEADING,
         scale=RECALL_SCALE,
         part_names=THIRDS,
+        is_in_title=True,
     )
     return (chart,)
 

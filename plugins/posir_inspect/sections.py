@@ -319,7 +319,9 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
     texts = (_describe_texts(inspection),)
     scores = inspection.fading
     charts = tuple(_build_chart(inspection, wording_scores) for wording_scores in scores or ())
-    page_charts = tuple(replace(chart, name=inspection.name) for chart in charts[-1:])
+    page_charts = tuple(
+        replace(chart, name=inspection.name, is_in_title=True) for chart in charts[-1:]
+    )
     yield DisplaySection(title, texts, only=Medium.TEXT)
     yield DisplaySection(sentences=texts, position_charts=page_charts, only=Medium.PAGE)
     sentences = [inspection.window.sentence]

@@ -270,6 +270,7 @@ def _build_charts(
         commands=tuple(commands),
         window_end=f"{read_part.tokens:,} tokens" if has_border else "",
         truncated_label="the rest",
+        is_in_title=True,
     )
     return (chart,)
 

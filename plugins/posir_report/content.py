@@ -213,14 +213,18 @@ def title_findings(overall: Sequence[ReportRow]) -> str:
 
 def build_position_charts(overall: Iterable[ReportRow]) -> list[PositionChart]:
     """Build the position chart of each row with findings."""
-    tested = [row for row in overall if row.findings]
+    rows = list(overall)
+    tested = [row for row in rows if row.findings]
     is_one_task = len({row.task for row in tested}) == 1
     position_charts = list[PositionChart]()
     for label, row in zip(build_short_labels(tested), tested, strict=True):
         if row.position_chart and row.findings:
             name = label if is_one_task else f"{label}, {row.task}"
             commands = build_commands(row.findings, row.reference)
-            position_charts.append(replace(row.position_chart, name=name, commands=commands))
+            chart = replace(
+                row.position_chart, name=name, commands=commands, is_in_title=len(rows) == 1
+            )
+            position_charts.append(chart)
     return position_charts
 
 

@@ -287,7 +287,7 @@ def format_markup(text: object) -> Markup:
     return Markup(COMMAND.sub(r"<code>\1</code>", html))
 
 
-def capitalize(text: str) -> str:
+def begin_sentence(text: str) -> str:
     """Capitalize a sentence, unless its first word contains a capital, such as `nDCG@10`."""
     return text if text[1:2].isupper() else text[:1].upper() + text[1:]
 
@@ -323,7 +323,7 @@ def render_page(package: str, template: str, **values: Any) -> str:
         "color": find_tone,
         "link": find_link,
         "parts": get_parts,
-        "sentence": capitalize,
+        "sentence": begin_sentence,
         "whole": keep_names_whole,
     }
     page = environment.get_template(template).render(

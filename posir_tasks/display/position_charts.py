@@ -170,6 +170,8 @@ class PositionChart:
     window_end: str = ""
     """Axis label at the end of the window, for pages."""
     part_names: tuple[str, ...] = ()
+    is_in_title: bool = False
+    """Whether the title of the page names the system."""
     truncated_label: str = ""
     """Text shown instead of the truncated share, such as `351 of 394 sentences`."""
 
