@@ -453,5 +453,5 @@ if __name__ == "__main__":
         os.environ |= {"POSIR_DATA": sys.argv[1], "POSIR_CACHE": str(work / "cache")}
         run_real("PosIR-Japanese", "jaquad", work, r"\w", 100, QUESTION_STEP, sample_count)
         # Any sample contains all of its 98 documents, so only a third of the questions is sampled.
-        nano.QUESTIONS = 460
+        nano.NANO_QUESTIONS = 460
         run_real("PosIR-English", "covidqa", work, r"\w+", 1_000, 1, sample_count)

@@ -69,7 +69,7 @@ def print_ranks(
     ranks = compute_ranks(encoder, queries, list(question_set.documents.values()), texts)
     gains = NDCG_AT_10[map_ranks_to_columns(np.where(ranks > DEPTH, 0, ranks))]
     own_sentences = [
-        question.sentence.of(question_set.documents[question.document]) for question in questions
+        question.sentence.slice(question_set.documents[question.document]) for question in questions
     ]
     median_rank = np.median(compute_ranks(encoder, queries, sentences, own_sentences))
     print(
@@ -89,7 +89,7 @@ if __name__ == "__main__":
     texts = [text.text for text in collection.texts]
     sentences = list(
         dict.fromkeys(
-            span.of(text.text)
+            span.slice(text.text)
             for text in collection.texts
             for span in find_sentences(text.text, text.language)
         )

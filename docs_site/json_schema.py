@@ -30,7 +30,7 @@ from posir_significance.findings import (
     Reason,
     State,
 )
-from posir_tasks.data.judgment_audit import KINDS, TOTALS, SuspiciousItems
+from posir_tasks.data.judgment_audit import AUDIT_CHECKS, TOTALS, SuspiciousItems
 from posir_tasks.display.presentation import Result
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.judgments import METRICS
@@ -314,7 +314,7 @@ def describe_audit() -> Schema:
     """Describe the JSON of a judgment audit."""
     items = describe_type(SuspiciousItems)
     properties = {key: describe_type(int) | {"description": text} for key, text in TOTALS.items()}
-    properties |= {key: items | {"description": kind.label} for key, kind in KINDS.items()}
+    properties |= {key: items | {"description": kind.label} for key, kind in AUDIT_CHECKS.items()}
     properties["lost"] = build_array(build_array({"anyOf": [TEXT, items]}))
     return build_object(properties)
 

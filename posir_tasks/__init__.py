@@ -1,7 +1,7 @@
 """PosIR: position-aware retrieval tasks for mteb.
 
-Importing this package registers the tasks with mteb, whether mteb is imported before or after it.
-With autoload (see `posir doctor`) no import is needed.
+Importing this package registers the tasks with mteb, before or after mteb is imported. With
+autoload (see `posir doctor`), no import is needed.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ posir_autoload.install()
 
 
 def __getattr__(name: str) -> Any:
-    """Import mteb only when it is needed."""
+    """Import mteb on demand."""
     if name == "PositionTask":
         from posir_tasks.tasks.base import PositionTask
 

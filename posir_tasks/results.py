@@ -1,4 +1,4 @@
-"""Find, read and rescore results on disk: mteb's own files, which contain position profiles."""
+"""Find, read and rescore results on disk, which are mteb's result files with position profiles."""
 
 import json
 import logging
@@ -50,21 +50,21 @@ from posir_tasks.values.tokens_read import CorpusRead
 
 logger = logging.getLogger(__name__)
 
-#: mteb's file with the metadata of the model, next to its results.
+#: mteb's file with model metadata, next to the results.
 META_FILE = "model_meta.json"
-#: mteb's folder below a revision, with a subfolder for each run with non-default settings.
+#: mteb's folder for runs with non-default settings, below the revision.
 EXPERIMENTS = "experiments"
-#: Prefix of the only scores that may be NaN: nAUC if a metric is the same for every query.
+#: Prefix of scores that may be NaN: nAUC if a metric is constant over queries.
 NAN_PREFIX = "nauc_"
-#: Keys of the additive values in every result by position.
+#: Keys of the additive values in a result by position.
 VALUE_KEYS = frozenset({PROFILE_KEY, RANKS_KEY, READ_RANKS_KEY, KEYS_KEY})
-#: Upper limit of a plausible window; no model reads a tenth of it.
+#: Maximum plausible window. No model reads a tenth of it.
 MAX_TOKENS = 10**9
 
 
 @dataclass(frozen=True)
 class StoredResult:
-    """The stored values of one model on one subset of a task."""
+    """Stored values of one model on one subset of a task."""
 
     model: str
     """Full name, such as `Qwen/Qwen3-Embedding-0.6B`."""
@@ -73,14 +73,14 @@ class StoredResult:
     subset: str
     values: Any = field(repr=False)
     run: Fields = field(repr=False)
-    """The run record of the task: data and model."""
+    """Run record of data and model."""
     file: Path
     corpus: CorpusRead | None = None
-    """Truncation of the corpus, for results without positions; None if it is not stored."""
+    """Truncation of the corpus, for results without positions; None if not stored."""
 
     @property
     def data(self) -> DataVersion:
-        """The version of the data."""
+        """Version of the data."""
         return DataVersion.from_run(self.run)
 
     @property
@@ -90,7 +90,7 @@ class StoredResult:
 
     @property
     def experiment(self) -> str | None:
-        """mteb's name of the settings; None for the model's defaults."""
+        """mteb's name for non-default settings, or None."""
         return find_experiment(self.file)
 
 
@@ -107,13 +107,13 @@ class SubsetResult(StoredResult):
 
     @property
     def profile(self) -> PositionProfile:
-        """The position profile of the ranks."""
+        """Position profile of the ranks."""
         return self.ranks.profile
 
 
 @dataclass(frozen=True)
 class JudgedResult(StoredResult):
-    """One model's result on all judged queries of one subset, with and without positions."""
+    """One model's result on all judged queries of one subset, with or without positions."""
 
     values: JudgedScores = field(repr=False)
 
@@ -122,30 +122,30 @@ AnyResult = TypeVar("AnyResult", bound=StoredResult)
 
 
 def find_experiment(file: Path) -> str | None:
-    """Return mteb's name of the settings of a result file; None for the model's defaults."""
+    """Return mteb's name for the settings of a result file; None for default settings."""
     folder = file.parent
     return folder.name if folder.parent.name == EXPERIMENTS else None
 
 
 def find_paper(file: Path) -> str | None:
-    """Return the paper whose protocol produced a result file, or None."""
+    """Return the paper whose protocol a result file follows, or None."""
     paper = (find_experiment(file) or "").removeprefix(f"{PROTOCOL_KEY}_")
     return paper if paper in PAPERS else None
 
 
 class ForeignFileError(PosirError):
-    """A file among results is not a result."""
+    """A file in a results folder is not a result."""
 
 
 class ResultFile(BaseModel):
-    """Required fields of a result file."""
+    """Validated fields of a result file."""
 
     task_name: str
     scores: dict[str, list[Record]]
 
 
 class RunRecord(BaseModel):
-    """Validated fields of a run record; other fields may have any value."""
+    """Validated fields of a run record. Other fields may have any value."""
 
     model_config = ConfigDict(strict=True)
 
@@ -160,19 +160,19 @@ class RunRecord(BaseModel):
 
 
 class SubsetRecord(BaseModel):
-    """Validated fields of a subset's scores, next to the additive values."""
+    """Validated fields of the scores of a subset, besides the additive values."""
 
     position_run: RunRecord = RunRecord(schema=SCHEMA)
     position_scores: dict[str, Record] = {}
 
 
 def read_results(folder: Path) -> list[SubsetResult]:
-    """Read every result with a position profile below a folder, sorted by model, task and subset.
+    """Read all results with a position profile below a folder, sorted by model, task and subset.
 
-    Damaged files and files of other kinds are skipped with a warning.
+    Damaged files and other files are skipped with a warning.
 
     Raises:
-        PosirError: The folder does not exist or has no readable result with a profile.
+        PosirError: The folder does not exist, or contains no readable result with a profile.
     """
     results = [result for result in read_all_results(folder) if isinstance(result, SubsetResult)]
     if not results:
@@ -183,15 +183,15 @@ def read_results(folder: Path) -> list[SubsetResult]:
     return results
 
 
-def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> list[StoredResult]:
-    """Read every result of the given kinds below a folder, by default the comparable ones. Order
-    and errors are as in `read_results`.
+def read_all_results(folder: Path, types: Any = SubsetResult | JudgedResult) -> list[StoredResult]:
+    """Read all results of the given types below a folder, by default those that can be compared.
+    Order and errors are as in `read_results`.
     """
     results: list[StoredResult] = []
     problems: list[PosirError] = []
     for file in track_items(find_result_files(folder), "Reading results"):
         try:
-            results += [result for result in _read_stored(file) if isinstance(result, kinds)]
+            results += [result for result in _read_stored(file) if isinstance(result, types)]
         except (ForeignFileError, ProfileError) as error:
             problems.append(error)
     if not results and problems:
@@ -212,20 +212,18 @@ def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> 
 
 
 def unify_names(results: Sequence[AnyResult]) -> list[AnyResult]:
-    """Replace model names that differ only in case with the most frequent spelling, and warn."""
+    """Replace model names that differ only in case with the most frequent one; log a warning."""
     counts = Counter(result.model for result in results)
-    usual: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for name in sorted(counts, key=lambda name: (-counts[name], name)):
-        spelling = usual.setdefault(name.casefold(), name)
+        spelling = spellings.setdefault(name.casefold(), name)
         if spelling != name:
             logger.warning("%s: counts as %s, which differs only in case", name, spelling)
-    return [replace(result, model=usual[result.model.casefold()]) for result in results]
+    return [replace(result, model=spellings[result.model.casefold()]) for result in results]
 
 
 def find_result_files(folder: Path) -> list[Path]:
-    """List the files of mteb task results below a folder; raise PosirError if the folder does not
-    exist.
-    """
+    """List mteb's result files below a folder; raise PosirError if the folder does not exist."""
     if not folder.is_dir():
         raise PosirError(f"{folder}: no such folder. Give the --output-folder of `mteb run`.")
     files = skip_clone(folder, find_files(folder, ".json"))
@@ -233,9 +231,7 @@ def find_result_files(folder: Path) -> list[Path]:
 
 
 def skip_clone(folder: Path, files: Iterable[Path]) -> Iterator[Path]:
-    """Yield files outside the clone of mteb's results repository, which `mteb submit-results`
-    leaves next to results.
-    """
+    """Skip the clone of mteb's results repository that `mteb submit-results` leaves in a folder."""
     clone = folder / "remote"
     has_clone = (clone / ".git").exists()
     return (file for file in files if not (has_clone and file.is_relative_to(clone)))
@@ -243,7 +239,7 @@ def skip_clone(folder: Path, files: Iterable[Path]) -> Iterator[Path]:
 
 def sanitize_strings(data: Record) -> Record:
     """Sanitize every key and string of a JSON object."""
-    # One check of all strings is faster, and nearly all files need no change. JSON escapes control
+    # Checking all strings at once is faster. Few files need any change. JSON escapes control
     # characters with backslashes.
     text = json.dumps(data, ensure_ascii=False)
     if "\\" not in text and sanitize(text, None) == text:
@@ -255,7 +251,7 @@ def sanitize_strings(data: Record) -> Record:
 
 
 def load_result(file: Path) -> Record:
-    """Read a result file; raise ForeignFileError if it is not a task result of mteb."""
+    """Read a result file; raise ForeignFileError if it is not an mteb task result."""
     try:
         data: Record = read_json(file, nan_prefix=NAN_PREFIX)
         ResultFile.model_validate(data)
@@ -267,28 +263,26 @@ def load_result(file: Path) -> Record:
     return data
 
 
-def _stored_scores(data: Fields, keys: Set[str] = VALUE_KEYS) -> Iterator[tuple[str, Record]]:
-    """Yield name and scores of each subset with any of the keys, by default those of a profile."""
+def _iterate_scores(data: Fields, keys: Set[str] = VALUE_KEYS) -> Iterator[tuple[str, Record]]:
+    """Yield name and scores of each subset with any of the keys."""
     for split in data["scores"].values():
         for scores in split:
-            # A damaged result may have lost its profile, but not all other values.
+            # In a damaged result, the profile may be missing, but not all other keys.
             if not keys.isdisjoint(scores):
                 yield str(scores.get("hf_subset", "default")), scores
 
 
 def read_result_file(file: Path) -> Iterator[SubsetResult]:
-    """Yield the results with a position profile in a file; raise PosirError if it is unreadable."""
+    """Yield the results with a position profile; raise PosirError if the file is unreadable."""
     return (result for result in _read_stored(file) if isinstance(result, SubsetResult))
 
 
 def _read_stored(file: Path) -> Iterator[StoredResult]:
-    """Yield the results in a file: for each subset by position and by judged queries, then plain
-    results of mteb.
-    """
-    # Names appear in terminals, tables and pages.
+    """Yield the subsets with positions or judged queries, then mteb's plain results."""
+    # Names are displayed in terminals, tables and pages.
     data = sanitize_strings(load_result(file))
     identity = (*read_model(file), data["task_name"])
-    for subset, scores in _stored_scores(data, VALUE_KEYS | {JUDGMENTS_KEY}):
+    for subset, scores in _iterate_scores(data, VALUE_KEYS | {JUDGMENTS_KEY}):
         run = scores.get(RUN_KEY, {})
         if not VALUE_KEYS.isdisjoint(scores):
             values = read_values(file, subset, scores)
@@ -298,7 +292,7 @@ def _read_stored(file: Path) -> Iterator[StoredResult]:
                 judged = JudgedScores.from_json(scores[JUDGMENTS_KEY])
                 corpus = CorpusRead.from_json(scores) if READ_KEY in scores else None
             yield JudgedResult(*identity, subset, judged, run, file, corpus)
-    # Plain results of mteb store their truncation in a file next to them.
+    # The truncation of mteb's plain results is stored in a separate file.
     run = {REVISION_KEY: data.get("dataset_revision", "unknown")}
     corpus_file = file.with_suffix(TOKENS_READ_SUFFIX)
     corpora = read_json(corpus_file) if corpus_file.is_file() else {}
@@ -315,7 +309,7 @@ def _read_stored(file: Path) -> Iterator[StoredResult]:
 
 @contextmanager
 def _locate_errors(file: Path, subset: str) -> Iterator[None]:
-    """Add file, subset and field to a ProfileError."""
+    """Prefix ProfileErrors with file, subset and field."""
     try:
         yield
     except ProfileError as error:
@@ -324,13 +318,13 @@ def _locate_errors(file: Path, subset: str) -> Iterator[None]:
 
 
 def read_values(file: Path, subset: str, scores: Fields) -> ResultValues:
-    """Parse the additive values of a subset; errors name file, subset and field."""
+    """Parse the additive values of a subset. Errors name file, subset and field."""
     with _locate_errors(file, subset):
         return parse_values(subset, scores)
 
 
 def explain_invalid(error: ValidationError) -> tuple[str, str]:
-    """Return the first missing or invalid field, and the problem."""
+    """Return the first missing or invalid field and its problem."""
     first = error.errors(include_url=False)[0]
     field = ".".join(map(str, first["loc"]))
     if first["type"] == "missing":
@@ -339,12 +333,12 @@ def explain_invalid(error: ValidationError) -> tuple[str, str]:
 
 
 def parse_values(subset: str, scores: Fields) -> ResultValues:
-    """Parse the additive values in a subset's scores and check that they are consistent.
+    """Parse the additive values in the scores of a subset, and check their consistency.
 
-    Reports, comparisons, the leaderboard, submission and rescoring share this check.
+    Reports, comparisons, leaderboard, submission and rescoring share this check.
 
     Raises:
-        ProfileError: A value is missing, damaged, impossible or of a newer schema.
+        ProfileError: A value is missing, damaged or impossible, or its schema is newer.
     """
     try:
         record = SubsetRecord.model_validate(scores)
@@ -376,14 +370,16 @@ def _find_problems(subset: str, values: ResultValues) -> Iterator[tuple[str, str
                 yield RANKS_KEY, f"has ranks of the subset '{part.subset}'"
             if len(part.twelfths) and read.kind is ReadKind.UNKNOWN:
                 yield READ_RANKS_KEY, "has positions within the window, which is unknown"
-            if _has_other_bins(part, ranks, scheme):
+            if _contradicts_bins(part, ranks, scheme):
                 yield READ_RANKS_KEY, "has thirds that contradict the position bins"
             if len(part.twelfths) and len(part.thirds):
-                yield from _find_place_problems(part, read)
+                yield from _find_position_problems(part, read)
 
 
-def _has_other_bins(part: DocumentSet, ranks: DocumentRanks, scheme: PositionScheme | None) -> bool:
-    """Return True if a third contradicts the position bin of the same evidence."""
+def _contradicts_bins(
+    part: DocumentSet, ranks: DocumentRanks, scheme: PositionScheme | None
+) -> bool:
+    """Return True if the third of any evidence contradicts its position bin."""
     if not isinstance(scheme, RelativePositions) or not len(part.thirds):
         return False
     first_bins = np.array([min(bins, default=0) for _, bins in ranks.cell_keys], np.int64)
@@ -393,11 +389,11 @@ def _has_other_bins(part: DocumentSet, ranks: DocumentRanks, scheme: PositionSch
     return bool(np.any(is_before | is_after))
 
 
-def _find_place_problems(part: DocumentSet, read: ReadPart) -> Iterator[tuple[str, str]]:
-    """Yield a problem if positions within the window contradict positions in whole documents."""
+def _find_position_problems(part: DocumentSet, read: ReadPart) -> Iterator[tuple[str, str]]:
+    """Yield a problem if positions within the window contradict those in whole documents."""
     twelfths = part.twelfths
     thirds = part.thirds
-    # Rounding in tokens instead of characters may shift a position to the next twelfth.
+    # Positions in tokens may be in the twelfth next to their position in characters.
     is_elsewhere = (twelfths >= TWELFTHS) | (abs(twelfths - 4 * thirds - 1.5) > 2.5)
     if read.kind is ReadKind.ALL and is_elsewhere.any():
         yield (
@@ -407,7 +403,7 @@ def _find_place_problems(part: DocumentSet, read: ReadPart) -> Iterator[tuple[st
 
 
 def read_model(file: Path) -> tuple[str, str]:
-    """Read a model's name and revision from mteb's `model_meta.json`, or from the folder names."""
+    """Read a model's name and revision from `model_meta.json`, or else from the folder names."""
     try:
         meta = read_json(file.parent / META_FILE)
         names = meta["name"], meta["revision"]
@@ -418,7 +414,7 @@ def read_model(file: Path) -> tuple[str, str]:
 
 
 def read_training_data(file: Path) -> list[str] | None:
-    """Read mteb's names of a model's training datasets from `model_meta.json`; None if unknown."""
+    """Read the names of a model's training datasets from `model_meta.json`; None if unknown."""
     with suppress(InputError, KeyError, TypeError):
         names = read_json(file.parent / META_FILE)["training_datasets"]
         return names if names is None else [*map(str, names)]
@@ -428,30 +424,30 @@ def read_training_data(file: Path) -> list[str] | None:
 def rescore_file(file: Path) -> int:
     """Recompute the plugins' scores in a result file, and rewrite it in the current schema.
 
-    Scores of plugins that are not installed are left unchanged.
+    The scores of missing plugins are preserved. A file without profiles is not written.
 
     Returns:
-        The number of profiles. A file without profiles is not written.
+        The number of profiles.
 
     Raises:
         PosirError: The file cannot be read.
     """
     with lock_folder(file.parent):
         data = load_result(file)
-        subsets = list(_stored_scores(data))
+        subsets = list(_iterate_scores(data))
         for subset, scores in subsets:
             values = read_values(file, subset, scores)
             run = scores.setdefault(RUN_KEY, {})
             old_names = set(run.get(SCORE_NAMES_KEY, ()))
-            new = round_floats(
+            new_scores = round_floats(
                 score_result(values).to_json(
                     values.profile.positions, reserved_keys=scores.keys() - old_names
                 )
             )
-            for group, old in scores.get(GROUPS_KEY, {}).items():
-                new[GROUPS_KEY][group] = old | new[GROUPS_KEY].get(group, {})
-            scores.update(new)
-            run.update({"schema": SCHEMA, SCORE_NAMES_KEY: sorted(old_names | new.keys())})
+            for group, old_scores in scores.get(GROUPS_KEY, {}).items():
+                new_scores[GROUPS_KEY][group] = old_scores | new_scores[GROUPS_KEY].get(group, {})
+            scores.update(new_scores)
+            run.update({"schema": SCHEMA, SCORE_NAMES_KEY: sorted(old_names | new_scores.keys())})
         if subsets:
             write_text(file, json.dumps(data, indent=2))
     return len(subsets)

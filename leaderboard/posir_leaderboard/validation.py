@@ -48,8 +48,8 @@ from posir_tasks.data.repository import (
     LocalRepository,
     Repository,
     check_environment,
-    data_folder,
-    folder_name,
+    get_data_folder,
+    get_folder_name,
 )
 from posir_tasks.plugin_api import score_result
 from posir_tasks.results import SubsetResult
@@ -449,11 +449,11 @@ def read_subset_facts(
 
     if issubclass(task, PosirTask | PosqTask):
         check_environment()
-        folder = data_folder()
+        folder = get_data_folder()
         dataset = task.metadata.dataset["path"]
         repository: Repository = HubRepository(dataset, revision)
         if folder is not None:
-            repository = LocalRepository(folder / folder_name(dataset))
+            repository = LocalRepository(folder / get_folder_name(dataset))
         if issubclass(task, PosirTask) and not (issubclass(task, NanoTask) or with_corpus):
             return _read_posir_facts(repository, f"{task.language.code}/{subset}")
         data = task().read_subset(subset, repository)

@@ -284,7 +284,7 @@ def load_questions(documents: Sequence[Document], settings: BuildSettings) -> St
     """
     result = StageResult(tuple(documents))
     questions = []
-    for subset in open_source(settings).with_questions("`ask.method: given`").subsets:
+    for subset in open_source(settings).select_questions("`ask.method: given`").subsets:
         data = subset.read()
         texts = list_texts(data.corpus)
         for query, text, name, span in data.list_questions():
@@ -292,7 +292,7 @@ def load_questions(documents: Sequence[Document], settings: BuildSettings) -> St
             # Documents in several languages may share ids.
             if span and document and document.text == texts[name]:
                 third = POSITIONS[find_third(span, len(document.text))]
-                answer = span.of(document.text)
+                answer = span.slice(document.text)
                 question = Question(query, name, text, answer, third, GIVEN, GIVEN, span=span)
                 questions.append(question)
     candidates = [result.by_id[name] for name in {question.document for question in questions}]
@@ -374,7 +374,7 @@ def _request_chunks(
             discarded.append(Discarded(reply.fault, document.id, reply.detail))
             continue
         for chunk in split_chunks(document.text, settings.ask.chunk_words):
-            values = {"summary": reply.answer.summary, "chunk": chunk.of(document.text)}
+            values = {"summary": reply.answer.summary, "chunk": chunk.slice(document.text)}
             labels = label_chunk(chunk, len(document.text))
             # PosQ, algorithm 1: a chunk in two thirds counts as middle.
             position = labels[0] if len(labels) == 1 else "middle"
@@ -416,7 +416,7 @@ def _request_segments(
         for position, segment in zip(POSITIONS, segments, strict=True):
             values = {
                 "document": document.text,
-                "segment": segment.of(document.text),
+                "segment": segment.slice(document.text),
                 "part": position,
                 "persona": persona,
                 "difficulty": choice.difficulty.replace("_", " "),
@@ -451,24 +451,24 @@ def split_chunks(text: str, words: int) -> list[Span]:
     chunks do not overlap. In scripts without spaces, two characters count as a word.
     """
     chunks = _split(text, Span(0, len(text)), words, SEPARATORS)
-    return [span for span in chunks if span.of(text).strip()]
+    return [span for span in chunks if span.slice(text).strip()]
 
 
 def _split(text: str, span: Span, words: int, separators: Sequence[str]) -> list[Span]:
-    if len(find_terms(span.of(text))) <= words:
+    if len(find_terms(span.slice(text))) <= words:
         return [span]
     if not separators:
         size = max(1, 2 * words)
         starts = range(span.start, span.end, size)
         return [Span(start, min(start + size, span.end)) for start in starts]
-    matches = re.finditer(separators[0], span.of(text))
+    matches = re.finditer(separators[0], span.slice(text))
     cuts = {span.start, span.end, *(span.start + match.end() for match in matches)}
     # Merge neighbors up to the limit.
     chunks: list[Span] = []
     count = words
     for start, end in pairwise(sorted(cuts)):
         for piece in _split(text, Span(start, end), words, separators[1:]):
-            size = len(find_terms(piece.of(text)))
+            size = len(find_terms(piece.slice(text)))
             if count + size <= words:
                 chunks[-1] = Span(chunks[-1].start, piece.end)
                 count += size

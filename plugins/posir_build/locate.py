@@ -148,7 +148,7 @@ def compare_with_label(label: Span, spans: Sequence[Span]) -> dict[str, Any]:
 
 def number_sentences(text: str, sentences: Sequence[Span]) -> str:
     """Write one numbered sentence per line, starting at 1, with white space collapsed."""
-    lines = [" ".join(span.of(text).split()) for span in sentences]
+    lines = [" ".join(span.slice(text).split()) for span in sentences]
     return "\n".join(f"[{number}] {line}" for number, line in enumerate(lines, 1))
 
 

@@ -70,7 +70,7 @@ def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
         QuoteError: There is no match, there are several, or the only match changes a number or
             negation.
     """
-    passage = window.of(text)
+    passage = window.slice(text)
     quote = quote.strip()
     spans = _find_all(quote, passage) or _find_folded(quote, passage, similarity)
     unchanged_spans = [span for span in spans if not _find_change(quote, passage, span)]
@@ -143,7 +143,7 @@ def _find_change(quote: str, text: str, span: Span) -> DiscardReason | None:
     context = _unify(text[first : span.end + CONTEXT_CHARACTERS])
     match_span = Span(span.start - first, span.end - first)
     needle = _unify(quote)
-    match = match_span.of(context)
+    match = match_span.slice(context)
     if NUMBER.findall(match) != NUMBER.findall(needle):
         return DiscardReason.CHANGED_NUMBER
     if any(_find_fragments(NUMBER, context, match_span)):
@@ -203,7 +203,7 @@ def _align(needle: str, haystack: str, similarity: float) -> Span | None:
         start, end = _adjust(needle, haystack, alignment.dest_start, alignment.dest_end)
         span = _extend_to_words(Span(start, end), haystack)
     span = span.strip(haystack)
-    passage = span.of(haystack)
+    passage = span.slice(haystack)
     return span if passage and fuzz.ratio(needle, passage) >= 100 * similarity else None
 
 

@@ -20,7 +20,7 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.progress import track
 from posir_tasks.base.wording import pluralize
-from posir_tasks.data.formats.passages import Item, Passage, SkippedText, describe_skipped
+from posir_tasks.data.formats.passages import Item, Passage, SkippedItem, describe_skipped
 from posir_tasks.data.repository import is_hub_name
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
@@ -168,7 +168,7 @@ def _group_by_length(
     new_names = []
     files_by_name: dict[str, str] = {}
     for number, item in enumerate(items):
-        if isinstance(item, SkippedText):
+        if isinstance(item, SkippedItem):
             discarded.append(Discarded(item.reason, item.name, item.detail))
             continue
         name = item.id or str(number)

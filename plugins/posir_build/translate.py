@@ -199,7 +199,7 @@ class Translator:
                 raise UnusableAnswerError(DiscardReason.SENTENCES_CHANGED)
             text = " ".join(text for _, text in rows)
             # Sentences of names are the same in both languages.
-            is_same = is_same_text(text, " ".join(span.of(document.text) for span in spans))
+            is_same = is_same_text(text, " ".join(span.slice(document.text) for span in spans))
             if is_same and detect_other_language(text, self.target):
                 raise UnusableAnswerError(DiscardReason.UNTRANSLATED)
 
@@ -213,7 +213,7 @@ class Translator:
                 continue
             (_, first), *following = reply.answer.sort_by_number()
             # Only the first sentence can have a prefix.
-            first = remove_prefix(first, spans[0].of(document.text))
+            first = remove_prefix(first, spans[0].slice(document.text))
             translations = [first, *(" ".join(text.split()) for _, text in following)]
             texts[document.id].extend(translations)
             if not all(translations):

@@ -105,7 +105,7 @@ class Verifier:
             return [text, remove_span(text, question.evidence)]
         segments = split_thirds(text, find_sentences(text, self.language))
         target = segments.pop(find_part(segments, question.evidence))
-        return [segment.of(text) for segment in (target, *segments)]
+        return [segment.slice(text) for segment in (target, *segments)]
 
     def _check_by_rerankers(self, questions: Sequence[Question]) -> Outcomes:
         """Apply `settings.rerank_rule` to the rerankers' scores."""

@@ -11,19 +11,19 @@ from posir_tasks.base.progress import track_items
 from posir_tasks.base.public import public, to_list
 from posir_tasks.base.wording import pluralize, sanitize, suggest_name
 from posir_tasks.data.checks import MAX_EXAMPLES, DataProblem
-from posir_tasks.data.copies import describe_merged, find_copies
+from posir_tasks.data.copies import describe_merges, find_copies
 from posir_tasks.data.copies import merge_copies as merge_data_copies
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.catalog import FORMATS
-from posir_tasks.data.formats.form import JUDGMENTS
+from posir_tasks.data.formats.format import JUDGMENTS
 from posir_tasks.data.formats.passages import (
-    EXPECTED,
+    EXPECTED_CAUSES,
     Cause,
     Item,
     Items,
     Scope,
-    SkippedText,
-    Use,
+    SearchScope,
+    SkippedItem,
     describe_skipped,
 )
 from posir_tasks.data.formats.records import FOLDER
@@ -43,7 +43,7 @@ from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.text.languages import DOMAINS, UNKNOWN, check_code
+from posir_tasks.text.languages import DOMAINS, UNKNOWN_LANGUAGE, check_code
 from posir_tasks.text.tokenizer import load_tokenizer
 
 HEADINGS = ("Finding", "Count", "Of", "First")
@@ -135,7 +135,7 @@ def import_data(
         needs_corpus=scope is None,
         max_loss=1.0 if allow_loss else MAX_SKIPPED_SHARE,
     )
-    skipped, _ = imported.divide_skipped()
+    skipped, _ = imported.split_skipped()
     rows = [{"file": row.file, "question": row.name, "reason": row.detail} for row in skipped]
     return Result(
         title=f"Import: {target.folder}",
@@ -151,13 +151,13 @@ def list_formats() -> Result:
     readable = []
     unreadable = []
     for form in FORMATS:
-        if not form.kinds:
+        if not form.suffixes:
             continue
-        files = " ".join(form.files or form.kinds).replace("|", " or ")
-        if form.kinds[0] == FOLDER and not form.files:
-            files = " ".join(["a folder", *form.kinds[1:]])
+        files = " ".join(form.files or form.suffixes).replace("|", " or ")
+        if form.suffixes[0] == FOLDER and not form.files:
+            files = " ".join(["a folder", *form.suffixes[1:]])
         fields = form.fields.replace(NESTED, "").replace("|", " or ")
-        advice = form.advice if form.is_refused else ""
+        advice = form.advice if form.is_unsupported else ""
         row = {"form": form.title, "files": files, "fields": fields}
         rows.append(row | {"read": form.contents, "advice": advice})
         if form.contents:
@@ -178,7 +178,7 @@ def read_declared_language(sources: Iterable[Path]) -> str:
     if len(declared_languages) == 1 and "" not in declared_languages:
         return declared_languages.pop()
     codes = {subset.query_language for dataset in datasets for subset in dataset.subsets}
-    codes.discard(UNKNOWN)
+    codes.discard(UNKNOWN_LANGUAGE)
     hint = f"; the texts may be {' or '.join(sorted(codes))}" if codes else ""
     names = ", ".join(dataset.location for dataset in datasets)
     raise PosirError(f"{names}: no language declared, or several{hint}. Add --language CODE.")
@@ -199,7 +199,7 @@ def read_sources(
         for source in sources
     ]
     if not any(dataset.has_questions for dataset in datasets):
-        datasets[0].with_questions("posir import")
+        datasets[0].select_questions("posir import")
     judgment_kinds = {form.title for form in FORMATS if form.contents == JUDGMENTS}
     if all(dataset.kind in judgment_kinds for dataset in datasets):
         for subset in datasets[0].subsets:
@@ -213,8 +213,8 @@ def read_sources(
         )
     for dataset in datasets:
         # Questions that repeat across sources are counted later.
-        use = dataset.declared_use or Use.CORPUS
-        replace(dataset, declared_use=use).require_corpus()
+        search_scope = dataset.declared_scope or SearchScope.CORPUS
+        replace(dataset, declared_scope=search_scope).require_corpus()
         if not dataset.has_texts:
             raise PosirError(
                 f"{dataset.location} ({dataset.kind}): has judgments but no texts. Give a BEIR "
@@ -255,7 +255,7 @@ def import_passages(
     for name in imported.unpositioned:
         del imported.questions[name]
     imported.unpositioned.clear()
-    questions, texts = imported.divide_skipped()
+    questions, texts = imported.split_skipped()
     lost, total = _find_lost_questions(imported)
     if not imported.questions:
         problem = "There is no question with a usable answer; nothing was written."
@@ -270,17 +270,17 @@ def import_passages(
         )
     data = imported.to_position_data("", count_tokens)
     repeated = data.repeated
-    if needs_corpus and repeated.use is not Use.CORPUS:
+    if needs_corpus and repeated.search_scope is not SearchScope.CORPUS:
         raise PosirError(
-            f"{repeated.describe()}: {repeated.use.value}; nothing was written. Score chunks "
-            "within each document (`posir score --model MODEL --chunker MODULE:FUNCTION --data "
-            "DATA`), or give --scope corpus if each question is self-contained."
+            f"{repeated.describe()}: {repeated.search_scope.value}; nothing was written. Score "
+            "chunks within each document (`posir score --model MODEL --chunker MODULE:FUNCTION "
+            "--data DATA`), or give --scope corpus if each question is self-contained."
         )
     # The first warning is about repairs, which the report lists separately.
     notes = [*data.warnings[bool(imported.repaired) :]]
     if merge_copies:
         data, _, originals = merge_data_copies(data, Judgments.from_positions(data))
-        notes += [describe_merged(originals)] if originals else []
+        notes += [describe_merges(originals)] if originals else []
     judgments = Judgments.from_positions(data)
     documents = frozenset(data.documents["id"])
     notes += JudgmentAudit.from_judgments(judgments, documents).describe()
@@ -288,7 +288,7 @@ def import_passages(
     notes += [copies.describe()] if copies else []
     write_domain(data, target.folder)
     if merge_copies:
-        imported = imported.take(data)
+        imported = imported.use_merged(data)
     return replace(imported, notes=tuple(notes))
 
 
@@ -308,9 +308,9 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
         yield f"titles: {titled} in {articles}; spans refer to the texts only"
     yield from imported.notes
     yield from _format_repairs(imported)
-    skipped, texts = imported.divide_skipped()
+    skipped, texts = imported.split_skipped()
     unanswered = [question for question in skipped if question.cause is Cause.UNANSWERABLE]
-    rule_causes = EXPECTED - {Cause.UNANSWERABLE}
+    rule_causes = EXPECTED_CAUSES - {Cause.UNANSWERABLE}
     excluded_by_rules = [question for question in skipped if question.cause in rule_causes]
     lost, total = _find_lost_questions(imported)
     if unanswered:
@@ -340,19 +340,19 @@ def _format_repairs(imported: ImportedData) -> Iterator[str]:
     yield from lines[:MAX_EXAMPLES]
 
 
-def _find_lost_questions(imported: ImportedData) -> tuple[list[SkippedText], int]:
+def _find_lost_questions(imported: ImportedData) -> tuple[list[SkippedItem], int]:
     """Return the skipped questions that have an answer, and the number of questions with an answer,
     skipped or not.
     """
     lost = {
         (item.file, item.name): item
         for item in imported.skipped
-        if item.cause and item.cause not in EXPECTED
+        if item.cause and item.cause not in EXPECTED_CAUSES
     }
     return [*lost.values()], imported.query_count + len(lost)
 
 
-def _list_causes(skipped: Iterable[SkippedText], total: int) -> Iterator[str]:
+def _list_causes(skipped: Iterable[SkippedItem], total: int) -> Iterator[str]:
     """Yield a line per cause, with the number of skipped questions and an example."""
     by_cause = defaultdict(list)
     for question in skipped:
@@ -432,7 +432,7 @@ def audit_judgments(dataset: Dataset) -> JudgmentAudit:
     """Audit the judgments of all subsets; raise PosirError if the data has no judgments."""
     audit = JudgmentAudit()
     if not any(subset.read_judgments for subset in dataset.subsets):
-        dataset = dataset.with_questions("posir validate", several_places=True)
+        dataset = dataset.select_questions("posir validate", several_places=True)
     for subset in dataset.subsets:
         data = subset.read()
         judgments = subset.judgments

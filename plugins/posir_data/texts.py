@@ -12,17 +12,17 @@ from typing import TypeVar
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import DataReference
 from posir_tasks.data.copies import digest_words
-from posir_tasks.data.formats.passages import Passage, SkippedText, describe_skipped
+from posir_tasks.data.formats.passages import Passage, SkippedItem, describe_skipped
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
-from posir_tasks.text.languages import CONFUSED, detect_language
+from posir_tasks.text.languages import CONFUSED_LANGUAGES, detect_language
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.words import find_terms
 
 Item = TypeVar("Item")
 
 #: Returns the number of candidates, and candidates to examine in this order.
-Sampler = Callable[[Iterable[Passage | SkippedText]], tuple[int, list[Passage | SkippedText]]]
+Sampler = Callable[[Iterable[Passage | SkippedItem]], tuple[int, list[Passage | SkippedItem]]]
 
 #: Minimum number of words in a text.
 MIN_WORDS = 10
@@ -50,7 +50,7 @@ class TextCollection:
 
     name: str
     texts: Sequence[CollectedText]
-    skipped: tuple[SkippedText, ...]
+    skipped: tuple[SkippedItem, ...]
     """Unusable texts that were examined."""
     language: str
     """ISO 639-1 code of the most frequent language, or its ISO 639-3 code if it has none."""
@@ -88,8 +88,8 @@ def sample_texts(opened: Dataset, limit: int, sampler: Sampler | None = None) ->
     for candidate in candidates:
         if len(texts) == limit:
             break
-        item = candidate if isinstance(candidate, SkippedText) else _check_text(candidate, digests)
-        if isinstance(item, SkippedText):
+        item = candidate if isinstance(candidate, SkippedItem) else _check_text(candidate, digests)
+        if isinstance(item, SkippedItem):
             skipped.append(item)
         else:
             texts.append(item)
@@ -120,12 +120,12 @@ def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[
     return count, sample
 
 
-def _check_text(passage: Passage, digests: set[bytes]) -> CollectedText | SkippedText:
+def _check_text(passage: Passage, digests: set[bytes]) -> CollectedText | SkippedItem:
     """Return a usable text or the reason to skip it. Digests of usable texts are added to
     `digests`, to find duplicates.
     """
     text = passage.text
-    skip = partial(SkippedText, passage.name, file=passage.file)
+    skip = partial(SkippedItem, passage.name, file=passage.file)
     if not text.strip():
         return skip("empty")
     if len(find_terms(text)) < MIN_WORDS:
@@ -147,4 +147,4 @@ def _check_text(passage: Passage, digests: set[bytes]) -> CollectedText | Skippe
 
 def are_distinct_languages(left: str, right: str) -> bool:
     """Return True for two different languages that the detector does not confuse."""
-    return left != right and not any({left, right} <= group for group in CONFUSED)
+    return left != right and not any({left, right} <= group for group in CONFUSED_LANGUAGES)

@@ -284,7 +284,7 @@ def _read_texts(
 
         collection = read_texts(texts, column=column, limit=max_texts)
     for splitter in splitters:
-        splitter.divide(collection.texts[0].text)
+        splitter.split_text(collection.texts[0].text)
     return collection
 
 
@@ -383,7 +383,7 @@ def window(
                 f"{dataset.location}: no usable text. Give texts that {splitter.name} can split."
             )
         # Fail on a faulty chunker before loading the model.
-        splitter.divide(contents[0])
+        splitter.split_text(contents[0])
     stage = "Querying the server" if find_endpoint(str(model)) else "Loading the model"
     with track(stage), override_settings(query_field=query_field, passage_field=passage_field):
         reference = build_reference_from_environment(str(model))

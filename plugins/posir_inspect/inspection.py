@@ -467,7 +467,7 @@ def _quote_unread(texts: Sequence[tuple[CollectedText, int, float]]) -> tuple[st
         unread_start = len(text.text) * (1 - unread_share)
         sentences = find_sentences(text.text, text.language)
         for span in sorted(sentences, key=lambda span: abs(middle - span.middle)):
-            sentence = " ".join(span.of(text.text).split())
+            sentence = " ".join(span.slice(text.text).split())
             if span.start > unread_start and PROSE_SENTENCE.fullmatch(sentence):
                 return sentence, text.name
     return "", ""

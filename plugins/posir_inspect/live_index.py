@@ -46,7 +46,7 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
 from posir_tasks.base.wording import pluralize, sanitize
-from posir_tasks.data.formats.passages import Passage, SkippedText, describe_skipped
+from posir_tasks.data.formats.passages import Passage, SkippedItem, describe_skipped
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.display.labels import join_steps
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
@@ -180,7 +180,7 @@ def read_index(
     """
     ids: set[str] = set()
 
-    def collect_ids(items: Iterable[Passage | SkippedText]) -> Iterator[Passage | SkippedText]:
+    def collect_ids(items: Iterable[Passage | SkippedItem]) -> Iterator[Passage | SkippedItem]:
         for item in items:
             if isinstance(item, Passage):
                 ids.add(item.id or item.name)

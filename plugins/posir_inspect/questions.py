@@ -135,7 +135,7 @@ class QuestionSet:
         requests = []
         for question in self.questions:
             text = self.documents[question.document]
-            sentence = question.sentence.of(text)
+            sentence = question.sentence.slice(text)
             requests.append(WritingRequest(sentence, (text,), self.languages[question.document]))
         questions = []
         for question, paraphrase in zip(self.questions, writer.write(requests), strict=True):
@@ -197,7 +197,9 @@ def generate_questions(collection: TextCollection, tokens: Sequence[int]) -> Que
     languages = {name: text.language for name, text in texts.items()}
     sentences = {name: find_sentences(text.text, text.language) for name, text in texts.items()}
     occurrences = Counter(
-        normalize(span.of(documents[name])) for name, spans in sentences.items() for span in spans
+        normalize(span.slice(documents[name]))
+        for name, spans in sentences.items()
+        for span in spans
     )
     frequencies = count_texts_by_word(documents.values())
     questions = []
@@ -205,7 +207,7 @@ def generate_questions(collection: TextCollection, tokens: Sequence[int]) -> Que
         rng = random.Random(f"{SEED} {number}")
         spans_by_part = defaultdict[int, list[Span]](list)
         for span in sentences[name]:
-            sentence = span.of(content)
+            sentence = span.slice(content)
             if (
                 occurrences[normalize(sentence)] == 1
                 and MIN_WORDS <= len(find_terms(sentence)) <= MAX_WORDS
@@ -215,7 +217,7 @@ def generate_questions(collection: TextCollection, tokens: Sequence[int]) -> Que
                 spans_by_part[part].append(span)
         for part in sorted(spans_by_part):
             span = rng.choice(spans_by_part[part])
-            verbatim = span.of(content)
+            verbatim = span.slice(content)
             wordings = {
                 Wording.VERBATIM: verbatim,
                 Wording.RAREST_WORDS: keep_rarest_words(verbatim, frequencies),

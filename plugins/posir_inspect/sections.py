@@ -43,7 +43,7 @@ from posir_significance.messages.verdicts import (
 from posir_significance.position_charts import build_position_chart
 from posir_tasks.base.private_names import TASKS_REGISTRY
 from posir_tasks.base.wording import drop_organization, pluralize
-from posir_tasks.data.formats.passages import SkippedText, describe_skipped
+from posir_tasks.data.formats.passages import SkippedItem, describe_skipped
 from posir_tasks.display.labels import Command, Term, join_steps
 from posir_tasks.display.numbers import (
     format_estimate,
@@ -196,7 +196,7 @@ class Inspection(Result):
     median_tokens: float
     tokens_estimated: bool
     """True if the tokenizer is unknown. A token is then estimated as four bytes."""
-    skipped: tuple[SkippedText, ...]
+    skipped: tuple[SkippedItem, ...]
     window: WindowReading
     unread: UnreadShare
     reference: CommandReference = NO_REFERENCE

@@ -134,8 +134,8 @@ class SplitterStrategy:
         self._window = window
         self._rejects_long = rejects_long
         texts = list(sample.documents.values())
-        chunked_texts = dict(zip(texts, splitter.divide_all(texts), strict=True))
-        self._split = cache(lambda text: chunked_texts.get(text) or splitter.divide(text))
+        chunked_texts = dict(zip(texts, splitter.split_texts(texts), strict=True))
+        self._split = cache(lambda text: chunked_texts.get(text) or splitter.split_text(text))
         self._ratio = self.count_chunks(sample).tokens / max(sum(sample.lengths), 1)
 
     def estimate_tokens(self, length: int) -> int:

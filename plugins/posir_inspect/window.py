@@ -367,7 +367,7 @@ def measure_fit(
     if its embedding does not change when a word in the unread part changes.
     """
     chunks = sorted(
-        {chunk for text in splitter.divide_all(texts) for chunk in text.chunks},
+        {chunk for text in splitter.split_texts(texts) for chunk in text.chunks},
         key=lambda chunk: -len(chunk.encode()),
     )
     if model.tokenizer:

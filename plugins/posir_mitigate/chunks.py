@@ -224,7 +224,7 @@ class BothOrders(Mitigation):
     def reverse(self, text: str, language: str) -> str:
         """Reverse the order of groups of `self.sentences` sentences."""
         chunking = Chunking(self.sentences, self.sentences, ChunkUnit.SENTENCES)
-        return " ".join(reversed(chunking.divide(text, find_sentences(text, language))))
+        return " ".join(reversed(chunking.split_text(text, find_sentences(text, language))))
 
     def average(self, encoder: ModelEncoder, texts: Sequence[str]) -> Vectors:
         """Average the embeddings of n texts in both orders, shape (n, dimensions)."""

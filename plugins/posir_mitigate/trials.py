@@ -32,7 +32,7 @@ from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.models.references import ModelReference, get_portable_reference
 from posir_tasks.models.registry import find_model, load_model
-from posir_tasks.mteb.result_saving import process_saver
+from posir_tasks.mteb.result_saving import get_result_saver
 from posir_tasks.results import NAN_PREFIX, read_all_results
 from posir_tasks.tasks.base import LayoutTask, PositionTask, build_task, register_task
 from posir_tasks.values.estimates import Estimate
@@ -59,7 +59,7 @@ def open_task(data: str) -> PositionTask:
     A file or folder takes precedence over a task of the same name.
     """
     if Path(data).expanduser().exists() or is_hub_name(data):
-        return open_data_task(open_data(data).with_questions("posir mitigate"))
+        return open_data_task(open_data(data).select_questions("posir mitigate"))
     (task,) = find_tasks([data], [])
     return task
 
@@ -154,7 +154,7 @@ def _evaluate(
                 continue
             job = EvaluationJob(reference, task.metadata.name, subset, name_corpus(task, subset))
             result = evaluate_subset(model, job, encode_kwargs)
-            process_saver().add(
+            get_result_saver().add(
                 results, result, meta, order=task.hf_subsets, encode_kwargs=encode_kwargs
             )
             advance()

@@ -12,12 +12,12 @@ from posir_data.texts import sample_texts
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.public import DataReference
 from posir_tasks.data.data import PositionData, list_texts
-from posir_tasks.data.formats.passages import Passage, SkippedText
+from posir_tasks.data.formats.passages import Passage, SkippedItem
 from posir_tasks.datasets.dataset import Subset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.models.embeddings.encoding import Encoder
 from posir_tasks.text.interventions import NO_SPAN
-from posir_tasks.text.languages import UNKNOWN
+from posir_tasks.text.languages import UNKNOWN_LANGUAGE
 from posir_tasks.text.sentences import find_at_periods, find_sentences, split_at_periods
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
@@ -90,7 +90,7 @@ class ProbeData:
     """Texts to search by id; empty to search only `documents`."""
     tokens: Mapping[str, int] = field(default_factory=dict)
     """Document lengths in tokens by id; empty if the data does not store them."""
-    language: str = UNKNOWN
+    language: str = UNKNOWN_LANGUAGE
     """Language of the documents, such as `eng-Latn`."""
     split_at_periods: bool = False
     """Whether to split sentences as in the Bias Learning code instead of by language."""
@@ -108,12 +108,12 @@ class ProbeData:
     """Number of documents to sample from; 0 if unknown."""
 
     @classmethod
-    def from_texts(cls, texts: Iterable[str], language: str = UNKNOWN) -> ProbeData:
+    def from_texts(cls, texts: Iterable[str], language: str = UNKNOWN_LANGUAGE) -> ProbeData:
         """Build data from texts without questions. Their ids are `0`, `1` and so on."""
         return cls({str(index): text for index, text in enumerate(texts)}, language=language)
 
     @classmethod
-    def from_position_data(cls, data: PositionData, language: str = UNKNOWN) -> ProbeData:
+    def from_position_data(cls, data: PositionData, language: str = UNKNOWN_LANGUAGE) -> ProbeData:
         """Convert the corpus and questions of a task. Evidence spans may be incomplete."""
         evidence = data.evidence
         documents = evidence.document_ids
@@ -144,7 +144,7 @@ class ProbeData:
         """
         if self.split_at_periods:
             return split_at_periods(text)
-        return [span.of(text) for span in self.find_sentences(text)]
+        return [span.slice(text) for span in self.find_sentences(text)]
 
     def sample(
         self,
@@ -249,7 +249,7 @@ class ProbeSource:
     """Functions that read the subsets, by `language/domain`, or by language if there are no
     questions. They raise PosirError if the data is missing or invalid.
     """
-    skipped: Sequence[SkippedText] = ()
+    skipped: Sequence[SkippedItem] = ()
     """Unusable texts, files, rows and questions."""
 
 
@@ -275,21 +275,21 @@ def open_probe_source(
     dataset = open_data(source, column=column)
     if dataset.has_questions:
         subsets = {subset.name: partial(_read_subset, subset) for subset in dataset.subsets}
-        skipped: list[SkippedText] = []
+        skipped: list[SkippedItem] = []
         for subset in dataset.subsets if dataset.in_memory else ():
             skipped += subset.read().skipped
         return ProbeSource(dataset.name, subsets, skipped)
 
-    def sample(items: Iterable[Passage | SkippedText]) -> tuple[int, list[Passage | SkippedText]]:
+    def sample(items: Iterable[Passage | SkippedItem]) -> tuple[int, list[Passage | SkippedItem]]:
         """Return the number of items, and the items: unreadable items first, then the accepted
         passages, shuffled as in `ProbeData.sample`.
         """
-        unreadable: list[Passage | SkippedText] = []
+        unreadable: list[Passage | SkippedItem] = []
         passages: list[Passage] = []
         item_count = 0
         for item in items:
             item_count += 1
-            if isinstance(item, SkippedText):
+            if isinstance(item, SkippedItem):
                 unreadable.append(item)
             elif selection.accepts(item.text, None):
                 passages.append(item)

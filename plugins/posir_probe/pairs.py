@@ -88,18 +88,20 @@ def build_pairs(
     if not evidence_sentences or len(other_sentences) < MIN_REST:
         return {}
     evidence_span = Span(evidence_sentences[0].start, evidence_sentences[-1].end)
-    evidence = evidence_span.of(text)
+    evidence = evidence_span.slice(text)
     evidence_first = move_evidence(text, evidence_span, 0.0)
     evidence_last = move_evidence(text, evidence_span, 1.0)
     pairs = {
         POSITION: ControlledPair(question.text, evidence_first, evidence_last),
         BREVITY: ControlledPair(question.text, evidence, evidence_first),
     }
-    answer_text = answer.of(text).casefold()
-    candidates = [span for span in other_sentences if answer_text not in span.of(text).casefold()]
+    answer_text = answer.slice(text).casefold()
+    candidates = [
+        span for span in other_sentences if answer_text not in span.slice(text).casefold()
+    ]
     if sentence_pairs := _choose_sentences(text, sentences, question.text, candidates):
         documents = [
-            " ".join([evidence, *(span.of(text) for span in spans)]) for spans in sentence_pairs
+            " ".join([evidence, *(span.slice(text) for span in spans)]) for spans in sentence_pairs
         ]
         pairs[REPETITION] = ControlledPair(question.text, *documents)
     if literal := _match_name(question.text, evidence):
@@ -115,7 +117,7 @@ def _choose_sentences(
 
     Shared terms are weighted by the logarithm of their inverse sentence frequency in the document.
     """
-    terms = {span: set(find_terms(span.of(text))) for span in sentences}
+    terms = {span: set(find_terms(span.slice(text))) for span in sentences}
     frequencies = Counter(term for sentence_terms in terms.values() for term in sentence_terms)
     question_terms = set(find_terms(question))
     weights = {}

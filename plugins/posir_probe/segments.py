@@ -202,5 +202,5 @@ class PermutationParts(Permutation):
         for name, text in texts.items():
             parts = find_parts(text, SEGMENTS)
             if len(parts) == SEGMENTS:
-                sets[name] = [span.of(text) for span in parts]
+                sets[name] = [span.slice(text) for span in parts]
         return sets

@@ -40,7 +40,7 @@ from posir_significance.messages.probes import (
 )
 from posir_significance.messages.verdicts import describe_few
 from posir_tasks.base.wording import pluralize
-from posir_tasks.data.formats.passages import SkippedText, describe_skipped
+from posir_tasks.data.formats.passages import SkippedItem, describe_skipped
 from posir_tasks.display.labels import Term, Title
 from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate
 from posir_tasks.display.presentation import LazySequence, Result
@@ -253,7 +253,7 @@ def _build_table(
 def build_measurements(
     results: Sequence[ProbeResult],
     folder: Path,
-    skipped: Iterable[SkippedText] = (),
+    skipped: Iterable[SkippedItem] = (),
     reference: CommandReference = NO_REFERENCE,
 ) -> ProbeMeasurements:
     """Build the result of a probe run.

@@ -10,7 +10,7 @@ from posir_report.summary import ReportRow
 from posir_tasks.base.errors import UsageError
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import suggest_name
-from posir_tasks.plugin_api import declared_scores
+from posir_tasks.plugin_api import list_plugin_scores
 from posir_tasks.values.profile import RECALL_COLUMNS
 from posir_tasks.values.scores import ScoreInfo
 
@@ -43,7 +43,7 @@ PUBLISHED_KEYS = ("ndcg_at_10_as_published", "start_to_end_unweighted")
 
 def list_score_columns() -> list[ScoreInfo]:
     """List every column of reports: main scores, other declared scores, `REPORT_COLUMNS`."""
-    declared = {key: score for key, (_, score) in declared_scores().items()}
+    declared = {key: score for key, (_, score) in list_plugin_scores().items()}
     keys = dict.fromkeys((*MAIN_KEYS, *FULL_KEYS, *declared))
     return [*(declared[key] for key in keys if key in declared), *REPORT_COLUMNS]
 
@@ -83,7 +83,9 @@ def choose_columns(keys: Sequence[str], *, full: bool = False) -> list[ScoreInfo
 
 def list_bin_columns() -> list[ScoreInfo]:
     """List the default scores of position bins."""
-    return [score for _, score in declared_scores().values() if score.by_position and score.column]
+    return [
+        score for _, score in list_plugin_scores().values() if score.by_position and score.column
+    ]
 
 
 def add_published_columns(

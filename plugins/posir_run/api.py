@@ -35,7 +35,7 @@ from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, raise_if_unknown
 from posir_tasks.models.run_settings import override_settings
-from posir_tasks.mteb.result_saving import process_saver
+from posir_tasks.mteb.result_saving import get_result_saver
 from posir_tasks.results import SubsetResult, read_result_file
 from posir_tasks.tasks.catalog import raise_if_missing
 from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens
@@ -329,13 +329,13 @@ def nano(task: str, *, plan: bool = False) -> Result:
         >>> posir.nano("PosIR-English", plan=True)  # doctest: +SKIP
     """
     with track("Loading mteb"):
-        from posir_tasks.data.declared import SUFFIX
-        from posir_tasks.data.nano import locate_list
+        from posir_tasks.data.declared import NANO_SUFFIX
+        from posir_tasks.data.nano import locate_sample
         from posir_tasks.tasks.catalog import find_task
         from posir_tasks.tasks.nano import NanoTask
         from posir_tasks.tasks.posir import build_posir_task
 
-        task_class = find_task(task.removesuffix(SUFFIX) + SUFFIX)
+        task_class = find_task(task.removesuffix(NANO_SUFFIX) + NANO_SUFFIX)
     if task_class is None or not issubclass(task_class, NanoTask):
         raise PosirError(
             f"{task}: has no sample. Give a single-language PosIR task, such as PosIR-English."
@@ -364,7 +364,7 @@ def nano(task: str, *, plan: bool = False) -> Result:
     questions, documents, total = (sum(row[key] for row in rows) for key in keys)
     sentence = (
         f"{name}: {questions:,} questions on {documents:,} of {total:,} documents; lists: "
-        f"{locate_list(name, '*')}"
+        f"{locate_sample(name, '*')}"
     )
     return Result(
         title=name,
@@ -480,7 +480,7 @@ def run_and_save(
             if not outcome.failure:
                 result, fields = outcome.value
                 meta = workload.models[job.model].model_copy(update=fields)
-                process_saver().add(
+                get_result_saver().add(
                     cache,
                     result,
                     meta,

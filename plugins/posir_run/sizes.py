@@ -15,8 +15,8 @@ import polars as pl
 
 from posir_run.jobs import name_corpus
 from posir_tasks.data.checks import read_columns
-from posir_tasks.data.declared import DISTRACTORS, SUFFIX
-from posir_tasks.data.nano import share_questions
+from posir_tasks.data.declared import DISTRACTORS, NANO_SUFFIX
+from posir_tasks.data.nano import count_domain_questions
 from posir_tasks.data.repository import HubRepository, Repository
 from posir_tasks.tasks.nano import NanoTask
 from posir_tasks.tasks.posir import PosirTask
@@ -103,7 +103,7 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
     for task, subset in subsets:
         corpus = name_corpus(task, subset)
         if isinstance(task, NanoTask):
-            corpus += SUFFIX
+            corpus += NANO_SUFFIX
         texts = find_local_texts(task, subset)
         is_counted = texts is not None
         if texts is None:
@@ -116,7 +116,7 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
         corpora[corpus] = documents
         if isinstance(task, NanoTask) and not (is_counted and task.has_list(subset)):
             is_counted = False
-            queries = share_questions(subset, task.hf_subsets)
+            queries = count_domain_questions(subset, task.hf_subsets)
             sample_size = queries * (1 + DISTRACTORS)
             documents = documents.scale(min(1, sample_size / sum(documents.texts)))
         name = task.metadata.name
@@ -159,7 +159,7 @@ def _find_local_file(repository: Repository, path: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 
     file = try_to_load_from_cache(
-        repository.repo_id, path, repo_type="dataset", revision=repository.requested
+        repository.repo_id, path, repo_type="dataset", revision=repository.requested_revision
     )
     return Path(file) if isinstance(file, str) else None
 

@@ -399,7 +399,7 @@ def _score_chunkers(
         evidence = read_evidence_data(open_scored(), repair=repair, merge_copies=merge_copies)
         # Let a faulty chunker fail before the model is loaded.
         for splitter in splitters:
-            splitter.divide(next(iter(evidence.documents.values())))
+            splitter.split_text(next(iter(evidence.documents.values())))
         encoder = load_encoder(model.name, model.revision, batch_size=batch_size)
         tokenizer = find_tokenizer(encoder.model) or EstimatedTokenizer()
     return score_splitters(encoder, tokenizer, evidence, splitters, retrieve)

@@ -37,7 +37,7 @@ from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import DisplaySection
 from posir_tasks.models.dispatch import split_queries
 from posir_tasks.models.embeddings.encoding import EmbeddingMemory, ModelEncoder
-from posir_tasks.text.chunks import DividedText, TextSplitter
+from posir_tasks.text.chunks import ChunkedText, TextSplitter
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer
 from posir_tasks.values.estimates import Estimate
@@ -133,7 +133,7 @@ def score_splitters(
 ) -> ScoredChunkers:
     """Score splitters on the `retrieve` chunks that are most similar to each question."""
     texts = [*data.documents.values()]
-    chunked_documents = {splitter.name: splitter.divide_all(texts) for splitter in splitters}
+    chunked_documents = {splitter.name: splitter.split_texts(texts) for splitter in splitters}
     cached_encoder = ModelEncoder(encoder.model, encoder.context, EmbeddingMemory())
     rows: list[ChunkerRow] = []
     positions: list[PositionRecall] = []
@@ -266,7 +266,7 @@ class SplitterRun:
 
 
 def _retrieve_chunks(
-    encoder: ModelEncoder, data: EvidenceData, documents: Sequence[DividedText], retrieve: int
+    encoder: ModelEncoder, data: EvidenceData, documents: Sequence[ChunkedText], retrieve: int
 ) -> SplitterRun:
     """Encode all chunks, and retrieve the most similar chunks for each question; ties are broken by
     index.

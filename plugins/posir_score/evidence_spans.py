@@ -26,7 +26,7 @@ from posir_tasks.base.arrays import Booleans, Integers
 from posir_tasks.base.errors import DataError
 from posir_tasks.data.copies import digest_words, find_copies, move_span
 from posir_tasks.data.data import PositionData, build_text_frame
-from posir_tasks.data.formats.passages import Passage, PassageQuestion, SkippedText, Use
+from posir_tasks.data.formats.passages import Passage, PassageQuestion, SearchScope, SkippedItem
 from posir_tasks.data.questions import find_answer, prepare_offsets
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.display.numbers import format_estimate, format_percent
@@ -104,7 +104,7 @@ def has_uncovered_words(span: Span, chunks: Iterable[Sequence[int]], text: str) 
     """Return True if a letter or digit of a span is outside all chunks. Other characters do not
     count, since splitters may drop spaces.
     """
-    pairs = zip(span.of(text), find_covered(span, chunks), strict=False)
+    pairs = zip(span.slice(text), find_covered(span, chunks), strict=False)
     return any(character.isalnum() and not is_covered for character, is_covered in pairs)
 
 
@@ -257,7 +257,7 @@ def read_evidence_data(
     for note in notes:
         logger.warning("%s: %s", opened.name, note)
     for item in items:
-        if isinstance(item, SkippedText) and item.file:
+        if isinstance(item, SkippedItem) and item.file:
             skipped_questions.add((item.file, item.name))
         if not isinstance(item, Passage):
             continue
@@ -276,7 +276,7 @@ def read_evidence_data(
     questions = [(text, spans) for (_, _, text), spans in evidence.items() if spans]
     if not questions:
         raise DataError(f"{opened.location} ({opened.kind}): no question has an evidence span.")
-    if opened.is_recognized:
+    if opened.has_inferred_scope:
         logger.warning(
             "%s: %s; each question searches only its own document (--scope).",
             opened.name,
@@ -288,7 +288,7 @@ def read_evidence_data(
         questions,
         _find_articles(documents, titles),
         skipped=len(skipped_questions) + len(evidence) - len(questions),
-        within_document=opened.use is not Use.CORPUS,
+        within_document=opened.search_scope is not SearchScope.CORPUS,
     )
     _warn_about_copies(data)
     return data

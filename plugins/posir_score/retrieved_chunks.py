@@ -158,7 +158,7 @@ class RetrievedChunks:
         unlocated_chunks: dict[ChunkKey, None] = {}
         for key, span in spans.items():
             if span is not None:
-                texts[key.document][span] = key.text or span.of(data.documents[key.document])
+                texts[key.document][span] = key.text or span.slice(data.documents[key.document])
             elif key.is_locatable:
                 unlocated_chunks[key._replace(number=None)] = None
         other_texts = frozenset(

@@ -12,7 +12,7 @@ from posir_score.evidence_spans import EvidenceData
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data import mini
-from posir_tasks.data.copies import describe_merged, find_copies, list_relevant, merge_copies
+from posir_tasks.data.copies import describe_merges, find_copies, list_relevant, merge_copies
 from posir_tasks.data.data import (
     Judgments,
     PositionData,
@@ -111,7 +111,7 @@ def open_scored_data(
 
 
 def _open_data(opened: Dataset, clusters: str) -> ScoredData:
-    question_data = opened.with_questions("posir score", several_places=True)
+    question_data = opened.select_questions("posir score", several_places=True)
     revision = opened.find_revision()
     has_qrels = any(subset.read_judgments for subset in opened.subsets)
     opened = opened if has_qrels else question_data
@@ -203,7 +203,7 @@ def _merge_copies(data: ScoredData) -> ScoredData:
     for subset in data.subsets:
         merged_data, judgments, copies = merge_copies(subset.data, subset.judgments)
         if copies:
-            logger.warning("%s, %s: %s", data.name, subset.name, describe_merged(copies))
+            logger.warning("%s, %s: %s", data.name, subset.name, describe_merges(copies))
             subset = _build_subset(subset.name, merged_data, judgments, subset.languages)
             subset = replace(subset, copies=copies)
         subsets.append(replace(subset, data=replace(subset.data, revision=revision)))

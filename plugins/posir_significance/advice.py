@@ -128,7 +128,7 @@ def find_larger_task(task: str, min_questions: int) -> str:
     """Find the smallest larger task on the same data and in the same language; empty if none has
     `min_questions`.
     """
-    sizes = {builtin.name: builtin.about_questions or builtin.questions for builtin in BUILTIN}
+    sizes = {builtin.name: builtin.question_estimate or builtin.questions for builtin in BUILTIN}
     larger = name_larger_task(task)
     while larger:
         size = sizes.get(larger)

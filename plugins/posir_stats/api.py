@@ -92,7 +92,7 @@ def compute_statistics(
     tokenizer is missing or invalid.
     """
     counter = load_tokenizer(tokenizer) if tokenizer else None
-    dataset = open_data(name, repair=repair, scope=scope).with_questions("posir stats")
+    dataset = open_data(name, repair=repair, scope=scope).select_questions("posir stats")
     revisions = set()
     subsets = []
     for subset in track_items(dataset.subsets, "Reading"):

@@ -42,7 +42,7 @@ def build_figures(dataset: DatasetStatistics) -> list[Figure]:
             f"Source: {total.queries.texts:,} queries about {total.lengths.total():,} documents; "
             f"{dataset.source}."
         )
-        counts = ", ".join(f"{count:,}" for count in total.histogram()[ALL])
+        counts = ", ".join(f"{count:,}" for count in total.count_positions()[ALL])
         chart = add_frame(
             draw_histograms(total),
             describe_spread(total),
@@ -60,7 +60,7 @@ def draw_histograms(total: Statistics) -> alt.VConcatChart:
     bucket with queries.
     """
     axes = total.positions.axes
-    all_counts, *counts_by_length = total.histogram().values()
+    all_counts, *counts_by_length = total.count_positions().values()
     titles = build_length_titles(total.positions).values()
     buckets = {
         title: counts

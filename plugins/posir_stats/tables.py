@@ -14,7 +14,7 @@ from posir_tasks.datasets.statistics import (
     ALL,
     CHARACTERS_PER_WORD,
     MAX_KEYWORDS,
-    SUMMARY,
+    SUMMARY_KEYS,
     QueryType,
     Statistics,
     group_by_language,
@@ -67,7 +67,7 @@ def build_document(statistics: DatasetStatistics) -> dict[str, Any]:
         "scheme": axes.scheme,
         "positions": axes.positions,
         "rows": [
-            {**build_record(subset), "histogram": subset.histogram()}
+            {**build_record(subset), "histogram": subset.count_positions()}
             for group in statistics.groups
             for subset in group
         ],
@@ -97,7 +97,7 @@ def build_record(subset: Statistics) -> dict[str, Any]:
             mean, *spread = summarize_lengths(counts).items()
             record[f"{name}_{unit}"] = mean[1]
             record |= {f"{name}_{unit}_{key}": value for key, value in spread}
-    for name, count in subset.queries_by_length().items():
+    for name, count in subset.count_by_length().items():
         record[f"queries_{name.lower()}"] = count
     for kind, count in zip(QueryType, subset.types.tolist(), strict=True):
         record[str(kind)] = count / queries if queries else None
@@ -120,7 +120,7 @@ def describe_spread(total: Statistics) -> str:
     third, or the largest bucket.
     """
     axes = total.positions.axes
-    counts = np.array(total.histogram()[ALL])
+    counts = np.array(total.count_positions()[ALL])
     if not counts.any():
         return "No evidence has a position"
     if not axes.equal_bins:
@@ -162,7 +162,7 @@ def build_tables(statistics: DatasetStatistics) -> list[Table]:
             (f"{unit}/query", f"query_{unit}", ",.1f"),
             (f"{unit}/document", f"document_{unit}", ",.1f"),
         ]
-        buckets = total.queries_by_length()
+        buckets = total.count_by_length()
         queries: ColumnSpecs = [
             *((name, f"queries_{name.lower()}", ",.0f") for name in buckets),
             *((kind, kind, ".1%") for kind in QueryType),
@@ -201,7 +201,7 @@ def _tabulate_lengths(title: str, records: Sequence[Mapping[str, Any]], unit: st
     rows = []
     for record in records:
         for name, texts in (("document", "documents"), ("query", "queries")):
-            keys = [f"{name}_{unit}", *(f"{name}_{unit}_{key}" for key in SUMMARY[1:])]
+            keys = [f"{name}_{unit}", *(f"{name}_{unit}_{key}" for key in SUMMARY_KEYS[1:])]
             lengths = (format_number(record[key], ",.1f") for key in keys)
             rows.append((record["domain"], texts, format_count(record[texts]), *lengths))
     columns = build_columns(("Domain", "Texts", "Number", *LENGTH_HEADINGS), LENGTH_HEADINGS)
@@ -210,7 +210,9 @@ def _tabulate_lengths(title: str, records: Sequence[Mapping[str, Any]], unit: st
 
 def _tabulate_positions(title: str, total: Statistics) -> Table:
     columns = {
-        name: counts for name, counts in total.histogram().items() if name == ALL or any(counts)
+        name: counts
+        for name, counts in total.count_positions().items()
+        if name == ALL or any(counts)
     }
     bars = map(_format_bars, columns.values())
     return Table(

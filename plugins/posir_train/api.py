@@ -208,7 +208,7 @@ def compose(
         )
     targets = build_targets(language, domain, Path(output), compose_settings.domain_numbers)
     tokenizer = load_tokenizer(compose_settings.tokenizer)
-    dataset = open_data(data, language=language).with_questions("posir compose")
+    dataset = open_data(data, language=language).select_questions("posir compose")
     sources = tokenize_examples(merge_corpora(read_examples(dataset)), tokenizer)
     corpora, skip_counts = compose_corpora(sources, compose_settings, language, tokenizer)
     reasons = "; ".join(f"{reason}: {count:,}" for reason, count in skip_counts.most_common())

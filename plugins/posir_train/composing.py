@@ -92,7 +92,7 @@ def _cut_window(source: TokenizedExample, first: int, end: int) -> Example | Non
     if not window.start <= example.start < example.end <= window.end:
         return None
     name = f"{example.document.id}:{window.start}-{window.end}"
-    document = replace(example.document, id=name, text=window.of(text), tokens=0)
+    document = replace(example.document, id=name, text=window.slice(text), tokens=0)
     return _shift(example, document, -window.start)
 
 
@@ -166,7 +166,7 @@ def compose_moved(
     if passage is None or len(fillers) < 2:
         raise CompositionError(NOT_MOVED)
     name = f"{source.example.document.id}:{position.title}"
-    filler_texts = [span.of(text) for span in fillers]
+    filler_texts = [span.slice(text) for span in fillers]
     example = _insert(source.example, passage, filler_texts, position / 2)
     if example.position != position:
         raise CompositionError(NOT_MOVED)
@@ -187,7 +187,7 @@ def _insert(example: Example, passage: Span, fillers: Sequence[str], share: floa
     offsets = np.array([len(space.join(fillers[:index])) for index in range(len(fillers) + 1)])
     index = int(np.abs(offsets - offsets[-1] * share).argmin())
     start = int(offsets[index]) + len(space) if index else 0
-    new_text = space.join([*fillers[:index], passage.of(text), *fillers[index:]])
+    new_text = space.join([*fillers[:index], passage.slice(text), *fillers[index:]])
     document = replace(example.document, text=new_text, tokens=0)
     return _shift(example, document, start - passage.start)
 
@@ -213,7 +213,7 @@ def compose_needles(
     fillers = []
     filler_articles = []
     for document, spans in filler_spans.items():
-        fillers += [span.of(document.text) for span in spans]
+        fillers += [span.slice(document.text) for span in spans]
         filler_articles += [document.article] * len(spans)
     sizes = np.array(tokenizer.count_all(fillers))
     articles = np.array(filler_articles)
@@ -227,7 +227,7 @@ def compose_needles(
         if span is None:
             skip_counts[NOT_MOVED] += 1
             continue
-        passage = span.of(document.text)
+        passage = span.slice(document.text)
         room = np.array(lengths) - tokenizer.count(passage)
         rng = random.Random(f"{settings.seed}\0{document.id}\0{example.id}")
         order = np.roll(np.arange(len(fillers)), rng.randrange(len(fillers)))

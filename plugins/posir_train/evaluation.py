@@ -121,7 +121,7 @@ class PositionEvaluator(BaseEvaluator):
         """
         super().__init__()  # type: ignore[no-untyped-call]
         if not isinstance(data, Dataset):
-            data = open_data(data).with_questions("PositionEvaluator")
+            data = open_data(data).select_questions("PositionEvaluator")
         if rotated is not None and rotated < 1:
             raise PosirError(
                 f"rotated {rotated}: must be at least 1. Omit it to rotate documents only "

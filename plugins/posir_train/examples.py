@@ -18,7 +18,7 @@ from posir_tasks.base.progress import track_items
 from posir_tasks.data.data import PositionData, list_texts
 from posir_tasks.data.declared import REPO_ID
 from posir_tasks.data.posir import FILES, PLACES_FILE, Target, write_domain
-from posir_tasks.data.repository import combine_revisions, folder_name
+from posir_tasks.data.repository import combine_revisions, get_folder_name
 from posir_tasks.datasets.dataset import Dataset, Subset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.tasks.catalog import PREFIX
@@ -300,7 +300,7 @@ def write_dataset(data: Examples, folder: Path) -> Dataset:
         PosirError: The folder contains other files.
     """
     _remove_dataset(folder)
-    root = folder / folder_name(REPO_ID)
+    root = folder / get_folder_name(REPO_ID)
     for corpus in dict.fromkeys(example.document.corpus for example in data.examples):
         language, _, domain = corpus.partition("/")
         examples = [example for example in data.examples if example.document.corpus == corpus]

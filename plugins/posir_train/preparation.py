@@ -210,7 +210,7 @@ def cut_negatives(example: Example) -> list[str]:
     """
     text = example.document.text
     passages = [
-        span.of(text)
+        span.slice(text)
         for span in find_parts(text, len(Position))
         if span.end <= example.start or span.start >= example.end
     ]
@@ -218,7 +218,7 @@ def cut_negatives(example: Example) -> list[str]:
         passages = [text[: example.start].strip(), text[example.end :].strip()]
     if not _has_enough_words(passages):
         longer_passage = max(passages, key=len)
-        passages = [span.of(longer_passage) for span in find_parts(longer_passage, 2)]
+        passages = [span.slice(longer_passage) for span in find_parts(longer_passage, 2)]
     return passages if _has_enough_words(passages) else []
 
 
@@ -239,7 +239,7 @@ def filter_by_margin(
     thirds = {example: find_parts(example.document.text, len(Position)) for example in examples}
     usable = [example for example in examples if len(thirds[example]) == len(Position)]
     pairs = [
-        (example.question, span.of(example.document.text))
+        (example.question, span.slice(example.document.text))
         for example in usable
         for span in thirds[example]
     ]

@@ -100,7 +100,7 @@ def open_dataset(name: str) -> Dataset:
     """Open data for training. Raise PosirError if it does not exist or has no questions with
     evidence.
     """
-    return open_data(name).with_questions("posir train")
+    return open_data(name).select_questions("posir train")
 
 
 #: Paths in the folder of a trained model.

@@ -260,7 +260,7 @@ def check_data() -> CheckResults:
     from posir_tasks.data.repository import (
         DATA_VARIABLE,
         check_environment,
-        data_folder,
+        get_data_folder,
         locate_dataset,
     )
 
@@ -269,7 +269,7 @@ def check_data() -> CheckResults:
     except PosirError as error:
         yield CheckResult(False, str(error))
         return
-    folder = data_folder()
+    folder = get_data_folder()
     for repo_id in (REPO_ID, SQUAD.repository, FINEWEB.repository):
         if folder is not None:
             path = locate_dataset(folder, repo_id)

@@ -40,7 +40,7 @@ HELP_FLAGS = ("-h", "--help")
 
 def list_commands() -> list[Command]:
     """List the commands of posir and all plugins by panel. Warn about unusable commands."""
-    declared = collect_unique("posir_commands", Command, own=BUILTIN_COMMANDS)
+    declared = collect_unique("posir_commands", Command, builtin=BUILTIN_COMMANDS)
     commands = [command for _, command in declared.values()]
     panels = [*PANELS, *(command.panel for command in commands)]
     return sorted(commands, key=lambda command: panels.index(command.panel))

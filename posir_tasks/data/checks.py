@@ -1,4 +1,4 @@
-"""Check tables by column. Every problem names the file, field, rows and row count."""
+"""Read tables, and check them by column. Problems name file, field, rows and row count."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from posir_tasks.base.wording import pluralize
 
 #: Suffixes of JSON files.
 JSON = (".json", ".jsonl")
-#: Number of JSON lines that are read to find the columns.
+#: Number of JSON lines to read to find the columns.
 SCHEMA_LINES = 1_000
 #: Column types by name.
 Schema: TypeAlias = Mapping[str, PolarsDataType]
@@ -37,9 +37,9 @@ UNREADABLE = (
     OSError,
     ValueError,
 )
-#: Maximum number of rows that a problem lists.
+#: Maximum number of rows to list in a problem.
 MAX_EXAMPLES = 5
-#: Key of the tolerated blank documents.
+#: Key of tolerated documents without text.
 DOCUMENTS_WITHOUT_TEXT = "documents_without_text"
 
 
@@ -49,12 +49,12 @@ class DataProblem:
 
     file: str
     field: str | None
-    """None for the complete file."""
+    """None if the problem concerns the whole file."""
     message: str
     count: int = 1
-    """Number of affected rows; 1 if the problem is not about rows."""
+    """Number of affected rows; 1 if the problem does not concern rows."""
     rows: tuple[int, ...] = ()
-    """Indices of the first affected rows, from 0."""
+    """0-based indices of the first affected rows."""
     examples: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -68,26 +68,26 @@ class DataProblem:
 
 
 class ProblemsError(DataError):
-    """The data is invalid. `problems` lists every error."""
+    """The data is invalid. `problems` lists all errors."""
 
     def __init__(self, problems: Iterable[DataProblem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
 
     def __reduce__(self) -> tuple[type[DataError], tuple[tuple[DataProblem, ...]]]:
-        """Pickle the problems. By default, exceptions are pickled with their message only."""
+        """Pickle the problems, not only the message."""
         return type(self), (self.problems,)
 
 
 def raise_problems(problems: Iterable[DataProblem]) -> None:
-    """Raise a ProblemsError with all problems if there are any."""
+    """Raise a ProblemsError if there is any problem."""
     if errors := [*problems]:
         raise ProblemsError(errors)
 
 
 @dataclass(frozen=True)
 class ToleratedRows:
-    """Rows that violate a rule but do not stop a task."""
+    """Rows that violate a rule without stopping a task."""
 
     key: str
     """Key of the count in results, such as `documents_without_text`."""
@@ -96,7 +96,7 @@ class ToleratedRows:
 
 
 def count_tolerated(tolerated: Iterable[ToleratedRows]) -> dict[str, int]:
-    """Return the number of tolerated rows by key, sorted by key."""
+    """Count the tolerated rows by key, sorted by key."""
     counts = Counter[str]()
     for rows in tolerated:
         counts[rows.key] += rows.count
@@ -105,28 +105,26 @@ def count_tolerated(tolerated: Iterable[ToleratedRows]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Rule:
-    """A requirement on table rows. A violation is an error in `posir validate` and a counted
-    warning in a task.
-    """
+    """A rule for table rows. Validation reports violations; a task counts them and warns."""
 
     field: str
     invalid: pl.Expr
-    """True for rows that violate the rule; null counts as true."""
+    """True or null for rows that violate the rule."""
     message: str
     key: str
     """Key of the tolerated rows in results."""
     description: str
-    """Plural phrase that follows the number of rows: `documents have no text`."""
+    """Follows the number of rows in messages: `documents have no text`."""
     outcome: str = ""
-    """A task's treatment of the rows; if empty, the task omits them."""
-    left_out: pl.Expr | None = None
-    """Rows that a task leaves out and counts; by default all rows that violate the rule."""
+    """What a task does with the rows; if empty, it omits them."""
+    excluded: pl.Expr | None = None
+    """True for rows that a task omits and counts; by default all rows that violate the rule."""
     is_problem: bool = True
     """If false, `posir validate` only warns about the rows."""
 
 
-def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
-    """Return the rules for document or query ids. A task keeps the first row with an id."""
+def build_id_rules(field: str, nouns: str) -> tuple[Rule, ...]:
+    """Build the rules for document or query ids. A task keeps the first row with each id."""
     column = pl.col(field)
     present = column.is_not_null() & (column != "")
     return (
@@ -143,7 +141,7 @@ def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
             "is a duplicate; ids must be unique",
             f"{nouns}_with_repeated_id",
             f"{nouns} repeat an earlier id",
-            left_out=present & ~column.is_first_distinct(),
+            excluded=present & ~column.is_first_distinct(),
         ),
         Rule(
             field,
@@ -155,8 +153,8 @@ def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
     )
 
 
-def require_texts(field: str, nouns: str, *, keep: bool) -> Rule:
-    """Return the rule that texts are not blank. `keep` decides whether a task keeps blank texts."""
+def build_text_rule(field: str, nouns: str, *, keep: bool) -> Rule:
+    """Build the rule for nonblank texts. If `keep`, a task keeps blank texts."""
     return Rule(
         field,
         pl.col(field).str.strip_chars() == "",
@@ -191,26 +189,24 @@ class CheckedTable:
         ]
 
     def tolerate(self, rules: Iterable[Rule]) -> tuple[CheckedTable, list[ToleratedRows]]:
-        """Remove the unusable rows. Also return the tolerated rows by rule. A removed row is
-        counted once.
-        """
+        """Remove the unusable rows. Also return the tolerated rows, each counted once."""
         frame = self.frame
         tolerated = []
         for rule in self._list_applicable(rules):
-            condition = rule.invalid if rule.left_out is None else rule.left_out
-            broken = frame.select(broken=condition.fill_null(True))["broken"]
-            count = int(broken.sum())
+            condition = rule.invalid if rule.excluded is None else rule.excluded
+            is_excluded = frame.select(condition.fill_null(True)).to_series()
+            count = int(is_excluded.sum())
             if not count:
                 continue
             outcome = rule.outcome or "left out"
             sentence = f"{count:,} of {frame.height:,} {rule.description}: {outcome}"
             tolerated.append(ToleratedRows(rule.key, count, sentence))
             if not rule.outcome:
-                frame = frame.filter(~broken)
+                frame = frame.filter(~is_excluded)
         return CheckedTable(self.file, frame), tolerated
 
     def check_rows(self, invalid: pl.Expr, field: str, message: str) -> list[DataProblem]:
-        """Return a problem if the condition is true or null for any row."""
+        """Return a problem if `invalid` is true or null for any row."""
         rows = self.frame.with_row_index("row").filter(invalid.fill_null(True))
         if rows.is_empty():
             return []
@@ -220,8 +216,8 @@ class CheckedTable:
 
 
 def read_columns(file: Path, columns: Schema, optional: Schema = NO_COLUMNS) -> pl.DataFrame:
-    """Read columns from a Parquet or JSON file and cast them; raise ProblemsError if a required
-    column is missing or any column cannot be cast.
+    """Read and cast columns of a Parquet or JSON file; raise ProblemsError if a required column is
+    missing or a column cannot be cast.
     """
     frame, problems = read_valid_columns(file, columns, optional)
     raise_problems(problems)
@@ -231,9 +227,7 @@ def read_columns(file: Path, columns: Schema, optional: Schema = NO_COLUMNS) -> 
 def read_valid_columns(
     file: Path, columns: Schema, optional: Schema = NO_COLUMNS
 ) -> tuple[pl.DataFrame, list[DataProblem]]:
-    """Read the valid columns from a Parquet or JSON file and cast them. Also return the problems
-    with the other columns.
-    """
+    """Read and cast the valid columns. Also return the problems of the other columns."""
     try:
         names = _read_schema(file).names
         present_optional = {name: dtype for name, dtype in optional.items() if name in names}
@@ -256,9 +250,9 @@ def read_valid_columns(
             frame = frame.with_columns(column.cast(required[name]))
         except pl.exceptions.InvalidOperationError:
             restored = column.cast(required[name], strict=False).cast(column.dtype)
-            lost = pl.lit(column.ne_missing(restored))
+            has_changed = pl.lit(column.ne_missing(restored))
             table = CheckedTable(str(file), frame)
-            problems += table.check_rows(lost, name, f"does not fit {required[name]}")
+            problems += table.check_rows(has_changed, name, f"does not fit {required[name]}")
             frame = frame.drop(name)
     return frame, problems
 
@@ -268,7 +262,7 @@ def _is_parquet(file: Path) -> bool:
 
 
 @contextmanager
-def _error_context(file: Path) -> Iterator[None]:
+def _convert_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except LimitError:
@@ -284,13 +278,13 @@ def _error_context(file: Path) -> Iterator[None]:
 def read_column_types(
     file: Path, columns: Iterable[str] | None = None
 ) -> dict[str, PolarsDataType]:
-    """Return the types of those `columns` that are present, by default of all columns.
+    """Return the types of the present `columns`, or of all columns.
 
     Raises:
         ProblemsError: The file is corrupt, or a column name is not unique.
     """
     schema = _read_schema(file)
-    with _error_context(file):
+    with _convert_errors(file):
         occurrences = Counter(schema.names)
         names = [*occurrences] if columns is None else [*columns]
         message = "several columns have this name; keep one of them."
@@ -302,22 +296,22 @@ def read_column_types(
 
 
 def _read_schema(file: Path) -> pa.Schema:
-    with _error_context(file):
+    with _convert_errors(file):
         check_readable(file)
         if _is_parquet(file):
             schema = pq.read_schema(file)
         else:
             schema = read_json_rows(file, SCHEMA_LINES).to_arrow().schema
-        # Arrow decodes names on access; decoding may fail.
+        # Arrow decodes the names on access, which may fail.
         return schema if schema.names else pa.schema([])
 
 
 def read_table(file: Path, columns: list[str]) -> pl.DataFrame:
-    """Read columns of a file without casting; raise ProblemsError if the file is corrupt."""
-    with _error_context(file):
+    """Read columns without casting; raise ProblemsError if the file is corrupt."""
+    with _convert_errors(file):
         if not _is_parquet(file):
             return read_json_rows(file).select(columns)
-        # Arrow raises an error for corrupt files; polars may panic or exhaust memory.
+        # For corrupt files, Arrow raises an error, but polars may panic or exhaust memory.
         batches = list(iterate_batches(file, columns))
         table = pa.Table.from_batches(batches) if batches else _read_schema(file).empty_table()
         return _to_polars(table, columns)
@@ -325,7 +319,7 @@ def read_table(file: Path, columns: list[str]) -> pl.DataFrame:
 
 def iterate_rows(file: Path) -> Iterator[dict[str, Any]]:
     """Stream the rows of a Parquet file; raise ProblemsError if it is corrupt."""
-    with _error_context(file):
+    with _convert_errors(file):
         check_readable(file)
         require_distinct(pq.read_schema(file).names, file)
         for batch in iterate_batches(file):
@@ -344,7 +338,7 @@ def _to_polars(table: pa.Table, columns: list[str]) -> pl.DataFrame:
 
 
 def _is_compatible(present: PolarsDataType, required: PolarsDataType) -> bool:
-    """Return True if a column type can be cast to the required type without loss of meaning."""
+    """Return True if a column type can be cast to the required type without losing its meaning."""
     if isinstance(required, pl.Struct) and isinstance(present, pl.Struct):
         types = present.to_schema()
         return all(

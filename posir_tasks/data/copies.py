@@ -1,8 +1,8 @@
-"""Copies: documents in a corpus that have the same text but different ids.
+"""Find and merge copies: documents with the same text but different ids.
 
-Models cannot distinguish copies, and ties are broken by id, so scores depend on how ids are
-spelled. Texts are compared up to white space. Titles are ignored, except in mteb's own tasks, which
-prepend them to the text.
+Models cannot distinguish copies, and ties are broken by id, so scores would depend on the spelling
+of ids. Texts are compared without white space. Titles are ignored, except in mteb's own tasks,
+which prepend them to the text.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.data import Judgments, PositionData, list_texts
 from posir_tasks.data.formats.passages import RepeatedTexts
-from posir_tasks.data.places import PlacedEvidence, merge_places
+from posir_tasks.data.places import QuerySpan, merge_places
 from posir_tasks.text.interventions import NO_SPAN
 from posir_tasks.text.locating import Spelling, drop_space
 from posir_tasks.text.spans import WHITESPACE, Span
 from posir_tasks.values.evidence import Evidence, Place
 
-#: The first non-space characters of a text. They are compared before whole texts.
+#: The first 32 non-space characters of a text, which are compared before whole texts.
 OPENING = rf"^(?:[{WHITESPACE}]*[^{WHITESPACE}]){{1,32}}"
 
 
 def digest_words(text: str) -> bytes:
-    """Return a digest of a text that ignores white space."""
+    """Compute a digest of the words of a text."""
     return digest(*text.split(), size=16)
 
 
 @dataclass(frozen=True)
 class Copies:
-    """The copies of relevant documents in a corpus."""
+    """Copies of relevant documents in a corpus."""
 
     groups: tuple[tuple[str, ...], ...]
-    """Ids of the documents that share a text, at least one of them relevant."""
+    """Groups of ids of documents with the same text, of which at least one is relevant."""
     relevant: set[str]
     """Ids of all relevant documents."""
 
@@ -45,7 +45,7 @@ class Copies:
         return bool(self.groups)
 
     def describe(self) -> str:
-        """Describe the copies in a sentence, with advice."""
+        """Describe the copies, with advice."""
         count = sum(len(self.relevant & {*group}) for group in self.groups)
         surplus = sum(map(len, self.groups)) - len(self.groups)
         first = " and ".join(map(sanitize, self.groups[0][:2]))
@@ -71,7 +71,7 @@ def find_copies(corpus: pl.DataFrame, relevant: Iterable[str]) -> Copies:
 
 
 def find_copied_texts(corpus: pl.DataFrame, texts: Mapping[str, str]) -> list[str]:
-    """Return the ids of the texts that equal a document up to white space."""
+    """Return the ids of the texts that equal a document except for white space."""
     by_digest: dict[bytes, list[str]] = defaultdict(list)
     for name, text in texts.items():
         if text.strip():
@@ -79,23 +79,21 @@ def find_copied_texts(corpus: pl.DataFrame, texts: Mapping[str, str]) -> list[st
     longest = max((len(" ".join(text.split())) for text in texts.values()), default=0)
     documents = set()
     for text in corpus["text"].fill_null(""):
-        # Skip documents that are too long; white space may double the length of a text.
+        # Skip documents that are too long even if white space doubles their length.
         if len(text) <= 2 * longest:
             documents.add(digest_words(text))
     return [name for key, names in by_digest.items() if key in documents for name in names]
 
 
-def _group_texts(corpus: pl.DataFrame, among: Collection[str]) -> list[tuple[str, ...]]:
-    """Group the ids of documents with equal texts. Only texts that begin like a document in `among`
-    are compared.
-    """
-    if not among or not len(corpus):
+def _group_texts(corpus: pl.DataFrame, candidates: Collection[str]) -> list[tuple[str, ...]]:
+    """Group the ids of equal texts that start like a document in `candidates`."""
+    if not candidates or not len(corpus):
         return []
     opening = pl.col("text").str.extract(OPENING, 0).str.replace_all(f"[{WHITESPACE}]", "")
     # A blank text has no opening.
     hashes = pl.when(opening.is_not_null()).then(opening.hash())
     openings = corpus.select(hashes).to_series()
-    shared = openings.filter(corpus["id"].is_in(list(among))).drop_nulls().unique()
+    shared = openings.filter(corpus["id"].is_in(list(candidates))).drop_nulls().unique()
     rows = (openings.is_in(shared.implode()) & openings.is_duplicated()).arg_true()
     by_text: dict[bytes, list[str]] = defaultdict(list)
     for name, text in list_texts(corpus[rows].fill_null("")).items():
@@ -104,7 +102,7 @@ def _group_texts(corpus: pl.DataFrame, among: Collection[str]) -> list[tuple[str
 
 
 def choose_originals(corpus: pl.DataFrame, relevant: Collection[str]) -> dict[str, str]:
-    """Map each copy to its original: the smallest id among the relevant copies, else among all."""
+    """Map each copy to its original: the smallest id, preferably of a relevant document."""
     originals = dict[str, str]()
     for group in _group_texts(corpus, {*corpus["id"]}):
         original = min([name for name in group if name in relevant] or group)
@@ -112,8 +110,8 @@ def choose_originals(corpus: pl.DataFrame, relevant: Collection[str]) -> dict[st
     return originals
 
 
-def describe_merged(originals: Mapping[str, str]) -> str:
-    """Describe the merged copies in a sentence. `originals` maps copies to originals."""
+def describe_merges(originals: Mapping[str, str]) -> str:
+    """Describe the merged copies. `originals` maps copies to originals."""
     copies = pluralize(len(originals), "copy", "copies")
     documents = pluralize(len({*originals.values()}), "document")
     first = " into ".join(map(sanitize, next(iter(originals.items()))))
@@ -125,8 +123,8 @@ def merge_copies(
 ) -> tuple[PositionData, Judgments, Mapping[str, str]]:
     """Merge the copies in a dataset.
 
-    Spans still cover the same words. Overlapping spans of a query are merged. Each query-document
-    pair keeps its highest grade.
+    Spans are moved to the same words of the original. Overlapping spans of a query are merged. Each
+    query-document pair gets its highest grade.
 
     Returns:
         The data, the judgments, and a mapping from copy to original.
@@ -139,13 +137,13 @@ def merge_copies(
     evidence = _move_evidence(data, originals)
     merged = replace(data, documents=documents, evidence=evidence)
     if data.places:
-        merged = _join_places(merged)
+        merged = _merge_spans(merged)
     return merged, _merge_grades(judgments, originals), originals
 
 
 def count_repeated(data: PositionData) -> RepeatedTexts:
-    """Count the questions that recur for several documents. A query with several evidence spans
-    counts once.
+    """Count the questions that are repeated for several documents. A query with several evidence
+    spans counts once and is not compared.
     """
     pairs = [
         (text, document)
@@ -153,12 +151,12 @@ def count_repeated(data: PositionData) -> RepeatedTexts:
         if name not in data.places and name not in data.unpositioned
     ]
     counts = count_repeated_texts(pairs, data.documents)
-    several = len({place.query for place in data.places.values()})
-    return replace(counts, questions=counts.questions + several)
+    multi_span_queries = len({place.query for place in data.places.values()})
+    return replace(counts, questions=counts.questions + multi_span_queries)
 
 
 def count_repeated_texts(pairs: Iterable[tuple[str, str]], corpus: pl.DataFrame) -> RepeatedTexts:
-    """Count the questions that recur for documents with different texts.
+    """Count the questions that are repeated for documents with different texts.
 
     Args:
         pairs: Text and document id of each question.
@@ -170,11 +168,11 @@ def count_repeated_texts(pairs: Iterable[tuple[str, str]], corpus: pl.DataFrame)
         folded = " ".join(text.split()).casefold()
         documents[folded].add(document)
         counts[folded] += 1
-    several = {text: names for text, names in documents.items() if len(names) > 1}
-    copies = find_copies(corpus, {name for names in several.values() for name in names})
+    candidates = {text: names for text, names in documents.items() if len(names) > 1}
+    copies = find_copies(corpus, {name for names in candidates.values() for name in names})
     originals = {name: group[0] for group in copies.groups for name in group}
     repeated = 0
-    for text, names in several.items():
+    for text, names in candidates.items():
         if len({originals.get(name, name) for name in names}) > 1:
             repeated += counts[text]
     return RepeatedTexts(counts.total(), repeated)
@@ -191,7 +189,7 @@ def _merge_grades(judgments: Judgments, originals: Mapping[str, str]) -> Judgmen
 
 
 def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence:
-    """Move the evidence to the originals. An original gets the first title among its copies."""
+    """Move the evidence to the originals, each with the first title among its copies."""
     evidence = data.evidence
     names = [originals.get(name, name) for name in evidence.document_ids]
     moved = replace(evidence, document_ids=names)
@@ -209,7 +207,7 @@ def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence
     ends = evidence.ends.copy()
     characters = evidence.characters.copy()
     for row, name in enumerate(evidence.document_ids):
-        # The spans of a translation refer to the English text.
+        # Spans of translations may refer to the English text.
         if name not in originals or characters[row] != len(texts[name]):
             continue
         original = texts[originals[name]]
@@ -221,18 +219,16 @@ def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence
 
 
 def move_span(span: Span, text: str, other: str) -> Span:
-    """Return the span of the same words in a text that differs only in white space."""
+    """Return the span of the same words in a text with different white space."""
     before = len("".join(text[: max(0, span.start)].split()))
-    inside = len("".join(span.of(text).split()))
+    inside = len("".join(span.slice(text).split()))
     if span == NO_SPAN or not inside:
         return span
     return Spelling.build(other, drop_space).restore(Span(before, before + inside))
 
 
-def _join_places(data: PositionData) -> PositionData:
-    """Merge overlapping evidence spans of each query. A query with only one span left becomes an
-    ordinary query.
-    """
+def _merge_spans(data: PositionData) -> PositionData:
+    """Merge overlapping spans of each query. Queries with one remaining span become ordinary."""
     evidence = data.evidence
     names = [*evidence.query_ids]
     rows = {name: row for row, name in enumerate(names)}
@@ -243,7 +239,7 @@ def _join_places(data: PositionData) -> PositionData:
         source = data.places[name]
         span = Span(int(evidence.starts[row]), int(evidence.ends[row]))
         document = evidence.document_ids[row]
-        spans.append(PlacedEvidence(name, source.query, document, span, source.grade))
+        spans.append(QuerySpan(name, source.query, document, span, source.grade))
     places = {}
     selection = [row for row, name in enumerate(names) if name not in data.places]
     ends = evidence.ends.copy()

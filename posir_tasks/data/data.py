@@ -1,4 +1,4 @@
-"""Subset data: documents, questions, evidence and judgments, with content digests."""
+"""Data of a subset: documents, questions, evidence, judgments and content digests."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import polars as pl
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
-from posir_tasks.data.formats.passages import RepeatedTexts, SkippedText
-from posir_tasks.data.grades import Pair
+from posir_tasks.data.formats.passages import RepeatedTexts, SkippedItem
+from posir_tasks.data.grades import JudgedPair
 from posir_tasks.text.spans import Span
 from posir_tasks.text.words import estimate_tokens
 from posir_tasks.values.evidence import Evidence, Place
@@ -25,7 +25,7 @@ from posir_tasks.values.judgments import DOCUMENT, TOPIC
 if TYPE_CHECKING:
     from datasets import Dataset
 
-#: Content digest size in bytes (16 hexadecimal digits).
+#: Size of content digests in bytes (16 hexadecimal digits).
 CONTENT_BYTES = 8
 NO_PLACES: Mapping[str, Place] = {}
 NO_COLUMNS: Mapping[str, Any] = {}
@@ -34,7 +34,7 @@ BATCH_ROWS = 10_000
 
 
 def find_rows(ids: Iterable[str], names: Container[str]) -> list[int]:
-    """Return the indices of the ids that are in `names`."""
+    """Return the indices of ids in `names`."""
     return [row for row, name in enumerate(ids) if name in names]
 
 
@@ -43,36 +43,34 @@ class Judgments:
     """The judged queries of a dataset, with or without evidence positions."""
 
     queries: Mapping[str, str]
-    """Query id to text. Judged queries may be missing."""
+    """Query id to text. Judged queries without a text are missing."""
     grades: Mapping[str, Mapping[str, float]]
-    """Query id to document id to grade, which is the gain of the document. A grade above 0 means
-    relevant; documents without a grade are unjudged.
-    """
+    """Query id to document id to grade, which is the gain. Above 0 means relevant."""
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Other fields of the queries: field name to query id to value."""
-    contradictions: tuple[Pair, ...] = ()
-    """Query-document pairs with different grades. The highest grade counts."""
+    """Additional query fields: field name to query id to value."""
+    contradictions: tuple[JudgedPair, ...] = ()
+    """Query-document pairs with several grades, of which the highest is used."""
     left_out: tuple[str, ...] = ()
-    """Judged queries that the dataset owner does not score. They are not in `grades`."""
+    """Judged queries that the dataset owner does not score, and that `grades` omits."""
     candidates: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Query id to the documents to rerank; empty if the whole corpus is ranked."""
+    """Query id to the documents to rerank; empty to rank the whole corpus."""
 
     def list_relevant(self) -> dict[str, list[str]]:
-        """Return the relevant documents of each judged query."""
+        """List the relevant documents of each judged query."""
         return {
             query: [name for name, grade in grades.items() if grade > 0]
             for query, grades in self.grades.items()
         }
 
     def digest(self) -> str:
-        """Return an order-independent digest of texts and grades."""
+        """Compute an order-independent digest of texts and grades."""
         return digest(
             json.dumps([self.queries, self.grades], sort_keys=True), size=CONTENT_BYTES
         ).hex()
 
     @classmethod
     def from_positions(cls, data: PositionData) -> Judgments:
-        """Build judgments from the relevant documents in a dataset."""
+        """Build judgments from the relevant documents of each query."""
         texts = {}
         grades = dict[str, dict[str, float]]()
         for name, text, document in data.iterate_queries():
@@ -83,18 +81,18 @@ class Judgments:
 
 
 def cluster_queries(judgments: Judgments, by: str) -> dict[str, str]:
-    """Return the cluster of each judged query.
+    """Assign a cluster to each judged query. Returns a mapping from query id to cluster.
 
-    When clustering by document, a query is assigned to one of its documents with the highest grade:
-    the one that most queries share. Connected components would merge all queries if there are many
-    relevant documents per query.
+    For `document`, the cluster is the document with the query's highest grade or, among several,
+    the one that most queries share. With many relevant documents per query, connected components
+    would merge all queries.
 
     Args:
         judgments: The judged queries.
         by: `document`, `topic`, or a query column.
 
     Raises:
-        PosirError: `by` is not a query column, or a query has no value in it.
+        PosirError: `by` is not a query column, or a query has no value in this column.
     """
     column = judgments.columns.get(by, {})
     if by == TOPIC and not column:
@@ -108,29 +106,27 @@ def cluster_queries(judgments: Judgments, by: str) -> dict[str, str]:
                 f"one. Choose from {names}."
             )
         return {query: column[query] for query in judgments.grades}
-    best = {}
+    best_documents = {}
     for query, grades in judgments.grades.items():
-        top = max(grades.values(), default=0)
-        best[query] = [name for name, grade in grades.items() if grade == top > 0]
-    shared = Counter(name for names in best.values() for name in names)
+        highest = max(grades.values(), default=0)
+        best_documents[query] = [name for name, grade in grades.items() if grade == highest > 0]
+    query_counts = Counter(name for names in best_documents.values() for name in names)
     return {
-        query: max(names, key=lambda name: (shared[name], name), default=query)
-        for query, names in best.items()
+        query: max(names, key=lambda name: (query_counts[name], name), default=query)
+        for query, names in best_documents.items()
     }
 
 
 @dataclass(frozen=True)
 class ScoringRules:
-    """Scoring rules of the dataset owner: attributes of an mteb task, or the defaults."""
+    """Scoring rules of the dataset owner: the attributes of an mteb task, or defaults."""
 
     split: str = ""
-    """The scored split; empty for data with a single, unnamed split."""
+    """Scored split; empty if the data has a single unnamed split."""
     ignore_identical_ids: bool = False
-    """If true, drop the document with the same id as the query, since the queries are part of the
-    corpus.
-    """
+    """If true, drop the document with the query's id, since the corpus contains the queries."""
     skip_first_result: bool = False
-    """If true, drop the first result of each query, since it is the query itself."""
+    """If true, drop the first result, which is the query itself."""
     main_score: str = "ndcg_at_10"
     """The score that ranks results."""
     k_values: tuple[int, ...] = ()
@@ -139,31 +135,31 @@ class ScoringRules:
 
 @dataclass(frozen=True)
 class PositionData:
-    """One subset of a task: documents, questions, and the evidence of each question."""
+    """One subset of a task: documents, questions and their evidence."""
 
     documents: pl.DataFrame
-    """The corpus, with the columns `id` and `text`."""
+    """Corpus with the columns `id` and `text`."""
     questions: pl.DataFrame
-    """The questions, with the columns `id` and `text`, in the order of the evidence."""
+    """Questions with the columns `id` and `text`, in the order of the evidence."""
     evidence: Evidence
     revision: str
     """A Hub commit, or `local-` and a digest."""
     tolerated: Mapping[str, int] = field(default_factory=dict)
-    """Number of rows that violate a rule without stopping the evaluation, by rule key."""
+    """Rule key to the number of rows that violate the rule without stopping a task."""
     warnings: tuple[str, ...] = ()
-    """Sentences on tolerated rows and possible mistakes."""
-    skipped: tuple[SkippedText, ...] = ()
+    """Sentences about tolerated rows and possible mistakes."""
+    skipped: tuple[SkippedItem, ...] = ()
     """Files, rows, texts and questions that cannot be used."""
     moved: Sequence[str] = ()
     """Names of questions with a repaired span."""
     unverified: Sequence[str] = ()
-    """Names of questions whose span cannot be verified because there is no answer text."""
+    """Names of questions with a span but without an answer text to verify it."""
     unpositioned: Mapping[str, str] = field(default_factory=dict)
-    """Question id to the reason why the question has no position."""
+    """Question id to the reason for a missing position."""
     places: Mapping[str, Place] = field(default_factory=dict)
-    """Question id to query, for queries with several evidence spans."""
+    """Question id to query and grade, for queries with several evidence spans."""
     repeated: RepeatedTexts = field(default_factory=RepeatedTexts)
-    """Number of questions that recur for several documents, before questions are selected."""
+    """Number of questions that are repeated for several documents, in the complete subset."""
 
     @classmethod
     def from_questions(
@@ -182,7 +178,7 @@ class PositionData:
             questions: Question id to text, id of the relevant document, and evidence span.
             revision: Revision of the texts.
             titles: Document id to the title of its article.
-            tokens: Relevant document id to token count; estimated by default.
+            tokens: Relevant document id to token count; by default, counts are estimated.
         """
         relevant = [document for _, document, _ in questions.values()]
         lengths = tokens or {}
@@ -209,14 +205,14 @@ class PositionData:
 
     @cached_property
     def corpus(self) -> Dataset:
-        """The documents in the format that mteb expects."""
+        """The documents as mteb expects them."""
         from datasets import Dataset
 
         return Dataset.from_polars(self.documents)
 
     @cached_property
     def queries(self) -> Dataset:
-        """The questions in the format that mteb expects."""
+        """The questions as mteb expects them."""
         from datasets import Dataset
 
         return Dataset.from_polars(self.questions)
@@ -227,44 +223,42 @@ class PositionData:
         return bool(len(self.evidence.starts) and len(self.evidence.ends))
 
     def drop_unpositioned(self) -> PositionData:
-        """Move the questions without a position to the skipped items."""
+        """Turn questions without a position into skipped items."""
         skipped = [
-            SkippedText(name, "questions without a known position", reason)
+            SkippedItem(name, "questions without a known position", reason)
             for name, reason in self.unpositioned.items()
         ]
         return replace(self._drop(self.unpositioned, skipped), unpositioned={})
 
     def drop_places(self) -> PositionData:
-        """Move the queries with several evidence spans to the skipped items."""
+        """Turn queries with several evidence spans into skipped items."""
         queries = dict.fromkeys(place.query for place in self.places.values())
         skipped = [
-            SkippedText(name, "questions with several places of evidence") for name in queries
+            SkippedItem(name, "questions with several places of evidence") for name in queries
         ]
         return replace(self._drop(self.places, skipped), places={})
 
-    def _drop(self, names: Collection[str], skipped: Iterable[SkippedText]) -> PositionData:
+    def _drop(self, names: Collection[str], skipped: Iterable[SkippedItem]) -> PositionData:
         if not names:
             return self
         rows = [row for row, name in enumerate(self.evidence.query_ids) if name not in names]
         return replace(self.select(rows), skipped=(*self.skipped, *skipped))
 
-    def divide_places(self) -> tuple[PositionData, PositionData]:
-        """Split the data into queries with one evidence span, and the other queries with a row per
-        span.
-        """
+    def split_places(self) -> tuple[PositionData, PositionData]:
+        """Split the data into queries with one span and with several spans (a row per span)."""
         single = replace(self._drop(self.places, ()), places={})
         return single, self.select(find_rows(self.evidence.query_ids, self.places))
 
     def select(self, rows: list[int]) -> PositionData:
-        """Select questions by row. The corpus stays complete."""
+        """Select questions by row index, with the complete corpus."""
         return replace(self, questions=self.questions[rows], evidence=self.evidence.select(rows))
 
     def locate_spans(self) -> list[Span]:
-        """Return the evidence span of each question in its document's text, or an empty list if the
-        data has no spans.
+        """Return the evidence span of each question in its document, or an empty list for data
+        without spans.
 
-        If the text length differs from the declared length, as in a translation, the span is
-        scaled. Spans in nonempty texts have at least one character.
+        If the text length differs from the declared length, as in translations, spans are scaled.
+        Spans in nonempty texts have at least one character.
         """
         if not self.has_spans:
             return []
@@ -276,17 +270,17 @@ class PositionData:
         starts, ends = np.rint(bounds / np.maximum(declared, 1) * sizes).astype(np.int64)
         starts = np.clip(starts, 0, np.maximum(sizes - 1, 0))
         ends = np.clip(ends, starts + 1, sizes)
-        # The span of a question without a position stays empty.
+        # Questions without a position have empty spans.
         spans = np.where(bounds.any(axis=0), [starts, ends], 0).T
         return [Span(start, end) for start, end in spans.tolist()]
 
     def iterate_queries(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the question id, question text and document id."""
+        """Yield question id, question text and document id."""
         evidence = self.evidence
         return zip(evidence.query_ids, self.questions["text"], evidence.document_ids, strict=True)
 
     def list_questions(self) -> Iterator[tuple[str, str, str, Span | None]]:
-        """Yield the question id, question text, document id and evidence span (None if unknown)."""
+        """Yield question id, question text, document id, and evidence span or None."""
         no_spans: list[Span | None] = [None] * len(self.evidence)
         spans = self.locate_spans() or no_spans
         ids = self.evidence.query_ids
@@ -299,7 +293,7 @@ def build_text_frame(ids: Sequence[str], texts: Sequence[str]) -> pl.DataFrame:
 
 
 def list_texts(rows: Dataset | pl.DataFrame) -> dict[str, str]:
-    """Return the texts of queries or documents by id."""
+    """Map ids of queries or documents to texts."""
     return dict(zip(rows["id"][:], rows["text"][:], strict=True))
 
 
@@ -311,9 +305,9 @@ def to_frame(texts: Dataset | pl.DataFrame) -> pl.DataFrame:
 
 
 def digest_data(data: PositionData) -> dict[str, str]:
-    """Compute the content digests `corpus` and `queries`. The latter covers the evidence.
+    """Compute the content digests `corpus` and `queries`, which includes the evidence.
 
-    Digests depend neither on the source of the data nor on the row order. Texts are hashed in
+    Digests do not depend on the source of the data or the order of rows. Texts are hashed in
     batches; `benchmarks/data_digest.py` measures time and memory.
     """
     queries = digest_queries(data.questions, data.evidence, data.places)
@@ -323,21 +317,19 @@ def digest_data(data: PositionData) -> dict[str, str]:
 def digest_queries(
     queries: pl.DataFrame, evidence: Evidence, places: Mapping[str, Place] = NO_PLACES
 ) -> str:
-    """Compute the digest of queries and their evidence, given in the same order."""
+    """Compute a digest of queries and their evidence, which must be in the same order."""
     columns = {name: values for name, values in vars(evidence).items() if name != "query_ids"}
     if places:
         row_places = [places.get(name, Place("", 0)) for name in evidence.query_ids]
         grades = np.array([place.grade for place in row_places])
-        # Only strings and integers are hashed, so fractions are hashed by their bits.
+        # Only strings and integers can be hashed, so floats are hashed by their bits.
         whole = grades.view(np.int64) if grades.dtype == np.float64 else grades
         columns |= {"query": [place.query for place in row_places], "grade": whole}
     return digest_texts(queries, columns)
 
 
 def digest_texts(texts: Dataset | pl.DataFrame, columns: Mapping[str, Any] = NO_COLUMNS) -> str:
-    """Compute a digest of the columns `id` and `text` and of additional columns, independent of the
-    row order.
-    """
+    """Compute a digest of `id`, `text` and additional columns, regardless of row order."""
     additional = [pl.Series(name, values) for name, values in columns.items() if len(values)]
     hashed = pl.col("id", "text").cast(pl.String).fill_null("")
     frame = to_frame(texts).select(hashed).with_columns(additional)
@@ -345,7 +337,7 @@ def digest_texts(texts: Dataset | pl.DataFrame, columns: Mapping[str, Any] = NO_
     for column in frame.sort("id"):
         content.update(f"{column.name}:{len(column)}:".encode())
         is_text = column.dtype == pl.String
-        # Lengths come first so that different texts never produce the same bytes.
+        # With the lengths first, different texts cannot produce the same bytes.
         integers = (column.str.len_bytes() if is_text else column).cast(pl.Int64)
         content.update(integers.to_numpy().astype("<i8").tobytes())
         for batch in column.to_frame().iter_slices(BATCH_ROWS) if is_text else ():

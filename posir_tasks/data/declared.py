@@ -1,7 +1,8 @@
 """Task declarations: names, data, languages and published sizes.
 
-Importing them does not import mteb, which takes seconds. Task classes are built from them. PosIR
-sizes: Zeng et al. 2026 (arXiv 2601.08363); PosQ sizes: Zeng et al. 2025 (arXiv 2505.13950).
+Task classes are built from declarations, which can be imported without mteb. Importing mteb takes
+seconds. PosIR sizes: Zeng et al. 2026 (arXiv 2601.08363); PosQ sizes: Zeng et al. 2025 (arXiv
+2505.13950).
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from posir_tasks.text.languages import DOMAINS, LANGUAGES, PIVOT, Language
 #: PosIR on the Hub.
 REPO_ID = "infgrad/PosIR-Benchmark-v1"
 REVISION = "main"
-#: PosIR samples: name suffix, number of questions, and distractors per question.
-SUFFIX = "-Nano"
-QUESTIONS = 1_500
+#: Name suffix of PosIR samples, number of questions, and distractors per question.
+NANO_SUFFIX = "-Nano"
+NANO_QUESTIONS = 1_500
 DISTRACTORS = 12
-#: PosIR sizes: documents and queries in English, then averages over the ten languages.
+#: PosIR sizes in English, and averages over the ten languages.
 ENGLISH_DOCUMENTS = 1_719_701
 ENGLISH_QUERIES = 42_015
-DOCUMENTS = "about 1.7 M"
-QUERIES = "about 42,000"
-ABOUT_QUERIES = 42_000
-#: Revision of a dataset without a pinned commit. Results record a digest of the content.
+AVERAGE_DOCUMENTS = "about 1.7 M"
+AVERAGE_QUERIES = "about 42,000"
+AVERAGE_QUERY_COUNT = 42_000
+#: Revision of a dataset without a pinned commit. Results store a digest of the content.
 NOT_PINNED = "not pinned"
 ENGLISH = (PIVOT.code,)
 POSIR = """@misc{zeng2026posir,
@@ -48,24 +49,24 @@ POSQ = """@inproceedings{zeng2025posq,
 
 @dataclass(frozen=True)
 class DeclaredTask:
-    """A task, independent of its class."""
+    """Declaration of a task, from which its class is built."""
 
     name: str
     repository: str
     revision: str
     languages: Sequence[str] | Mapping[str, Sequence[str]] = ENGLISH
-    """Language codes of queries and documents; a mapping by subset if there are several."""
+    """Language codes of queries and documents, or a mapping from subset to codes."""
     documents: int | str | None = None
-    """Published number of documents; a string if approximate, None if unknown."""
+    """Published number of documents: a string if approximate, None if unknown."""
     questions: int | str | None = None
-    """Published number of questions; a string if approximate, None if unknown."""
+    """Published number of questions: a string if approximate, None if unknown."""
     benchmark: str = ""
-    """Name of the mteb benchmark that contains the task."""
-    about_questions: int = 0
-    """Numeric value of an approximate `questions`, else 0."""
+    """mteb benchmark that contains the task."""
+    question_estimate: int = 0
+    """Number of questions if `questions` is approximate, else 0."""
 
-    def fields(self) -> dict[str, Any]:
-        """Return the corresponding fields of mteb's task metadata."""
+    def to_metadata(self) -> dict[str, Any]:
+        """Return the declaration as arguments of `build_metadata`."""
         return {
             "name": self.name,
             "dataset": self.repository,
@@ -75,12 +76,12 @@ class DeclaredTask:
 
 
 def format_size(size: int | str | None) -> str:
-    """Format a number of documents or questions. An unknown number becomes an empty string."""
+    """Format a number of documents or questions; "" if it is unknown."""
     return f"{size:,}" if isinstance(size, int) else size or ""
 
 
 def declare_posir(language: Language, corpus_language: Language) -> DeclaredTask:
-    """Declare the PosIR task of one language, possibly with the corpus of another language."""
+    """Declare a PosIR task. Queries and corpus may have different languages."""
     languages = dict.fromkeys((language, corpus_language))
     codes = tuple(part.code for part in languages)
     name = "-".join(["PosIR", *(part.name for part in languages)])
@@ -92,34 +93,34 @@ def declare_posir(language: Language, corpus_language: Language) -> DeclaredTask
         benchmark = "PosIR(cross-lingual)" if language.cross_lingual_in_paper else ""
     return replace(
         declared,
-        documents=ENGLISH_DOCUMENTS if corpus_language == PIVOT else DOCUMENTS,
-        questions=ENGLISH_QUERIES if language == PIVOT else QUERIES,
+        documents=ENGLISH_DOCUMENTS if corpus_language == PIVOT else AVERAGE_DOCUMENTS,
+        questions=ENGLISH_QUERIES if language == PIVOT else AVERAGE_QUERIES,
         benchmark=benchmark,
-        about_questions=0 if language == PIVOT else ABOUT_QUERIES,
+        question_estimate=0 if language == PIVOT else AVERAGE_QUERY_COUNT,
     )
 
 
 def declare_nano(language: Language) -> DeclaredTask:
-    """Declare the PosIR sample of one language."""
+    """Declare the PosIR sample of a language."""
     full = declare_posir(language, language)
-    max_questions = round(QUESTIONS / len(DOMAINS)) * len(DOMAINS)
+    max_questions = round(NANO_QUESTIONS / len(DOMAINS)) * len(DOMAINS)
     return replace(
         full,
-        name=full.name + SUFFIX,
+        name=full.name + NANO_SUFFIX,
         benchmark=full.benchmark and "PosIR(nano)",
         documents=f"up to {max_questions * (1 + DISTRACTORS):,}",
         questions=f"up to {max_questions:,}",
-        about_questions=max_questions,
+        question_estimate=max_questions,
     )
 
 
-def _by_language(codes: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def _build_subsets(codes: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {code: (code,) for code in codes}
 
 
 @dataclass(frozen=True)
 class DeclaredBenchmark:
-    """An mteb benchmark, independent of its tasks."""
+    """Declaration of an mteb benchmark."""
 
     name: str
     description: str
@@ -180,7 +181,7 @@ FINEWEB_TINY = replace(
     FINEWEB,
     name="FineWeb-PosQ-Tiny",
     questions="up to 3,000",
-    about_questions=3_000,
+    question_estimate=3_000,
     benchmark="",
 )
 FINEWEB_RAW = replace(
@@ -191,7 +192,7 @@ FINEWEB_RAW = replace(
     benchmark="",
 )
 FINEWEB_RAW_TINY = replace(
-    FINEWEB_RAW, name="FineWeb-PosQ-Raw-Tiny", questions="up to 9,900", about_questions=9_900
+    FINEWEB_RAW, name="FineWeb-PosQ-Raw-Tiny", questions="up to 9,900", question_estimate=9_900
 )
 #: Maps TyDi QA's language names to codes.
 TYDI_LANGUAGES = {
@@ -227,34 +228,43 @@ MIRACL_LANGUAGES = (
     "tha-Thai",
     "yor-Latn",
 )
-#: Subsets of Natural Questions by long-answer type.
-PARAGRAPHS = "paragraph"
-OTHERS = "other"
+#: Subsets of Natural Questions by type of the long answer.
+NQ_PARAGRAPHS = "paragraph"
+NQ_OTHERS = "other"
 TYDI = DeclaredTask(
     "TyDiQA-PosIR",
     "google-research-datasets/tydiqa",
     NOT_PINNED,
-    _by_language(TYDI_LANGUAGES.values()),
+    _build_subsets(TYDI_LANGUAGES.values()),
 )
 MIRACL = DeclaredTask(
-    "MIRACL-PosIR", "miracl/miracl-corpus", "d921ec7", _by_language(MIRACL_LANGUAGES)
+    "MIRACL-PosIR", "miracl/miracl-corpus", "d921ec7", _build_subsets(MIRACL_LANGUAGES)
 )
-PARTS = dict.fromkeys((f"repliqa_{number}" for number in range(5)), ENGLISH)
+REPLIQA_SUBSETS = dict.fromkeys((f"repliqa_{number}" for number in range(5)), ENGLISH)
 REPLIQA = DeclaredTask(
-    "RepLiQA-PosIR", "ServiceNow/repliqa", NOT_PINNED, PARTS, "up to 17,954", "up to 89,770"
+    "RepLiQA-PosIR",
+    "ServiceNow/repliqa",
+    NOT_PINNED,
+    REPLIQA_SUBSETS,
+    "up to 17,954",
+    "up to 89,770",
 )
 NATURAL_QUESTIONS = DeclaredTask(
     "NQ-PosIR",
     "google-research-datasets/natural_questions",
     NOT_PINNED,
-    dict.fromkeys((PARAGRAPHS, OTHERS), ENGLISH),
+    dict.fromkeys((NQ_PARAGRAPHS, NQ_OTHERS), ENGLISH),
 )
-#: The datasets of PosQ and their samples.
+#: PosQ datasets and their samples.
 POSQ_DATASETS = (SQUAD, SQUAD_TINY, FINEWEB, FINEWEB_TINY, FINEWEB_RAW, FINEWEB_RAW_TINY)
 BUILTIN = (
     *(declare_posir(language, language) for language in LANGUAGES),
     *(declare_posir(language, PIVOT) for language in LANGUAGES if language != PIVOT),
-    *(*POSQ_DATASETS, MINI),
+    *POSQ_DATASETS,
+    MINI,
     *map(declare_nano, LANGUAGES),
-    *(TYDI, MIRACL, REPLIQA, NATURAL_QUESTIONS),
+    TYDI,
+    MIRACL,
+    REPLIQA,
+    NATURAL_QUESTIONS,
 )

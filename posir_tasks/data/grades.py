@@ -9,22 +9,22 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import TypeAlias
 
-from posir_tasks.data.formats.passages import SkippedText
+from posir_tasks.data.formats.passages import SkippedItem
 
 #: Query id and document id.
-Pair: TypeAlias = tuple[str, str]
+JudgedPair: TypeAlias = tuple[str, str]
 
 #: Maximum absolute value of a grade; smaller whole numbers are exact in double precision.
 MAX_GRADE = 2**53
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 #: The grade rule in messages.
 GRADE_RULE = "must be a number, such as 1 or 0.5, of at most 2^53"
-#: The reason for a skipped judgment; follows a number in messages.
+#: Reason for skipping judgments; follows a number in messages.
 CONTRADICTED = "judgments of pairs that have a higher grade elsewhere, which counts"
 
 
 def read_grade(value: object) -> float:
-    """Parse a grade, which is the gain of its document, from a number or a string.
+    """Parse a grade (the gain of a document) from a number or a string.
 
     Raises:
         ValueError: The value is not a finite number of at most `MAX_GRADE`.
@@ -44,19 +44,19 @@ class CollectedGrades:
 
     by_query: dict[str, dict[str, float]] = field(default_factory=dict)
     """Highest grade of each pair: query id to document id to grade."""
-    contradictions: tuple[Pair, ...] = ()
+    contradictions: tuple[JudgedPair, ...] = ()
     """Pairs with different grades, sorted."""
 
-    def skip_contradictions(self, file: str) -> Iterator[SkippedText]:
-        """Yield each contradictory pair as skipped."""
+    def skip_contradictions(self, file: str) -> Iterator[SkippedItem]:
+        """Yield a skipped item for each contradictory pair."""
         for query, document in self.contradictions:
-            yield SkippedText(f"query {query}, document {document}", CONTRADICTED, file=file)
+            yield SkippedItem(f"query {query}, document {document}", CONTRADICTED, file=file)
 
 
 def collect_grades(rows: Iterable[tuple[str, str, float]]) -> CollectedGrades:
-    """Collect rows of query, document and grade. Whole grades become integers.
+    """Collect rows of query, document and grade. Integral grades become integers.
 
-    The highest grade of a pair counts, regardless of row order.
+    Each pair gets its highest grade, regardless of row order.
     """
     by_query: dict[str, dict[str, float]] = defaultdict(dict)
     contradictions = set()

@@ -1,4 +1,4 @@
-"""Judgment audit: counts of suspicious items, and sentences that describe them."""
+"""Audit judgments: count suspicious items and describe them."""
 
 from __future__ import annotations
 
@@ -8,87 +8,87 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from posir_tasks.base.wording import pluralize, sanitize
-from posir_tasks.data.grades import Pair
+from posir_tasks.data.grades import JudgedPair
 
 if TYPE_CHECKING:
     from posir_tasks.data.data import Judgments, PositionData
 
 
-class AuditKind(NamedTuple):
-    """A kind of suspicious item."""
+class AuditCheck(NamedTuple):
+    """A check of judgments for one kind of suspicious item."""
 
     label: str
     total: str
-    """Key of the total in `JudgmentAudit.totals`; empty if there is no total."""
+    """Key of the total in `JudgmentAudit.totals`, or an empty string."""
     sentence: str = ""
-    """Sentence template; empty if another module writes the sentence."""
+    """Template; empty if another module writes the sentence."""
 
 
-#: Kinds by key of `JudgmentAudit.items`.
-KINDS = {
-    "missing_documents": AuditKind(
+#: Checks by key of `JudgmentAudit.items`.
+AUDIT_CHECKS = {
+    "missing_documents": AuditCheck(
         "Relevant documents missing from the corpus",
         "relevant",
         "{count} of {relevant} {is_} not in the corpus (first {first}): no system can find what "
         "the corpus lacks.",
     ),
-    "unanswerable": AuditKind(
+    "unanswerable": AuditCheck(
         "Queries whose relevant documents are all missing",
         "queries",
         "{count} of {queries} can only be scored 0, since none of their relevant documents is in "
         "the corpus (first {first}).",
     ),
-    "contradictions": AuditKind(
+    "contradictions": AuditCheck(
         "Pairs with different grades",
         "",
         "{count} of the query-document pairs {is_} judged several times with different "
         "grades (first {first}): the highest counts.",
     ),
-    "without_relevant": AuditKind(
+    "without_relevant": AuditCheck(
         "Queries without a relevant document",
         "queries",
         "{count} of {queries} {has} no relevant document (first {first}): scored 0 for every "
         "system.",
     ),
-    "without_text": AuditKind(
+    "without_text": AuditCheck(
         "Judged queries without a text",
         "queries",
         "{count} of {queries} {has} no text in the data (first {first}), so no retriever can "
         "search for them.",
     ),
-    "left_out": AuditKind(
+    "left_out": AuditCheck(
         "Queries without text or judgment",
         "",
         "{count} of the queries {has} no text or no judgment (first {first}): not scored, as in "
         "mteb.",
     ),
-    "fractional": AuditKind(
+    "fractional": AuditCheck(
         "Fractional grades",
         "",
         "{count} of the grades {is_} fractional (first {first}): each is the gain of its document; "
         "trec_eval reads whole grades only.",
     ),
-    "sentinels": AuditKind(
+    "sentinels": AuditCheck(
         "Grades below 0",
         "",
         "{count} of the grades {is_} below 0 (first {first}), a mark of unjudged or spam "
         "documents: not relevant.",
     ),
-    "repeated_questions": AuditKind(
+    "repeated_questions": AuditCheck(
         "Queries with the text of an earlier query",
         "queries",
         "{count} of {queries} {has} the text of an earlier query (first {first}): no system can "
         "distinguish them.",
     ),
-    "self_hits": AuditKind(
+    "self_hits": AuditCheck(
         "Queries whose text is a document",
         "queries",
         "{count} of {queries} {has} the text of a document in the corpus (first {first}), which "
         "every system ranks first.",
     ),
-    "moved": AuditKind("Misplaced answers that were moved to their only match", "queries"),
-    "unverified": AuditKind("Spans that no answer text verifies", "queries"),
-    "copies": AuditKind(
+    "moved": AuditCheck("Misplaced answers that were moved to their only match", "queries"),
+    "unverified": AuditCheck("Spans that no answer text verifies", "queries"),
+    "copies": AuditCheck(
         "Relevant documents with the text of another document", "relevant_documents"
     ),
 }
@@ -96,15 +96,15 @@ KINDS = {
 
 @dataclass(frozen=True)
 class SuspiciousItems:
-    """The number of suspicious items of one kind, and the first item. Additive."""
+    """Number of suspicious items that a check finds, with an example. Additive."""
 
     count: int = 0
     first: str = ""
-    """Name of the first item; empty without items."""
+    """Name of the first item, or an empty string."""
 
     @classmethod
     def from_names(cls, names: Iterable[str]) -> SuspiciousItems:
-        """Count names."""
+        """Count the names of suspicious items."""
         items = [*names]
         return cls(len(items), items[0] if items else "")
 
@@ -113,7 +113,7 @@ class SuspiciousItems:
 
 
 NO_ITEMS = SuspiciousItems()
-#: Keys of `JudgmentAudit.totals`, with their meaning.
+#: Keys of `JudgmentAudit.totals` and their descriptions.
 TOTALS = {
     "queries": "Judged queries.",
     "relevant": "Pairs of a query and a document with a grade above 0.",
@@ -122,7 +122,7 @@ TOTALS = {
 }
 
 
-def name_pairs(pairs: Iterable[Pair]) -> list[str]:
+def name_pairs(pairs: Iterable[JudgedPair]) -> list[str]:
     """Name pairs of query and document."""
     return [f"{document} of query {query}" for query, document in pairs]
 
@@ -134,7 +134,7 @@ class JudgmentAudit:
     totals: Counter[str] = field(default_factory=Counter)
     """Counts by key of `TOTALS`."""
     items: Mapping[str, SuspiciousItems] = field(default_factory=dict)
-    """Suspicious items by key of `KINDS`, and skipped questions by cause."""
+    """Suspicious items by key of `AUDIT_CHECKS`, and skipped questions by cause."""
 
     @classmethod
     def from_judgments(
@@ -144,7 +144,7 @@ class JudgmentAudit:
 
         Args:
             judgments: The judgments.
-            documents: Ids of the documents in the corpus; None for qrels without texts.
+            documents: Ids of the corpus; None for qrels without texts.
         """
         relevant = judgments.list_relevant()
         pairs = [(query, name) for query, names in relevant.items() for name in names]
@@ -170,9 +170,9 @@ class JudgmentAudit:
         return cls(Counter(queries=len(relevant), relevant=len(pairs)), _count_items(names))
 
     def add_data(self, data: PositionData, judgments: Judgments) -> JudgmentAudit:
-        """Add copies, queries that equal documents, span repairs and skipped questions.
+        """Add copies, queries that equal documents, repaired spans and skipped questions.
 
-        The corpus is scanned twice.
+        This scans the corpus twice.
         """
         from posir_tasks.data.copies import find_copied_texts, find_copies, list_relevant
 
@@ -184,9 +184,9 @@ class JudgmentAudit:
             "unverified": data.unverified,
             "copies": [name for group in copies.groups for name in group if name in relevant],
         }
-        # Qrels without spans have no positions to lose.
+        # Qrels without spans have no positions that could be lost.
         skipped = data.skipped if len(data.evidence) else ()
-        # A question with several documents may be skipped several times.
+        # A question may be skipped once per document.
         lost = dict.fromkeys((item.cause, item.file, item.name) for item in skipped if item.cause)
         for cause, _, name in lost:
             names[cause] = [*names.get(cause, ()), name]
@@ -196,31 +196,31 @@ class JudgmentAudit:
 
     def __add__(self, other: JudgmentAudit) -> JudgmentAudit:
         items = dict(self.items)
-        for kind, more in other.items.items():
-            items[kind] = items.get(kind, NO_ITEMS) + more
+        for key, other_items in other.items.items():
+            items[key] = items.get(key, NO_ITEMS) + other_items
         return JudgmentAudit(self.totals + other.totals, items)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all totals, all kinds of items, and `lost`: pairs of a cause and the questions
-        skipped for it.
-        """
+        """Return totals, items of all checks, and `lost`: pairs of cause and skipped questions."""
         totals = {key: self.totals[key] for key in TOTALS}
-        kinds = {key: vars(self.items.get(key, NO_ITEMS)) for key in KINDS}
-        lost = [(cause, vars(items)) for cause, items in self.items.items() if cause not in KINDS]
+        kinds = {key: vars(self.items.get(key, NO_ITEMS)) for key in AUDIT_CHECKS}
+        lost = [
+            (cause, vars(items)) for cause, items in self.items.items() if cause not in AUDIT_CHECKS
+        ]
         return {**totals, **kinds, "lost": lost}
 
     @property
     def has_findings(self) -> bool:
-        """True if there is any suspicious item."""
+        """True if any check found a suspicious item."""
         return any(items.count for items in self.items.values())
 
     def describe(self) -> Iterator[str]:
-        """Yield a sentence for each kind with suspicious items."""
-        for key, kind in KINDS.items():
+        """Yield a sentence for each check that found items."""
+        for key, check in AUDIT_CHECKS.items():
             items = self.items.get(key, NO_ITEMS)
             is_single = items.count == 1
-            if items.count and kind.sentence:
-                yield kind.sentence.format(
+            if items.count and check.sentence:
+                yield check.sentence.format(
                     count=f"{items.count:,}",
                     first=sanitize(items.first),
                     is_="is" if is_single else "are",
@@ -230,29 +230,28 @@ class JudgmentAudit:
                 )
 
     def list_rows(self) -> list[dict[str, str | int]]:
-        """List a row per kind, including kinds without items, and a row per cause of skipped
-        questions.
+        """List a row per check, and a row per cause of skipped questions.
 
         Keys are `finding`, `count`, `of` and `first`.
         """
         rows: list[dict[str, str | int]] = []
-        for key in dict.fromkeys((*KINDS, *self.items)):
+        for key in dict.fromkeys((*AUDIT_CHECKS, *self.items)):
             items = self.items.get(key, NO_ITEMS)
             label = f"Question left out: {key}"
             total: int | str = self.totals["queries"] + self.totals["unjudged"]
-            if key in KINDS:
-                label, total_key, _ = KINDS[key]
+            if key in AUDIT_CHECKS:
+                label, total_key, _ = AUDIT_CHECKS[key]
                 total = self.totals[total_key] if total_key else ""
             rows.append({"finding": label, "count": items.count, "of": total, "first": items.first})
         return rows
 
 
 def _count_items(names: Mapping[str, Iterable[str]]) -> dict[str, SuspiciousItems]:
-    return {kind: SuspiciousItems.from_names(values) for kind, values in names.items()}
+    return {key: SuspiciousItems.from_names(values) for key, values in names.items()}
 
 
 def _list_repeated(judgments: Judgments) -> list[str]:
-    """List the judged queries with the text of an earlier query, up to white space."""
+    """List the judged queries with the text of an earlier query, ignoring white space."""
     texts = set()
     repeated = []
     for query in judgments.grades:

@@ -1,4 +1,4 @@
-"""Markers of unanswerable questions: flags, and texts that datasets use instead of an answer.
+"""Recognize unanswerable questions by flags, or by texts that replace the answer.
 
 QuAC (arXiv 1808.07036) and DoQA append `CANNOTANSWER` to contexts, and CoQA (arXiv 1808.07042) in
 SQuAD format appends `unknown`. SQuAD 2.0 readers prepend `[CLS]`. MS MARCO uses `No Answer
@@ -11,14 +11,14 @@ from functools import lru_cache
 
 from posir_tasks.data.formats.passages import Answer
 
-#: Markers that never occur as words.
-TOKEN = re.compile(
+#: Unambiguous markers, which never occur as words.
+CLEAR_MARKER = re.compile(
     r"[\[<{(]*(CANNOT_?ANSWER|NO_?ANSWER|NOT_ANSWERABLE)[\]>})]*|[\[<](no[_ "
     r"]?answer|unanswerable)[\]>]"
 )
-#: Lower-case markers that may also be ordinary words. They count as markers at the end of a text,
-#: as a separate sentence.
-WORDS = frozenset(
+#: Lower-case markers that may also be ordinary words. As the last sentence of a text, they are
+#: markers.
+AMBIGUOUS_MARKERS = frozenset(
     (
         "unanswerable",
         "not answerable",
@@ -31,13 +31,13 @@ WORDS = frozenset(
         "na",
     )
 )
-#: Markers before a text.
-PREFIXES = frozenset({"[CLS]", "<s>", "<cls>", "[UNK]", "<unk>"})
+#: Markers that precede or follow a text.
+AFFIXES = frozenset({"[CLS]", "<s>", "<cls>", "[UNK]", "<unk>"})
 #: End of the sentence before a marker.
 SENTENCE_END = re.compile(r"[.!?。！？؟।…\"'”’»)\]]\s*$")
 TRUE = frozenset({"true", "1", "1.0", "yes"})
 FALSE = frozenset({"false", "0", "0.0", "no"})
-#: Question flags, with the values that mark a question as unanswerable.
+#: Question flags, and their values for unanswerable questions.
 NO_ANSWER_FLAGS = {
     "is_impossible": TRUE,
     "impossible": TRUE,
@@ -54,31 +54,33 @@ NO_ANSWER_FLAGS = {
 
 
 def is_flagged_unanswerable(fields: Mapping[str, object]) -> bool:
-    """Return True if a flag of a question marks it as unanswerable."""
+    """Return True if a flag marks a question as unanswerable."""
     flags = NO_ANSWER_FLAGS.keys() & fields.keys()
     return any(str(fields[name]).strip().lower() in NO_ANSWER_FLAGS[name] for name in flags)
 
 
 @lru_cache
 def is_clear_marker(text: str | None) -> bool:
-    """Return True for a blank answer or an unambiguous marker of a missing answer."""
-    return text is not None and (not text.strip() or TOKEN.fullmatch(text.strip()) is not None)
+    """Return True for a blank answer or an unambiguous marker."""
+    return text is not None and (
+        not text.strip() or CLEAR_MARKER.fullmatch(text.strip()) is not None
+    )
 
 
 def is_no_answer_marker(answer: Answer, document: str) -> bool:
-    """Return True if an answer is the marker of a missing answer.
+    """Return True if an answer is a marker of a missing answer.
 
-    An ambiguous word is a marker if it is not in the document, or if it ends the document as a
-    separate sentence.
+    An ambiguous word is a marker if the document does not contain it, or ends with it as a separate
+    sentence.
     """
     if answer.text is None or is_clear_marker(answer.text):
         return answer.text is not None
     bare = answer.text.strip()
-    is_prefix = bare in PREFIXES
-    if not is_prefix and bare.lower().rstrip(".") not in WORDS:
+    is_affix = bare in AFFIXES
+    if not is_affix and bare.lower().rstrip(".") not in AMBIGUOUS_MARKERS:
         return False
     count = document.count(bare)
-    # Without a start, only a single occurrence counts.
+    # Without a start, the occurrence must be unique.
     start = document.find(bare) if answer.start is None else max(0, answer.start)
     if count == 0:
         return True
@@ -86,16 +88,16 @@ def is_no_answer_marker(answer: Answer, document: str) -> bool:
         return False
     before = document[:start]
     after = document[start + len(bare) :]
-    if is_prefix:
+    if is_affix:
         return not before.strip() or not after.strip()
     return not after.strip() and SENTENCE_END.search(before) is not None
 
 
 def select_answers(answers: Iterable[Answer], document: str) -> list[Answer]:
-    """Return the answers that are not markers. As in QuAC's evaluation, return none if at least as
-    many answers are unambiguous markers.
+    """Return the answers that are not markers. As in QuAC's evaluation, unambiguous markers are
+    votes for a missing answer: at least as many votes as answers discard all answers.
 
-    Blank answers, and words that are not in the document, do not count as votes.
+    Blank answers and ambiguous words do not count as votes.
     """
     selection = []
     votes = 0

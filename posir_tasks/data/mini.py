@@ -1,7 +1,7 @@
 """Read PosIR-Mini, the English dataset in `posir_tasks/mini/texts`.
 
-Each text file is one domain. A line `=== name` starts a document. `{evidence}[question]` marks the
-evidence of a question within the text, so that span and text always agree.
+There is a text file per domain. A line `=== name` starts a document. `{evidence}[question]` marks
+the evidence of a question in the text, so that spans always match the text.
 """
 
 import re
@@ -32,7 +32,7 @@ class MarkedDocument:
 
 
 def parse_document(document_id: str, markup: str) -> MarkedDocument:
-    """Parse a marked-up text into plain text, questions and evidence spans."""
+    """Parse markup into plain text, questions and evidence spans."""
     text, *pieces = MARK.split(markup)
     spans = []
     for evidence, following in zip(pieces[::3], pieces[2::3], strict=True):

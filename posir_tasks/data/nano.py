@@ -1,8 +1,8 @@
-"""Small PosIR samples for short runs, stored as lists of question and document ids.
+"""Small PosIR samples for short runs. A sample is stored as lists of question and document ids.
 
-Questions are balanced across the thirds of their documents. Within a third, lengths are distributed
-as in the full data. To keep the sample difficult, the corpus contains the relevant documents and,
-for each question, the documents that BM25 ranks highest in the full corpus.
+Questions are balanced across the thirds of their documents. In each third, lengths are distributed
+as in the full data. The corpus contains the relevant documents and, as distractors, the documents
+that BM25 ranks highest for each question in the full corpus.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,29 +17,29 @@ from posir_tasks.base.errors import DataError, summarize_error
 from posir_tasks.base.files import get_cache_folder
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.data.data import PositionData, digest_data, find_rows
-from posir_tasks.data.declared import DISTRACTORS, QUESTIONS
+from posir_tasks.data.declared import DISTRACTORS, NANO_QUESTIONS
 from posir_tasks.text.languages import DOMAINS
 from posir_tasks.values.evidence import TWELFTHS, Evidence
 
 SEED = 42
 
 
-def share_questions(domain: str, domains: Sequence[str]) -> int:
+def count_domain_questions(domain: str, domains: Sequence[str]) -> int:
     """Return the number of questions to sample from a domain.
 
-    PosIR's 31 domains get equal shares, even if some are missing. Custom domains share the same
-    total among themselves.
+    Each of PosIR's 31 domains gets an equal share of the total, even if some domains are missing.
+    Custom domains split the same total equally.
     """
     group = DOMAINS if domain in DOMAINS else {*domains} - {*DOMAINS}
-    return round(QUESTIONS / len(group))
+    return round(NANO_QUESTIONS / len(group))
 
 
 def choose_questions(evidence: Evidence, count: int) -> list[int]:
-    """Return the rows of `count` questions, balanced across the thirds of their documents.
+    """Return the row indices of `count` questions, balanced across the thirds of their documents.
 
-    The questions of a third are sorted by document length and divided into equal bins. One question
-    is sampled from each bin by a digest of its id. If a third has too few questions, the other
-    thirds fill the gap.
+    In each third, questions are sorted by document length and split into equal bins. The question
+    with the smallest id digest is selected from each bin. If a third has too few questions, the
+    other thirds contribute more.
     """
     columns = {
         "order": [digest(SEED, name).hex() for name in evidence.query_ids],
@@ -66,7 +66,7 @@ class DomainSample(BaseModel):
     share: int
     """Requested number of questions; the domain may have fewer."""
     data: dict[str, str]
-    """Content digests of the full domain, `corpus` and `queries`."""
+    """Content digests `corpus` and `queries` of the full domain."""
     questions: list[str]
     documents: list[str]
 
@@ -83,7 +83,7 @@ class DomainSample(BaseModel):
         Args:
             data: The full domain.
             evidence: Evidence of the sampled questions.
-            candidates: Candidate documents for each question, best first.
+            candidates: Question id to candidate documents, best first.
             share: Requested number of questions.
         """
         documents = {*evidence.document_ids}
@@ -102,16 +102,18 @@ class DomainSample(BaseModel):
         return replace(data.select(rows), documents=documents, places={})
 
 
-def locate_list(task: str, domain: str) -> Path:
+def locate_sample(task: str, domain: str) -> Path:
     """Return the path of a sample file in the cache."""
     return get_cache_folder() / "nano" / task / f"{domain}.json"
 
 
 def read_sample(task: str, domain: str, data: PositionData, share: int) -> DomainSample | None:
-    """Return the sample of a domain, or None if there is no file; raise DataError if the file is
-    malformed or was sampled from other data.
+    """Read the sample of a domain; None if it does not exist.
+
+    Raises:
+        DataError: The file is malformed, or was sampled from other data.
     """
-    file = locate_list(task, domain)
+    file = locate_sample(task, domain)
     if not file.is_file():
         return None
     advice = f"Sample it again with `posir study nano {task}`."

@@ -1,7 +1,7 @@
-"""A cheap check that documents with the same id in two languages are translations.
+"""Check cheaply that documents with the same id in two languages are translations.
 
 Cross-lingual retrieval pairs the queries of one language with the corpus of another by id. Wrong
-ids silently invalidate every score, for example line numbers if one of the files lacks a document.
+ids silently invalidate all scores, for example line numbers if a document is missing in one file.
 """
 
 import math
@@ -14,25 +14,23 @@ from itertools import groupby
 import numpy as np
 import polars as pl
 
-#: Maximum number of documents to compare, evenly spaced in query order.
+#: Maximum number of documents to compare, at equal distances in query order.
 MAX_COMPARED = 250
 #: Minimum number of comparable texts for a decision.
 MIN_COMPARED = 6
 #: Number of consecutive mismatches that triggers a warning. XQuAD's translations into six languages
 #: have at most one.
 LONG_RUN = 6
-#: A decision requires this many lengths, and this standard deviation of log lengths.
+#: Minimum number of lengths, and minimum standard deviation of log lengths, for a decision.
 MIN_LENGTHS = 30
 MIN_SPREAD = 0.2
-#: Log-length correlation that translations exceed. XQuAD has 0.93 (Chinese) to 0.99.
+#: Minimum correlation of log lengths of translations. XQuAD has 0.93 (Chinese) to 0.99.
 MIN_CORRELATION = 0.5
-#: Number of standard errors (after Fisher's transformation) by which a correlation must fall below
-#: `MIN_CORRELATION`.
+#: Required distance below `MIN_CORRELATION` in standard errors, after Fisher's transformation.
 CERTAINTY = 3.1
 
 _LATIN = "A-Za-z\u00c0-\u024f\u1e00-\u1eff"
-#: Tokens that translations share: numbers, and words of at least three letters A to Z, such as
-#: names.
+#: Tokens that translations share: numbers, and words of three or more ASCII letters (names).
 SHARED_TOKEN = re.compile(rf"\d+|(?<![{_LATIN}])[A-Za-z]{{3,}}(?![{_LATIN}])")
 
 ADVICE = (
@@ -44,20 +42,20 @@ ADVICE = (
 
 @dataclass(frozen=True)
 class PairAgreement:
-    """Agreement between relevant documents with the same id in two languages."""
+    """Agreement of relevant documents with the same id in two languages."""
 
     matches: tuple[tuple[str, bool], ...]
-    """Document id, and True if the document with the same id shares the most tokens. Documents that
-    share no token with any other are omitted.
+    """Document id, and True if no other document shares more tokens than the one with the same id.
+    Documents without shared tokens are omitted.
     """
     length_correlation: float | None
-    """Correlation of log lengths in characters; None if the lengths are too few or too similar."""
+    """Correlation of log lengths in characters; None for too few or too similar lengths."""
     lengths: int
     """Number of compared lengths."""
 
     @property
     def is_mispaired(self) -> bool:
-        """True if documents with the same id are certainly not translations."""
+        """True if the documents are certainly not translations."""
         if len(self.matches) >= MIN_COMPARED:
             return 2 * self._matched < len(self.matches)
         if self.length_correlation is None:
@@ -67,7 +65,7 @@ class PairAgreement:
 
     @property
     def mismatched_run(self) -> list[str]:
-        """Ids of the longest run of consecutive mismatches."""
+        """Ids of the longest run of mismatches."""
         longest = list[str]()
         for is_match, run in groupby(self.matches, lambda match: match[1]):
             names = [name for name, _ in run]
@@ -98,7 +96,7 @@ def compare_documents(pairs: pl.DataFrame) -> PairAgreement:
     """Compare documents with the same id in two languages.
 
     Args:
-        pairs: A row for each id: `id`, `text` and `characters` of the document, and `other_text` in
+        pairs: A row per id: `id`, `text` and `characters` of the document, and `other_text` in
             the other language. `text` may be null.
     """
     lengths = pairs["other_text"].str.len_chars().to_numpy()
@@ -112,7 +110,7 @@ def compare_documents(pairs: pl.DataFrame) -> PairAgreement:
 
 
 def correlate_lengths(lengths: np.ndarray, others: np.ndarray) -> float | None:
-    """Return the correlation of log lengths, or None if they are too few or too similar."""
+    """Return the correlation of log lengths; None for too few or too similar lengths."""
     logarithms = np.log([lengths, others])
     if len(lengths) < MIN_LENGTHS or logarithms.std(axis=1).min() < MIN_SPREAD:
         return None
@@ -120,14 +118,14 @@ def correlate_lengths(lengths: np.ndarray, others: np.ndarray) -> float | None:
 
 
 def match_texts(texts: Sequence[str], others: Sequence[str]) -> list[bool | None]:
-    """Compare each text with all texts in the other language.
+    """Match each text with all texts in the other language by shared tokens.
 
-    Shared tokens are weighted by their rarity in both languages. Tokens in more than a tenth of the
-    texts are ignored.
+    Tokens are weighted by their rarity in both languages. Tokens in more than a tenth of the texts
+    are ignored.
 
     Returns:
-        For each text, True if no text shares more with it than the text with the same index; None
-        if no text shares anything.
+        For each text, True if the text with the same index is the best match, and None if no text
+        shares a token.
     """
     limit = max(2, len(texts) // 10)
     tokens_by_row = [find_tokens(text) for text in texts]
@@ -135,19 +133,19 @@ def match_texts(texts: Sequence[str], others: Sequence[str]) -> list[bool | None
     other_index = _index_rows([find_tokens(text) for text in others], limit)
     matches = []
     for row, tokens in enumerate(tokens_by_row):
-        shared: dict[int, float] = defaultdict(float)
+        scores: dict[int, float] = defaultdict(float)
         for token in tokens & index.keys() & other_index.keys():
             rows = other_index[token]
             weight = 1 / (len(index[token]) * len(rows))
             for other in rows:
-                shared[other] += weight
-        best = max(shared.values(), default=0.0)
-        matches.append(shared[row] >= best - 1e-9 if best else None)
+                scores[other] += weight
+        best = max(scores.values(), default=0.0)
+        matches.append(scores[row] >= best - 1e-9 if best else None)
     return matches
 
 
 def _index_rows(tokens_by_row: Sequence[set[str]], limit: int) -> dict[str, list[int]]:
-    """Map each token to the rows that contain it. Tokens in more than `limit` rows are dropped."""
+    """Map each token to the rows that contain it. Tokens in more than `limit` rows are ignored."""
     index = defaultdict(list)
     for row, tokens in enumerate(tokens_by_row):
         for token in tokens:
@@ -156,6 +154,6 @@ def _index_rows(tokens_by_row: Sequence[set[str]], limit: int) -> dict[str, list
 
 
 def find_tokens(text: str) -> set[str]:
-    """Return the numbers (in any script) and case-folded Latin words in a text."""
+    """Return the numbers in any script and the case-folded ASCII words in a text."""
     tokens = SHARED_TOKEN.findall(text)
     return {str(int(token)) if token.isdecimal() else token.casefold() for token in tokens}

@@ -10,25 +10,25 @@ from posir_tasks.text.spans import Span
 
 
 @dataclass(frozen=True)
-class PlacedEvidence:
-    """One of a query's evidence spans."""
+class QuerySpan:
+    """One of several evidence spans of a query."""
 
     name: str
-    """Row id of the span."""
+    """Id of the span's row."""
     query: str
     document: str
     span: Span
     grade: float
 
 
-def merge_places(places: Iterable[PlacedEvidence]) -> dict[str, list[PlacedEvidence]]:
-    """Merge overlapping spans of a query in a document.
+def merge_places(places: Iterable[QuerySpan]) -> dict[str, list[QuerySpan]]:
+    """Merge overlapping spans of the same query and document.
 
     Returns:
-        Spans by query, sorted by document and span. A merged span keeps the name of its first span.
+        Query to spans, sorted by document and span. A merged span has the name of the first one.
         All spans in a document get the document's highest grade.
     """
-    by_query: dict[str, list[PlacedEvidence]] = defaultdict(list)
+    by_query: dict[str, list[QuerySpan]] = defaultdict(list)
     grades: dict[tuple[str, str], float] = {}
     for place in sorted(places, key=lambda place: (place.document, place.span)):
         pair = place.query, place.document

@@ -46,29 +46,27 @@ from posir_tasks.data.posir_rules import (
     list_warnings,
     tolerate_tables,
 )
-from posir_tasks.data.repository import LocalRepository, Repository, folder_name
+from posir_tasks.data.repository import LocalRepository, Repository, get_folder_name
 from posir_tasks.text.languages import CODE, PIVOT, check_code
 from posir_tasks.values.evidence import Evidence, Place
 
-#: The files of one language and domain.
+#: Files of one language and domain.
 FILES = ("corpus.parquet", "qrels/test.parquet", "queries.parquet")
 LAYOUT = f"<language>/<domain>/{{{','.join(FILES)}}}"
 #: Optional file for queries with several evidence spans.
 PLACES_FILE = "places.parquet"
-#: Optional columns of the queries.
+#: Optional columns of queries.
 TITLES: Schema = {TITLE: pl.String}
-#: Span bounds are clipped to this many characters so that their sums do not overflow.
+#: Maximum span bound in characters. Clipping avoids overflow in sums.
 MAX_BOUND = 2**40
-#: File systems limit names to 255 bytes, including the affixes of temporary names.
+#: File systems limit names to 255 bytes; temporary names add affixes.
 DOMAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,99}")
 DOMAIN_RULE = "a folder name of at most 100 characters from a-z, 0-9 and _, such as news_media"
 
 
 @dataclass(frozen=True, order=True)
 class SubsetKey:
-    """Languages and domain of a subset. In cross-lingual retrieval, corpus and queries differ in
-    language.
-    """
+    """Languages and domain of a subset."""
 
     language: str
     corpus_language: str
@@ -76,13 +74,13 @@ class SubsetKey:
 
     @property
     def files(self) -> list[str]:
-        """Paths of the corpus, qrels and queries."""
+        """Paths of corpus, qrels and queries."""
         languages = (self.corpus_language, self.language, self.language)
         return [f"{code}/{self.domain}/{file}" for code, file in zip(languages, FILES, strict=True)]
 
     @property
     def places(self) -> str:
-        """Path of the queries with several evidence spans."""
+        """Path of the optional file with queries that have several evidence spans."""
         return f"{self.language}/{self.domain}/{PLACES_FILE}"
 
     def __str__(self) -> str:
@@ -100,15 +98,15 @@ def list_present_files(repository: Repository, keys: Iterable[SubsetKey]) -> lis
 
 
 def list_domains(repository: Repository, language: str) -> list[str]:
-    """Return the sorted domains of a language. Hidden folders are unfinished imports and are
-    ignored.
-    """
-    folders = (path.split("/")[1] for path in repository.paths(language) if path.count("/") >= 2)
+    """List the domains of a language, sorted. Hidden folders are unfinished imports."""
+    folders = (
+        path.split("/")[1] for path in repository.list_paths(language) if path.count("/") >= 2
+    )
     return sorted({folder for folder in folders if not folder.startswith(".")})
 
 
 def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataProblem], list[str]]:
-    """Return a domain's problems and warnings; raise DataError if the Hub is unreachable."""
+    """Return the problems and warnings of a domain; raise DataError if the Hub is unreachable."""
     tables, problems = _read_tables(repository, key)
     if tables.same_language and key.language != PIVOT.code:
         originals = _read_local(repository, f"{PIVOT.code}/{key.domain}/{FILES[0]}", CORPUS)
@@ -135,7 +133,7 @@ def _join_positives(tables: PosirTables) -> pl.DataFrame:
 
 
 def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, list[DataProblem]]:
-    """Return the tables of a domain, and the problems with their columns."""
+    """Read the tables of a domain. Also return the problems of their columns."""
     problems = list[DataProblem]()
 
     def read(path: str, columns: Schema, optional: Schema = NO_COLUMNS) -> CheckedTable:
@@ -155,7 +153,7 @@ def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, l
         qrels=read(qrels_file, QRELS),
         same_language=key.language == key.corpus_language,
     )
-    if key.places in repository.paths(key.places.rpartition("/")[0]):
+    if key.places in repository.list_paths(key.places.rpartition("/")[0]):
         tables = replace(tables, places=read(key.places, PLACES, TITLES))
     return tables, problems
 
@@ -163,7 +161,7 @@ def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, l
 def _inspect_pairing(
     tables: PosirTables, repository: Repository, key: SubsetKey
 ) -> tuple[list[DataProblem], list[str]]:
-    """Check that documents with the same id are translations. Only local texts are compared."""
+    """Check that documents with the same id are translations. Texts are only compared if local."""
     corpus = _read_local(repository, f"{key.language}/{key.domain}/{FILES[0]}", CORPUS)
     documents = _join_positives(tables).group_by(id="corpus-id", maintain_order=True)
     pairs = documents.agg(characters=pl.col("pos_char_length").first())
@@ -194,7 +192,7 @@ def _inspect_pairing(
 
 
 def _read_local(repository: Repository, path: str, columns: Schema) -> pl.DataFrame:
-    """Return the rows of a valid local file, else an empty frame."""
+    """Read a valid local file; return an empty frame for any other file."""
     if isinstance(repository, LocalRepository) and repository.locate(path).is_file():
         frame, problems = read_valid_columns(repository.locate(path), columns)
         if not problems:
@@ -205,13 +203,13 @@ def _read_local(repository: Repository, path: str, columns: Schema) -> pl.DataFr
 def read_domain(
     repository: Repository, language: str, corpus_language: str, domain: str
 ) -> PositionData:
-    """Read all usable rows of a domain, like the authors' code.
+    """Read the usable rows of a domain, as in the authors' code.
 
     Args:
         repository: Data in the PosIR layout.
         language: Language of queries, qrels and spans, such as `deu-Latn`.
-        corpus_language: Language of the corpus. In cross-lingual retrieval, it differs from
-            `language`, but the document ids are the same.
+        corpus_language: Language of the corpus. If it differs from `language`, the document ids
+            must be the same.
         domain: Name of the domain folder.
 
     Raises:
@@ -221,7 +219,7 @@ def read_domain(
     key = SubsetKey(language, corpus_language, domain)
     tables, problems = _read_tables(repository, key)
     places = tables.places.frame
-    # An optional column with an incompatible type is ignored.
+    # An optional column with the wrong type is ignored.
     problems = [problem for problem in problems if problem.field != TITLE]
     raise_problems([*problems, *check_not_empty(tables), *check_places(tables)])
     usable, tolerated = tolerate_tables(tables)
@@ -231,9 +229,9 @@ def read_domain(
         lines = [f"{tables.queries.file}: no query can be evaluated.", *warnings]
         raise DataError("\n".join(lines if usable.same_language else [*lines, f"{ADVICE}."]))
     if not usable.same_language:
-        pairing_problems, doubts = _inspect_pairing(usable, repository, key)
+        pairing_problems, pairing_warnings = _inspect_pairing(usable, repository, key)
         raise_problems(pairing_problems)
-        warnings += doubts
+        warnings += pairing_warnings
     queries = usable.queries.frame
     if places.height:
         rows = places.with_columns(document="corpus-id")
@@ -243,7 +241,7 @@ def read_domain(
         documents=usable.corpus.frame.select(pl.col("_id").alias("id"), "text"),
         questions=queries.select(pl.col("_id").alias("id"), "text"),
         evidence=build_evidence(queries),
-        revision=repository.revision(list_present_files(repository, [key])),
+        revision=repository.resolve_revision(list_present_files(repository, [key])),
         tolerated=count_tolerated(tolerated),
         places={name: Place(query, read_grade(grade)) for name, query, grade in columns},
     )
@@ -254,7 +252,7 @@ def read_domain(
 
 
 def build_evidence(queries: pl.DataFrame) -> Evidence:
-    """Build the evidence from a table of usable queries."""
+    """Build the evidence of usable queries."""
     spans = queries["pos_char_span"].list.sort().list
     titles: tuple[str, ...] = ()
     if TITLE in queries.columns:
@@ -273,7 +271,7 @@ def build_evidence(queries: pl.DataFrame) -> Evidence:
 
 def open_folder(folder: Path, language: str) -> LocalRepository:
     """Open a folder in the PosIR layout, or the folder of one language or domain; raise DataError
-    if it contains another language.
+    if it is missing or has another language.
     """
     root = Path(os.path.abspath(folder.expanduser()))  # noqa: PTH100 (a link keeps its name)
     if not root.is_dir():
@@ -289,10 +287,10 @@ def open_folder(folder: Path, language: str) -> LocalRepository:
 
 
 def require_domains(repository: Repository, language: str) -> list[str]:
-    """Return the domains of a language; raise DataError if there are none."""
+    """List the domains of a language; raise DataError if there are none."""
     domains = list_domains(repository, language)
     if not domains:
-        languages = {path.split("/")[0] for path in repository.paths() if path.count("/") >= 2}
+        languages = {path.split("/")[0] for path in repository.list_paths() if path.count("/") >= 2}
         raise DataError(
             f"{repository.location}: no {language} data; expected {LAYOUT}. It contains "
             f"{', '.join(sorted(languages)) or 'no language'}."
@@ -301,12 +299,13 @@ def require_domains(repository: Repository, language: str) -> list[str]:
 
 
 def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
-    """Find data in the PosIR layout, given the data folder, its parent (as in `POSIR_DATA`), or the
-    folder of one language or domain.
+    """Find data in the PosIR layout. The path may be the data folder, its parent (as in
+    `POSIR_DATA`), or the folder of one language or domain.
 
     Returns:
         The root folder, which contains `<language>/<domain>/`, and the subsets: all domains with
-        their own corpus, then the domains that also have an English corpus. None for other data.
+        the corpus in their language, then the domains that also have an English corpus. None for
+        data in other layouts.
 
     Raises:
         DataError: There is no domain.
@@ -333,10 +332,10 @@ def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
 
 
 def _locate_layout(folder: Path) -> tuple[Path, str, str] | None:
-    """Return the root of the data, and the language and domain that the folder stands for (empty
-    strings if it is the root); None for other data.
+    """Return the root of the data, and the language and domain of the folder, which are empty
+    strings for the root; None for data in other layouts.
     """
-    data = folder / folder_name(REPO_ID)
+    data = folder / get_folder_name(REPO_ID)
     language = folder.parent
     for root, pattern, code, domain in (
         (folder, "*/*/", "", ""),
@@ -351,20 +350,20 @@ def _locate_layout(folder: Path) -> tuple[Path, str, str] | None:
 
 
 def _fits_layout(file: Path) -> bool:
-    """Return True unless a file is AutoRAG's `corpus.parquet`, which has other columns."""
+    """Return False for AutoRAG's `corpus.parquet`, which has different columns."""
     if file.name != FILES[0] or any((file.parent / name).exists() for name in FILES[1:]):
         return True
     try:
         columns = read_column_types(file)
     except DataError:
-        # Reading the data will raise the error.
+        # Reading the data raises the error again.
         return True
     return "_id" in columns or "text" in columns
 
 
 @dataclass(frozen=True)
 class Target:
-    """The domain to write."""
+    """A domain to write."""
 
     language: str
     domain: str
@@ -372,11 +371,11 @@ class Target:
 
     @property
     def folder(self) -> Path:
-        """The domain's folder."""
+        """Folder of the domain."""
         return self.output / self.language / self.domain
 
     def check(self) -> None:
-        """Raise PosirError if the language or domain is invalid, or the domain already exists."""
+        """Raise PosirError if the language or domain is invalid, or if the folder exists."""
         check_code(self.language)
         if not DOMAIN_NAME.fullmatch(self.domain):
             raise PosirError(
@@ -401,8 +400,8 @@ def _tabulate_queries(data: PositionData) -> pl.DataFrame:
 
 
 def _tabulate(data: PositionData, folder: Path) -> dict[str, pl.DataFrame]:
-    """Build the tables of a domain by file name; raise ProblemsError if they are invalid."""
-    single, several = data.divide_places()
+    """Map file names to the tables of a domain; raise ProblemsError if they are invalid."""
+    single, several = data.split_places()
     pairs = {"query-id": single.evidence.query_ids, "corpus-id": single.evidence.document_ids}
     corpus = data.documents.rename({"id": "_id"})
     qrels = pl.DataFrame({**pairs, "score": [1.0] * len(single.evidence)}, schema=QRELS)
@@ -431,12 +430,12 @@ def _tabulate(data: PositionData, folder: Path) -> dict[str, pl.DataFrame]:
 
 
 def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | None = None) -> None:
-    """Write a domain into a new folder, all or nothing.
+    """Write a domain into a new folder. On failure, no folder is created.
 
     Args:
         data: The data of the domain.
         folder: The folder to create.
-        others: Other files to write: name to text.
+        others: Name to text of additional files.
 
     Raises:
         DataError: The data is invalid.
@@ -444,7 +443,7 @@ def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | N
     """
     tables = _tabulate(data, folder)
     try:
-        # A symbolic link to a folder is preserved.
+        # Keep a symbolic link to a folder.
         target = follow_links(folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_parts(target.parent)

@@ -1,8 +1,8 @@
-"""Rules for data in the PosIR layout, and how tasks treat rows that violate them.
+"""Rules for data in the PosIR layout, for validation and for tasks.
 
-`posir validate` reports every violation. A task is as tolerant as the authors' evaluation scripts
-(Zeng et al. 2026, arXiv 2601.08363), which read positions from the query columns and never compare
-them with the texts. Rows without a position, a query text or a relevant document are left out.
+`posir validate` reports all violations. Tasks are as tolerant as the authors' evaluation scripts
+(Zeng et al. 2026, arXiv 2601.08363), which take positions from the query columns without comparing
+them with the texts. Rows without a position, a query text or a relevant document are skipped.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from posir_tasks.data.checks import (
     Rule,
     Schema,
     ToleratedRows,
-    require_ids,
-    require_texts,
+    build_id_rules,
+    build_text_rule,
 )
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.grades import MAX_GRADE, CollectedGrades, collect_grades
 from posir_tasks.data.judgment_audit import JudgmentAudit, SuspiciousItems, name_pairs
 from posir_tasks.data.pairing import ADVICE
 
-#: Maximum length in characters or tokens. Sums of larger lengths could overflow.
+#: Maximum length in characters or tokens. Sums of longer lengths might overflow.
 MAX_LENGTH = 2**31 - 1
 
 CORPUS: Schema = {"_id": pl.String, "text": pl.String}
@@ -39,32 +39,32 @@ QUERIES: Schema = {
     "pos_char_length": pl.Int64,
     "pos_token_length": pl.Int64,
 }
-#: Columns of queries with several evidence spans: a row per span, each with its own id.
+#: Columns of queries with several evidence spans. Each span has a row with a unique id.
 PLACES: Schema = {**QUERIES, **QRELS}
 NO_PLACES = CheckedTable("", pl.DataFrame(schema=PLACES))
-#: Column for the length of the English document with the same id.
+#: Column with the length of the English document with the same id.
 ORIGINAL = "original_characters"
-#: Optional query column: the title of the relevant document's article.
+#: Optional query column with the article title of the relevant document.
 TITLE = "pos_title"
 
 
 @dataclass(frozen=True)
 class PosirTables:
-    """The tables of a subset, without missing and incompatible columns."""
+    """The tables of a subset with their valid columns."""
 
     corpus: CheckedTable
     queries: CheckedTable
     qrels: CheckedTable
     same_language: bool
-    """True if queries and corpus share a language, so that spans refer to the corpus texts."""
+    """True if queries and corpus have the same language, so that spans refer to the corpus."""
     places: CheckedTable = NO_PLACES
     """Queries with several evidence spans."""
     originals: pl.DataFrame | None = None
-    """The English corpus of translated data, if present."""
+    """The English corpus of translated data; None if missing."""
 
     @cached_property
     def positives(self) -> pl.DataFrame:
-        """The distinct pairs of a query and a relevant document."""
+        """Distinct pairs of query and relevant document."""
         return self.qrels.frame.filter(pl.col("score") > 0).unique(
             ["query-id", "corpus-id"], maintain_order=True
         )
@@ -85,17 +85,17 @@ def _has_columns(table: CheckedTable, columns: Schema) -> bool:
 
 
 @dataclass(frozen=True)
-class Step:
-    """Rules for one table. Steps and rules are checked in order."""
+class RuleSet:
+    """Rules for one table, which are checked in order."""
 
     table: str
-    """Name of a field of `PosirTables`."""
+    """Field of `PosirTables`."""
     rules: Sequence[Rule]
     annotate: Callable[[PosirTables], pl.DataFrame] | None = None
-    """Adds the columns that the rules need, if they can be computed."""
+    """Adds the columns that the rules need."""
 
-    def run(self, tables: PosirTables) -> CheckedTable:
-        """Return the table with the additional columns."""
+    def build_table(self, tables: PosirTables) -> CheckedTable:
+        """Return the table with all columns for the rules."""
         table: CheckedTable = getattr(tables, self.table)
         return replace(table, frame=self.annotate(tables)) if self.annotate else table
 
@@ -113,10 +113,9 @@ def _annotate_qrels(tables: PosirTables) -> pl.DataFrame:
 
 
 def _annotate_queries(tables: PosirTables) -> pl.DataFrame:
-    """Add the columns `relevant`, the number of relevant documents, and `document`, the first of
-    them.
+    """Add the number of relevant documents as `relevant`, and the first one as `document`.
 
-    If the corpus is in the same language, also add `characters`, the document's length, and
+    If the corpus is in the same language, also add the document's length as `characters`, and
     `translated`.
     """
     queries = tables.queries.frame
@@ -131,11 +130,11 @@ def _annotate_queries(tables: PosirTables) -> pl.DataFrame:
     queries = _join_lengths(queries, tables.corpus.frame, "characters")
     if tables.originals is None:
         return queries
-    # A blank document is not a translation.
+    # Blank documents are not translations.
     nonblank = tables.corpus.frame.filter(pl.col("text").str.strip_chars() != "")
     originals = tables.originals.join(nonblank, on="_id", how="semi")
     queries = _join_lengths(queries, originals, ORIGINAL)
-    # Translated data may still have the columns of the English document.
+    # Translated data may still contain the lengths of the English documents.
     original = pl.col(ORIGINAL)
     translated = (pl.col("pos_char_length") == original) & (pl.col("characters") != original)
     return queries.with_columns(
@@ -150,34 +149,34 @@ def _join_lengths(queries: pl.DataFrame, corpus: pl.DataFrame, column: str) -> p
     return queries.join(lengths, on="document", how="left", maintain_order="left")
 
 
-def _require_length(field: str, key: str) -> Rule:
-    outside = ~pl.col(field).is_between(1, MAX_LENGTH)
+def _build_length_rule(field: str, key: str) -> Rule:
+    is_outside = ~pl.col(field).is_between(1, MAX_LENGTH)
     message = f"must be at least 1 and at most {MAX_LENGTH:,}"
-    return Rule(field, outside, message, key, f"queries have no {field}")
+    return Rule(field, is_outside, message, key, f"queries have no {field}")
 
 
-def _require_spans() -> list[Rule]:
-    """Return the span rules. A task accepts any two integers and bins their midpoint, clipped to
-    the document.
-    """
+def _build_span_rules() -> list[Rule]:
+    """Build the span rules. A task accepts any two integers and clips the midpoint."""
     field = "pos_char_span"
     span = pl.col(field)
     start = span.list.get(0, null_on_oob=True)
     end = span.list.get(1, null_on_oob=True)
-    two = (span.list.len() == 2).fill_null(False) & start.is_not_null() & end.is_not_null()
-    outside = (start < 0) | (end > pl.col("pos_char_length")).fill_null(False)
+    has_two_bounds = (
+        (span.list.len() == 2).fill_null(False) & start.is_not_null() & end.is_not_null()
+    )
+    is_outside = (start < 0) | (end > pl.col("pos_char_length")).fill_null(False)
     outcome = "evaluated by the midpoint"
     return [
         Rule(
             field,
-            ~two,
+            ~has_two_bounds,
             "must be two integers, start and end",
             "queries_without_span",
             "queries have no pos_char_span of two integers",
         ),
         Rule(
             field,
-            two & (start == end),
+            has_two_bounds & (start == end),
             "is empty; end must be after start",
             "queries_with_empty_span",
             "queries have an empty pos_char_span",
@@ -185,7 +184,7 @@ def _require_spans() -> list[Rule]:
         ),
         Rule(
             field,
-            two & (start > end),
+            has_two_bounds & (start > end),
             "is reversed; end must be after start",
             "queries_with_reversed_span",
             "queries have a pos_char_span whose end is before its start",
@@ -193,7 +192,7 @@ def _require_spans() -> list[Rule]:
         ),
         Rule(
             field,
-            two & outside,
+            has_two_bounds & is_outside,
             "is outside its document; 0 <= start < end <= pos_char_length",
             "queries_with_outside_span",
             "queries have a pos_char_span that is not within pos_char_length",
@@ -202,8 +201,8 @@ def _require_spans() -> list[Rule]:
     ]
 
 
-def _require_judgments() -> list[Rule]:
-    """Return the qrels rules. Qrels may contain queries that are not in the data."""
+def _build_judgment_rules() -> list[Rule]:
+    """Build the rules for qrels, which may contain queries that are not in the data."""
     key = "judgments_with_missing_values"
     rules = [
         Rule(name, pl.col(name).is_null(), "is missing", key, f"judgments have no {name}")
@@ -230,7 +229,7 @@ def _require_judgments() -> list[Rule]:
     return rules
 
 
-def _require_pairs() -> list[Rule]:
+def _build_pair_rules() -> list[Rule]:
     relevant = pl.col("relevant")
     titles = pl.col(TITLE).fill_null("").n_unique().over("document")
     length = pl.col("pos_char_length")
@@ -277,34 +276,37 @@ def _require_pairs() -> list[Rule]:
     ]
 
 
-CORPUS_RULES = (*require_ids("_id", "documents"), require_texts("text", "documents", keep=True))
+CORPUS_RULES = (
+    *build_id_rules("_id", "documents"),
+    build_text_rule("text", "documents", keep=True),
+)
 QUERY_RULES = (
-    *require_ids("_id", "queries"),
-    require_texts("text", "queries", keep=False),
-    _require_length("pos_char_length", "queries_without_length"),
-    _require_length("pos_token_length", "queries_without_token_length"),
-    *_require_spans(),
+    *build_id_rules("_id", "queries"),
+    build_text_rule("text", "queries", keep=False),
+    _build_length_rule("pos_char_length", "queries_without_length"),
+    _build_length_rule("pos_token_length", "queries_without_token_length"),
+    *_build_span_rules(),
 )
-STEPS = (
-    Step("corpus", CORPUS_RULES),
-    Step("queries", QUERY_RULES),
-    Step("qrels", _require_judgments(), _annotate_qrels),
-    Step("queries", _require_pairs(), _annotate_queries),
+RULE_SETS = (
+    RuleSet("corpus", CORPUS_RULES),
+    RuleSet("queries", QUERY_RULES),
+    RuleSet("qrels", _build_judgment_rules(), _annotate_qrels),
+    RuleSet("queries", _build_pair_rules(), _annotate_queries),
 )
 
 
-#: Keys of the rules that need the corpus.
+#: Keys of rules that need the corpus.
 CORPUS_KEYS = frozenset(
     rule.key
-    for step in STEPS
-    for rule in step.rules
-    if step.table == "corpus"
+    for rule_set in RULE_SETS
+    for rule in rule_set.rules
+    if rule_set.table == "corpus"
     or not {"has_document", "characters"}.isdisjoint(rule.invalid.meta.root_names())
 )
 
 
 def check_tables(tables: PosirTables) -> list[DataProblem]:
-    """Return every problem with the content of the tables."""
+    """Return all problems with the content of the tables."""
     return [*check_not_empty(tables), *_check_rules(tables), *check_places(tables)]
 
 
@@ -315,21 +317,21 @@ def _check_rules(tables: PosirTables) -> list[DataProblem]:
         "advice": "" if tables.same_language else f". {ADVICE}",
     }
     problems = []
-    for step in STEPS:
-        rules = [rule for rule in step.rules if rule.is_problem]
-        problems += step.run(tables).check(rules)
+    for rule_set in RULE_SETS:
+        rules = [rule for rule in rule_set.rules if rule.is_problem]
+        problems += rule_set.build_table(tables).check(rules)
     return [replace(problem, message=problem.message.format(**names)) for problem in problems]
 
 
 def list_warnings(tables: PosirTables) -> list[str]:
-    """Return a warning for each kind of valid but suspicious rows."""
+    """Return a warning for each kind of valid but suspicious row."""
     if not (tables.complete and tables.same_language):
-        # The corpus is checked together with the queries in its own language.
+        # The corpus is checked with the queries in its language.
         return []
     sentences = []
-    for step in STEPS:
-        rules = [rule for rule in step.rules if not rule.is_problem]
-        tolerated = step.run(tables).tolerate(rules)[1]
+    for rule_set in RULE_SETS:
+        rules = [rule for rule in rule_set.rules if not rule.is_problem]
+        tolerated = rule_set.build_table(tables).tolerate(rules)[1]
         sentences += [rows.sentence for rows in tolerated]
     grades = _collect_judgments(tables)
     texts = dict(tables.queries.frame.select("_id", "text").iter_rows())
@@ -339,15 +341,15 @@ def list_warnings(tables: PosirTables) -> list[str]:
 
 
 def _collect_judgments(tables: PosirTables) -> CollectedGrades:
-    """Collect the grades from complete qrels, ignoring malformed rows."""
+    """Collect the grades of qrels with all columns, ignoring malformed rows."""
     rows = tables.qrels.frame.select(*QRELS).drop_nulls().filter(pl.col("score").is_finite())
     return collect_grades(rows.iter_rows())
 
 
 def check_places(tables: PosirTables) -> list[DataProblem]:
-    """Return every problem with queries that have several evidence spans.
+    """Return all problems with queries that have several evidence spans.
 
-    Each span is first checked like a query with a single span.
+    Each span is also checked like a query with one span.
     """
     places = tables.places
     if places.frame.is_empty() or not (_has_columns(places, PLACES) and tables.complete):
@@ -384,9 +386,7 @@ def check_places(tables: PosirTables) -> list[DataProblem]:
 
 
 def check_not_empty(tables: PosirTables) -> list[DataProblem]:
-    """Return a problem for an empty corpus, and for empty queries unless there are queries with
-    several evidence spans.
-    """
+    """Return a problem for an empty corpus, or if no table contains a query."""
     required = [(tables.corpus, CORPUS)]
     if tables.places.frame.is_empty():
         required.append((tables.queries, QUERIES))
@@ -398,9 +398,9 @@ def check_not_empty(tables: PosirTables) -> list[DataProblem]:
 
 
 def tolerate_tables(tables: PosirTables) -> tuple[PosirTables, list[ToleratedRows]]:
-    """Remove the unusable rows. Also return the tolerated rows by rule.
+    """Remove the unusable rows from all tables. Also return the tolerated rows by rule.
 
-    The columns of `_annotate_queries` are added to the queries.
+    The queries get the columns of `_annotate_queries`.
     """
     ids = tables.queries.frame["_id"].implode()
     missing_queries = tables.positives.filter(~pl.col("query-id").is_in(ids))["query-id"]
@@ -415,9 +415,9 @@ def tolerate_tables(tables: PosirTables) -> tuple[PosirTables, list[ToleratedRow
     for sentence in audit.describe():
         rows = ToleratedRows("judgments_with_several_grades", len(contradictions), sentence)
         tolerated.append(rows)
-    for step in STEPS:
-        table, step_tolerated = step.run(tables).tolerate(step.rules)
-        tables = replace(tables, **{step.table: table})  # type: ignore[arg-type]
-        tolerated += step_tolerated
+    for rule_set in RULE_SETS:
+        table, tolerated_rows = rule_set.build_table(tables).tolerate(rule_set.rules)
+        tables = replace(tables, **{rule_set.table: table})  # type: ignore[arg-type]
+        tolerated += tolerated_rows
     corpus = tables.corpus.frame.with_columns(pl.col("^text$").fill_null(""))
     return replace(tables, corpus=replace(tables.corpus, frame=corpus)), tolerated

@@ -1,6 +1,4 @@
-"""Check questions in any format: ids, documents and spans. Wrong spans are repaired if the match is
-unique.
-"""
+"""Check the ids, documents and spans of questions, and repair wrong spans with a unique match."""
 
 from __future__ import annotations
 
@@ -25,14 +23,14 @@ from posir_tasks.data.formats.passages import (
     Item,
     Passage,
     PassageQuestion,
-    SkippedText,
+    SkippedItem,
     UnusableError,
     derive_document_ids,
     skip_question,
 )
 from posir_tasks.data.markers import select_answers
-from posir_tasks.data.offsets import convert_offsets, describe_unchecked
-from posir_tasks.data.places import PlacedEvidence, merge_places
+from posir_tasks.data.offsets import convert_offsets, describe_unverified
+from posir_tasks.data.places import QuerySpan, merge_places
 from posir_tasks.text.interventions import NO_SPAN
 from posir_tasks.text.locating import Spelling
 from posir_tasks.text.spans import Span
@@ -42,11 +40,10 @@ from posir_tasks.values.evidence import Place
 logger = logging.getLogger(__name__)
 
 #: Maximum distance of a repair in characters. Trimmed white space, byte-order marks and stray title
-#: lines shift spans by a few characters. Within 5 characters, a wrong match would be mistaken for
-#: the answer in 0.08% of JaQuAD's questions and at most 0.34% of an XQuAD language's (Chinese);
-#: within 32 characters in 6%.
+#: lines shift spans by a few characters. Within 5 characters, 0.08% of the questions of JaQuAD have
+#: a wrong match, and at most 0.34% of an XQuAD language (Chinese); within 32 characters, 6%.
 REPAIR_DISTANCE = 5
-OTHER_FORM = (
+OTHER_FORM_ADVICE = (
     "; its document has it in another Unicode form (NFC, NFD): normalize both to the same form"
 )
 NON_JOINER = "\u200c"
@@ -55,7 +52,7 @@ SAME_LETTERS = str.maketrans("\u064a\u0649\u0643şţŞŢ٠١٢٣٤٥٦٧٨٩", "
 
 
 def find_span(answer: Answer, document: str, *, repair: bool) -> tuple[Span, bool]:
-    """Return the span of an answer, and True if it was repaired; raise UnusableError if the
+    """Find the span of an answer. Also return True if it was repaired; raise UnusableError if the
     document does not contain the answer.
     """
     try:
@@ -68,21 +65,21 @@ def find_span(answer: Answer, document: str, *, repair: bool) -> tuple[Span, boo
 
 @dataclass(frozen=True)
 class LocatedAnswer:
-    """The answer of a question, located in its document."""
+    """The answer of a question and its span in the document."""
 
     answer: Answer
     span: Span
     is_moved: bool = False
     """If true, the span was repaired."""
     is_alternative: bool = False
-    """If true, the document does not contain the answers listed before this one."""
+    """If true, the document does not contain any earlier answer."""
 
 
 def find_answer(question: PassageQuestion, document: str, *, repair: bool) -> LocatedAnswer:
     """Find the first answer of a question that occurs in the document.
 
     Raises:
-        UnusableError: The document contains none of the answers. The message is about the first.
+        UnusableError: The document contains no answer. The message describes the first problem.
     """
     answers = select_answers(question.answers, document)
     if not answers:
@@ -98,8 +95,8 @@ def find_answer(question: PassageQuestion, document: str, *, repair: bool) -> Lo
 
 
 def resolve_span(answer: Answer, document: str) -> Span:
-    """Return the declared span of an answer, or its only occurrence; raise UnusableError if the
-    span is wrong or the answer is not unique.
+    """Return the declared span of an answer or, without a start, its only occurrence; raise
+    UnusableError if the span is wrong or the answer is not unique.
     """
     text = answer.text
     start = answer.start
@@ -108,7 +105,7 @@ def resolve_span(answer: Answer, document: str) -> Span:
         if start is None or end is None:
             raise UnusableError(Cause.NO_POSITION)
         span = Span(start, end)
-        if not 0 <= start < end <= len(document) or not span.of(document).strip():
+        if not 0 <= start < end <= len(document) or not span.slice(document).strip():
             bounds = f"its document of {len(document)} characters"
             problem = f"its span {start} to {end} is blank or not within {bounds}"
             raise UnusableError(Cause.OUTSIDE, problem)
@@ -121,15 +118,15 @@ def resolve_span(answer: Answer, document: str) -> Span:
         starts = find_occurrences(text, document)
         if len(starts) != 1:
             times = f"its answer {short_repr(text)} occurs {len(starts)} times in its document"
-            is_in_other_form = not starts and _differs_in_form(text, document)
-            advice = OTHER_FORM if is_in_other_form else "; add its start"
+            is_in_other_form = not starts and _has_other_unicode_form(text, document)
+            advice = OTHER_FORM_ADVICE if is_in_other_form else "; add its start"
             raise UnusableError(Cause.AMBIGUOUS, times + advice)
         start = starts[0]
     span = Span(start, start + len(text))
     if end not in (None, span.end):
         problem = f"its span {start} to {end} is not as long as its answer {short_repr(text)}"
         raise UnusableError(Cause.OUTSIDE, problem)
-    if start < 0 or span.of(document) != text:
+    if start < 0 or span.slice(document) != text:
         raise _describe_mismatch(text, start, document)
     return span
 
@@ -137,10 +134,9 @@ def resolve_span(answer: Answer, document: str) -> Span:
 def repair_span(answer: str, start: int, document: str) -> Span:
     """Return the only match of a nonblank answer within `REPAIR_DISTANCE` characters of its start.
 
-    Three matches are tried in turn: the exact text; the text without surrounding white space; and
-    the text with `SAME_LETTERS` and all kinds of white space unified and invisible characters
-    ignored, such as the zero-width non-joiner in Persian. Case, punctuation and Unicode form must
-    match.
+    The exact text is tried first, then the text without surrounding white space, then the text with
+    normalized `SAME_LETTERS` and white space and without invisible characters, such as the
+    zero-width non-joiner in Persian. Case, punctuation and Unicode form must match.
 
     Raises:
         UnusableError: There is no match, or more than one.
@@ -165,24 +161,23 @@ def repair_span(answer: str, start: int, document: str) -> Span:
 
 def _find_spellings(answer: str, start: int, document: str) -> list[Span]:
     first = max(0, start - REPAIR_DISTANCE)
-    # Invisible characters may double the length.
+    # Invisible characters may double the length of an answer.
     part = document[first : max(0, start + REPAIR_DISTANCE) + 2 * len(answer)]
     spans = set()
     for joiner in ("", " "):
-        spell = partial(_spell, joiner=joiner)
-        letters = Spelling.build(part, spell)
-        bare = "".join(map(spell, answer))
+        normalize = partial(_normalize, joiner=joiner)
+        letters = Spelling.build(part, normalize)
+        bare = "".join(map(normalize, answer))
         for match in find_occurrences(bare, letters.text) if bare else ():
             span = letters.restore(Span(match, match + len(bare)))
             spans.add(Span(first + span.start, first + span.end))
     return [span for span in spans if abs(span.start - start) <= REPAIR_DISTANCE]
 
 
-def _spell(character: str, joiner: str) -> str:
-    """Normalize a character: unify `SAME_LETTERS` and white space, and drop invisible characters.
+def _normalize(character: str, joiner: str) -> str:
+    """Normalize `SAME_LETTERS` and white space, and drop invisible characters.
 
-    `joiner` replaces the zero-width non-joiner; Persian texts often have a space or nothing
-    instead.
+    `joiner` replaces the zero-width non-joiner. Persian texts often omit it or use a space.
     """
     if character.isspace():
         letter = " "
@@ -194,10 +189,8 @@ def _spell(character: str, joiner: str) -> str:
 def find_occurrences(
     text: str, document: str, first: int = 0, last: int | None = None
 ) -> list[int]:
-    """Return the starts of all occurrences that start between `first` and `last`, inclusive.
-    Occurrences may overlap.
-    """
-    # `str.find` counts a negative end from the back.
+    """Return the starts of all occurrences with `first` <= start <= `last`, which may overlap."""
+    # `str.find` counts negative ends from the back.
     end = len(document) if last is None else max(0, last + len(text))
     starts = []
     start = first - 1
@@ -206,7 +199,7 @@ def find_occurrences(
     return starts
 
 
-def _differs_in_form(text: str, document: str) -> bool:
+def _has_other_unicode_form(text: str, document: str) -> bool:
     return unicodedata.normalize("NFC", text) in unicodedata.normalize("NFC", document)
 
 
@@ -215,8 +208,8 @@ def _describe_mismatch(text: str, start: int, document: str) -> UnusableError:
     nearest = min(starts, key=lambda match: abs(match - start), default=None)
     if nearest is not None:
         elsewhere = f"; the nearest match is at {nearest}"
-    elif _differs_in_form(text, document):
-        elsewhere = OTHER_FORM
+    elif _has_other_unicode_form(text, document):
+        elsewhere = OTHER_FORM_ADVICE
     else:
         elsewhere = " or anywhere else in its document"
     problem = f"its answer {short_repr(text)} is not at character {start}{elsewhere}"
@@ -225,37 +218,37 @@ def _describe_mismatch(text: str, start: int, document: str) -> UnusableError:
 
 @dataclass
 class ImportedData:
-    """Checked documents and questions, including records of what was skipped or repaired."""
+    """Checked documents and questions, with skipped items and repairs."""
 
     documents: dict[str, str] = field(default_factory=dict)
     """Document id to text."""
     questions: dict[str, tuple[str, str, Span]] = field(default_factory=dict)
     """Question id to text, id of the relevant document, and span (`NO_SPAN` if unknown)."""
     places: dict[str, Place] = field(default_factory=dict)
-    """Question id to query, for queries with several evidence spans."""
-    unpositioned: dict[str, SkippedText] = field(default_factory=dict)
-    """Questions without a position, since an evidence span is unknown."""
-    skipped: list[SkippedText] = field(default_factory=list)
-    """Skipped texts and questions in the order of the files."""
+    """Question id to query and grade, for queries with several evidence spans."""
+    unpositioned: dict[str, SkippedItem] = field(default_factory=dict)
+    """Question id to the skipped item that explains a missing position."""
+    skipped: list[SkippedItem] = field(default_factory=list)
+    """Skipped texts and questions in file order."""
     repaired: list[tuple[PassageQuestion, Answer, Span]] = field(default_factory=list)
     """Repaired questions with the declared answer and the new span."""
     unverified: list[str] = field(default_factory=list)
-    """Names of questions whose span cannot be verified because there is no answer text."""
+    """Names of questions with a span but without an answer text to verify it."""
     titles: dict[str, str] = field(default_factory=dict)
     """Document id to the title of its article."""
     alternatives: int = 0
-    """Number of questions that use an alternative answer instead of the first."""
+    """Number of questions with a later answer instead of the first."""
     notes: tuple[str, ...] = ()
     """Notes on the data as a whole."""
 
     @property
     def query_count(self) -> int:
-        """Number of queries; several evidence spans of a query count once."""
+        """Number of queries. A query with several evidence spans counts once."""
         queries = {place.query for place in self.places.values()}
         return len(self.questions) - len(self.places) + len(queries)
 
-    def take(self, data: PositionData) -> ImportedData:
-        """Replace documents, questions and spans with their merged versions in `data`."""
+    def use_merged(self, data: PositionData) -> ImportedData:
+        """Replace documents, questions and spans with `data`, in which copies are merged."""
         corpus = list_texts(data.documents)
         rows = data.list_questions()
         questions = {name: (text, document, span or NO_SPAN) for name, text, document, span in rows}
@@ -264,7 +257,7 @@ class ImportedData:
             self, documents=corpus, questions=questions, places=dict(data.places), titles=titles
         )
 
-    def divide_skipped(self) -> tuple[list[SkippedText], list[SkippedText]]:
+    def split_skipped(self) -> tuple[list[SkippedItem], list[SkippedItem]]:
         """Split the skipped items into questions and texts."""
         questions = [skipped for skipped in self.skipped if skipped.cause]
         return questions, [skipped for skipped in self.skipped if not skipped.cause]
@@ -272,7 +265,7 @@ class ImportedData:
     def to_position_data(
         self, revision: str, count_tokens: Callable[[str], int] = estimate_tokens
     ) -> PositionData:
-        """Return the data of a subset, with warnings."""
+        """Build the data of a subset, with warnings."""
         relevant = dict.fromkeys(document for _, document, _ in self.questions.values())
         tokens = {
             document: max(1, count_tokens(self.documents[document]))
@@ -298,18 +291,20 @@ class ImportedData:
             )
         blank = [name for name, text in self.documents.items() if not text.strip()]
         if blank:
-            lacking = pluralize(len(blank), "document has", "documents have")
-            warnings.append(f"{lacking} no text (first {sanitize(blank[0])}): kept in the corpus.")
+            documents = pluralize(len(blank), "document has", "documents have")
+            warnings.append(
+                f"{documents} no text (first {sanitize(blank[0])}): kept in the corpus."
+            )
             data = replace(data, tolerated={DOCUMENTS_WITHOUT_TEXT: len(blank)})
         repeated = count_repeated(data)
         warnings += [*self.notes, repeated.warning]
-        # Notes may repeat a warning.
+        # Notes may duplicate warnings.
         sentences = tuple(dict.fromkeys(filter(None, warnings)))
         return replace(data, warnings=sentences, repeated=repeated)
 
 
 def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> ImportedData:
-    """Assign ids and spans to the questions of all items; raise DataError if an id is ambiguous.
+    """Assign ids and spans to all questions; raise DataError if an id is ambiguous.
 
     Blank documents stay in the corpus, as in the PosIR layout; their questions are skipped.
     """
@@ -320,7 +315,7 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
     repeated = _find_repeated_ids(passages)
     derived = derive_document_ids(passages, domain)
     for passage in items:
-        if isinstance(passage, SkippedText):
+        if isinstance(passage, SkippedItem):
             imported.skipped.append(passage)
             continue
         document = passage.id or derived[passage.text]
@@ -330,7 +325,7 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
                 "unique."
             )
         if passage.title.strip():
-            # A text that occurs in several articles belongs to the first.
+            # A text in several articles belongs to the first.
             imported.titles.setdefault(document, passage.title.strip())
         for question in passage.questions:
             try:
@@ -338,7 +333,7 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
                 by_id[_add_question(imported, candidate, document, repair=repair)] = candidate
             except ValueError as error:
                 imported.skipped.append(skip_question(question.file, question.name, error))
-    _join_places(imported, by_id)
+    _merge_spans(imported, by_id)
     if imported.alternatives:
         questions = pluralize(imported.alternatives, "question")
         notes.append(
@@ -349,18 +344,16 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
 
 
 def prepare_offsets(items: Iterable[Item], *, repair: bool) -> tuple[list[Item], list[str]]:
-    """Return the items with offsets in code points, and notes on the offsets. Offsets are converted
-    only if `repair` is true.
-    """
+    """Convert offsets to code points if `repair` is true. Return items and notes on offsets."""
     originals = [*items]
     converted, notes = convert_offsets(originals) if repair else (originals, [])
-    return converted, [*notes, *filter(None, [describe_unchecked(originals)])]
+    return converted, [*notes, *filter(None, [describe_unverified(originals)])]
 
 
-def _join_places(imported: ImportedData, by_id: Mapping[str, PassageQuestion]) -> None:
-    """Merge overlapping evidence spans of each query.
+def _merge_spans(imported: ImportedData, by_id: Mapping[str, PassageQuestion]) -> None:
+    """Merge the overlapping evidence spans of each query.
 
-    A query with a skipped or unknown span has no position.
+    If a span is skipped or unknown, the query has no position.
     """
     lost = {
         (item.file, item.name) for item in imported.skipped if item.cause is not Cause.DUPLICATE
@@ -390,7 +383,7 @@ def _merge_query(imported: ImportedData, query: str, grades: Mapping[str, float]
     places = []
     for name, grade in grades.items():
         text, document, span = imported.questions[name]
-        places.append(PlacedEvidence(name, query, document, span, grade))
+        places.append(QuerySpan(name, query, document, span, grade))
     merged = merge_places(places)[query]
     for name in grades.keys() - {place.name for place in merged}:
         del imported.questions[name]
@@ -403,7 +396,7 @@ def _merge_query(imported: ImportedData, query: str, grades: Mapping[str, float]
 
 
 def _find_repeated_ids(passages: list[Passage]) -> set[str]:
-    """Return the ids that different questions share, such as translations, and log a warning."""
+    """Return the ids of several different questions, such as translations, and log a warning."""
     counts = Counter(question.id for passage in passages for question in passage.questions)
     contents: dict[str, set[tuple[str, str, tuple[Answer, ...]]]] = defaultdict(set)
     for passage in passages:
@@ -424,11 +417,11 @@ def _find_repeated_ids(passages: list[Passage]) -> set[str]:
 def _add_question(
     imported: ImportedData, question: PassageQuestion, document: str, *, repair: bool
 ) -> str:
-    """Add a question and return its id.
+    """Add a question, and return its id.
 
     Raises:
-        UnusableError: The question is skipped.
-        DataError: Another question has its id.
+        UnusableError: The question cannot be used.
+        DataError: Another question has the same id.
     """
     if not question.text.strip():
         raise UnusableError(Cause.NO_TEXT, "its text is empty")

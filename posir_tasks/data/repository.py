@@ -1,4 +1,4 @@
-"""Access to dataset files on the Hub or below the local folder `POSIR_DATA`."""
+"""Access dataset files on the Hub or in the local folder `POSIR_DATA`."""
 
 import os
 import re
@@ -14,16 +14,16 @@ from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.files import find_files
 from posir_tasks.base.progress import BRIEF_SECONDS, track
 
-#: Folder with a subfolder per dataset, such as `PosIR-Benchmark-v1/`, to read instead of the Hub.
+#: Folder to read instead of the Hub, with a subfolder per dataset (`PosIR-Benchmark-v1/`).
 DATA_VARIABLE = "POSIR_DATA"
-#: Revisions that override the pinned ones, separated by spaces: `owner/name@<commit>`.
+#: Overrides of pinned revisions, separated by spaces: `owner/name@<commit>`.
 REVISIONS_VARIABLE = "POSIR_REVISIONS"
-#: Timeout of a Hub request. After a timeout, the cache is used.
+#: Timeout of Hub requests. After a timeout, the cache is used.
 HUB_TIMEOUT_SECONDS = 20
-#: Suffixes of data files: for most tasks, and for all tasks.
+#: Suffixes of data files: Parquet for most tasks, and all suffixes.
 PARQUET = (".parquet",)
 DATA_SUFFIXES = (*PARQUET, ".json", ".jsonl", ".json.gz", ".jsonl.gz")
-#: Prefix of local data revisions.
+#: Prefix of the revisions of local data.
 LOCAL = "local"
 #: Number of hexadecimal revision digits in a subset name.
 REVISION_DIGITS = 8
@@ -32,17 +32,17 @@ COMMIT = re.compile("[0-9a-f]{40}")
 
 
 class DataState(Enum):
-    """State of a subset's current data compared with the data of a saved result."""
+    """Comparison of a subset's current data with the data of a saved result."""
 
     SAME = "same"
     CHANGED = "changed"
-    """The subset has different data."""
+    """The data of the subset is different."""
     ABSENT = "absent"
     """The local folder does not contain the subset."""
 
 
 def check_repository_name(repo_id: str) -> None:
-    """Raise PosirError if a name is not `owner/name`."""
+    """Raise PosirError unless a name has the form `owner/name`."""
     if not REPOSITORY_NAME.fullmatch(repo_id):
         raise PosirError(
             f"repository '{repo_id}': not allowed; expected owner/name, as on the Hub."
@@ -60,7 +60,7 @@ def is_hub_name(reference: str) -> bool:
 
 @dataclass(frozen=True)
 class LocalRepository:
-    """A folder on this machine."""
+    """A local folder."""
 
     root: Path
     prefix: str = ""
@@ -71,34 +71,34 @@ class LocalRepository:
         """The folder, for messages."""
         return f"folder {self.root}"
 
-    def revision(self, paths: Iterable[str]) -> str:
-        """Return `local-` and a digest of paths and contents; missing files are ignored."""
+    def resolve_revision(self, paths: Iterable[str]) -> str:
+        """Return `local-` and a digest of paths and contents, ignoring missing files."""
         located = {path: self.locate(path) for path in paths}
         files = {path: file for path, file in located.items() if file.is_file()}
         with track("Reading", delay=BRIEF_SECONDS):
             return f"{LOCAL}-{digest_files(files)}"
 
-    def paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
-        """Return the sorted POSIX paths of the files below a folder, relative to the repository."""
-        head = f"{self.prefix}/" if self.prefix else ""
-        below = self.root if self.prefix else self.root / folder
-        files = find_files(below, suffixes)
-        paths = sorted(head + file.relative_to(self.root).as_posix() for file in files)
+    def list_paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
+        """List the files below a folder as sorted POSIX paths relative to the repository."""
+        path_prefix = f"{self.prefix}/" if self.prefix else ""
+        search_folder = self.root if self.prefix else self.root / folder
+        files = find_files(search_folder, suffixes)
+        paths = sorted(path_prefix + file.relative_to(self.root).as_posix() for file in files)
         return [path for path in paths if not folder or path.startswith(f"{folder}/")]
 
     def locate(self, path: str) -> Path:
-        """Return the local path of a file, whether or not it exists."""
+        """Return the local path of a file, which may be missing."""
         return self.root / (path.removeprefix(f"{self.prefix}/") if self.prefix else path)
 
     def fetch(self, path: str) -> Path:
-        """Return the local path of a file; raise ProblemsError if it does not exist."""
+        """Return the local path of a file; raise ProblemsError if it is missing."""
         file = self.locate(path)
         if not file.is_file():
             fix = (
                 f"Put the file there; if {DATA_VARIABLE} is set to this folder, unset it to read "
                 "from the Hub instead."
             )
-            # A lazy import spares commands that only read results the import of polars.
+            # Imported lazily, since commands that only read results do not need polars.
             from posir_tasks.data.checks import DataProblem, raise_problems
 
             raise_problems([DataProblem(str(file), None, f"missing. {fix}")])
@@ -107,28 +107,26 @@ class LocalRepository:
 
 @dataclass(frozen=True)
 class HubRepository:
-    """A dataset repository on the Hugging Face Hub, cached by huggingface_hub.
+    """A dataset repository on the Hugging Face Hub.
 
-    Methods raise DataError if the repository is neither reachable nor cached.
+    If the Hub is unreachable, the cache is used. Methods raise DataError if it has no copy.
     """
 
     repo_id: str
-    requested: str
+    requested_revision: str
     """Branch, tag or commit."""
 
     @property
     def location(self) -> str:
         """The repository and revision, for messages."""
-        return f"Hub dataset {self.repo_id}@{self.requested}"
+        return f"Hub dataset {self.repo_id}@{self.requested_revision}"
 
-    def revision(self, paths: Iterable[str] = ()) -> str:  # noqa: ARG002
+    def resolve_revision(self, paths: Iterable[str] = ()) -> str:  # noqa: ARG002
         """Return the commit of the requested revision."""
         return find_snapshot(self)[0]
 
-    def paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
-        """Return the sorted paths of the files below a folder. Without a network, only cached files
-        are listed.
-        """
+    def list_paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
+        """List the files below a folder as sorted paths; offline, only the cached files."""
         prefix = folder.rstrip("/") + "/" if folder else ""
         return [
             path
@@ -137,35 +135,34 @@ class HubRepository:
         ]
 
     def fetch(self, path: str) -> Path:
-        """Return the path of a cached or downloaded file; raise DataError on failure."""
+        """Download a file unless it is cached, and return its path; raise DataError on failure."""
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
         try:
-            # A request by branch name records the branch in the cache, for later use without a
-            # network.
-            for revision in (self.requested, self.revision()):
+            # A request by branch name stores the branch in the cache, for offline use.
+            for revision in (self.requested_revision, self.resolve_revision()):
                 file = hf_hub_download(self.repo_id, path, repo_type="dataset", revision=revision)
-                if self.revision() in Path(file).parts:
+                if self.resolve_revision() in Path(file).parts:
                     break
             return Path(file)
         except DataError:
             raise
         except LocalEntryNotFoundError as error:
-            raise self.build_access_error(error) from error
+            raise self.make_access_error(error) from error
         except EntryNotFoundError as error:
             raise DataError(f"{self.location}: no such file: {path}.") from error
-        # The HTTP library's own errors differ between versions of huggingface_hub.
+        # HTTP error types differ between versions of huggingface_hub.
         except Exception as error:
-            raise self.build_access_error(error) from error
+            raise self.make_access_error(error) from error
 
-    def build_access_error(self, error: Exception) -> DataError:
+    def make_access_error(self, error: Exception) -> DataError:
         """Build the error for an unreadable repository, with advice."""
-        folder = folder_name(self.repo_id)
+        folder = get_folder_name(self.repo_id)
         return DataError(
             f"{self.location}: cannot be read ({summarize_error(error)}). Check the network and, "
             f"for a private repository, `hf auth login`; or set {DATA_VARIABLE} to a folder that "
-            f"holds `{folder}/` in the layout of the Hub, to read ${DATA_VARIABLE}/{folder} "
+            f"contains `{folder}/` in the layout of the Hub, to read ${DATA_VARIABLE}/{folder} "
             "instead."
         )
 
@@ -175,9 +172,9 @@ Repository: TypeAlias = LocalRepository | HubRepository
 
 @cache
 def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
-    """Return the commit and the data files of a repository. They do not change during the process.
+    """Return the commit and the data files of a repository, once per process.
 
-    Without a network, they come from the cache.
+    If the Hub is unreachable, the cache is used.
 
     Raises:
         DataError: The repository is neither reachable nor cached.
@@ -186,37 +183,36 @@ def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     name = repository.repo_id
-    requested = repository.requested
+    revision = repository.requested_revision
     try:
-        info = HfApi().dataset_info(name, revision=requested, timeout=HUB_TIMEOUT_SECONDS)
+        info = HfApi().dataset_info(name, revision=revision, timeout=HUB_TIMEOUT_SECONDS)
     except HfHubHTTPError as error:
-        raise repository.build_access_error(error) from error
-    # The HTTP library's own errors differ between versions of huggingface_hub.
-    except Exception as offline:
+        raise repository.make_access_error(error) from error
+    # HTTP error types differ between versions of huggingface_hub.
+    except Exception as offline_error:
         try:
             cached = snapshot_download(
-                name, repo_type="dataset", revision=requested, local_files_only=True
+                name, repo_type="dataset", revision=revision, local_files_only=True
             )
         except LocalEntryNotFoundError as error:
-            # Some versions raise an error for an incomplete download; the error contains its
-            # folder.
+            # Some versions raise an error for an incomplete download.
             cached = str(getattr(error, "snapshot_path", None) or "")
         if not cached:
-            raise repository.build_access_error(offline) from offline
-        paths = LocalRepository(Path(cached)).paths(suffixes=DATA_SUFFIXES)
+            raise repository.make_access_error(offline_error) from offline_error
+        paths = LocalRepository(Path(cached)).list_paths(suffixes=DATA_SUFFIXES)
         return Path(cached).name, tuple(paths)
     names = [sibling.rfilename for sibling in info.siblings or ()]
     return str(info.sha), tuple(sorted(name for name in names if name.endswith(DATA_SUFFIXES)))
 
 
 def name_version(subset: str, revision: str) -> str:
-    """Name a subset of one data revision."""
+    """Name one data revision of a subset."""
     digits = revision.removeprefix(f"{LOCAL}-")[:REVISION_DIGITS]
     return f"{subset}@{digits}"
 
 
 def combine_revisions(revisions: Iterable[str]) -> str:
-    """Join the distinct revisions of several subsets. Local digests are combined into one."""
+    """Join the distinct revisions of several subsets. Local revisions are combined into one."""
     distinct = sorted({*revisions})
     local = [revision for revision in distinct if revision.startswith(f"{LOCAL}-")]
     if len(local) > 1:
@@ -225,31 +221,30 @@ def combine_revisions(revisions: Iterable[str]) -> str:
     return ", ".join(distinct)
 
 
-def folder_name(repo_id: str) -> str:
-    """Return the name of a repository's folder below `POSIR_DATA`: its id without the owner."""
+def get_folder_name(repo_id: str) -> str:
+    """Return the folder name of a repository below `POSIR_DATA`, which is its id without owner."""
     return repo_id.split("/")[-1]
 
 
-def data_folder() -> Path | None:
+def get_data_folder() -> Path | None:
     """Return the folder `POSIR_DATA`, or None."""
     value = os.environ.get(DATA_VARIABLE)
     return Path(value).expanduser().resolve() if value else None
 
 
-def requested_revision(repo_id: str, pinned: str) -> str:
-    """Return the revision in `POSIR_REVISIONS`, or else the pinned one."""
+def choose_revision(repo_id: str, pinned: str) -> str:
+    """Return the revision from `POSIR_REVISIONS`, or else the pinned revision."""
     entries = os.environ.get(REVISIONS_VARIABLE, "").split()
     pairs = [entry.partition("@") for entry in entries]
     return {name: revision for name, _, revision in pairs}.get(repo_id) or pinned
 
 
 def check_environment() -> None:
-    """Raise PosirError if `POSIR_DATA` is not a folder, or `POSIR_REVISIONS` is malformed."""
-    folder = data_folder()
+    """Raise PosirError if `POSIR_DATA` is not a folder or `POSIR_REVISIONS` is malformed."""
+    folder = get_data_folder()
     if folder is not None and not folder.is_dir():
         raise PosirError(
-            f"{DATA_VARIABLE}={folder}: no such folder. Set it to the folder that holds the "
-            "datasets."
+            f"{DATA_VARIABLE}={folder}: no such folder. Set it to the folder with the datasets."
         )
     for entry in os.environ.get(REVISIONS_VARIABLE, "").split():
         name, _, revision = entry.partition("@")
@@ -260,23 +255,21 @@ def check_environment() -> None:
 
 
 def open_repository(repo_id: str, pinned: str) -> Repository:
-    """Open a dataset in the local folder `POSIR_DATA`, or else on the Hub.
+    """Open a dataset in `POSIR_DATA` if it is set, or else on the Hub.
 
     Raises:
         PosirError: `POSIR_DATA` or `POSIR_REVISIONS` is invalid.
     """
     check_environment()
-    folder = data_folder()
+    folder = get_data_folder()
     if folder is not None:
         return LocalRepository(locate_dataset(folder, repo_id))
-    return HubRepository(repo_id, requested_revision(repo_id, pinned))
+    return HubRepository(repo_id, choose_revision(repo_id, pinned))
 
 
 def locate_dataset(folder: Path, repo_id: str) -> Path:
-    """Return the folder of a dataset below `POSIR_DATA`, or `POSIR_DATA` itself if it has the PosIR
-    layout.
-    """
-    subfolder = folder / folder_name(repo_id)
+    """Return the folder of a dataset below `folder`, or `folder` if it has the PosIR layout."""
+    subfolder = folder / get_folder_name(repo_id)
     if not subfolder.exists() and any(folder.glob("*/*/queries.parquet")):
         return folder
     return subfolder

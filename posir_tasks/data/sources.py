@@ -1,4 +1,4 @@
-"""Source datasets of the tasks, and their overlap with a model's training data."""
+"""Source datasets of tasks, and their overlap with a model's training data."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 from posir_tasks.text.languages import DOMAINS
 
-#: Maps task name prefixes to sources: the source name, and lower-case patterns that match its names
-#: in mteb's metadata. PosIR: arXiv 2601.08363, section 2.1. PosIR-Mini has no source.
+#: Task name prefix to source name to lower-case patterns of the source's names in mteb's metadata.
+#: PosIR: arXiv 2601.08363, section 2.1. PosIR-Mini has no source.
 SOURCES: Mapping[str, Mapping[str, str]] = {
     "SQuAD-PosQ": {"SQuAD": "squad squad2 squad_v2"},
     "FineWeb-PosQ": {"FineWeb": "fineweb*"},
@@ -22,9 +22,7 @@ SOURCES: Mapping[str, Mapping[str, str]] = {
 
 
 def list_sources(task: str, subsets: Iterable[str]) -> Mapping[str, str]:
-    """Return the source datasets of a task with their name patterns. The mapping is empty if they
-    are unknown.
-    """
+    """Return the source datasets of a task with their name patterns; empty if they are unknown."""
     domains = {subset.partition("@")[0] for subset in subsets}
     if task.startswith("PosIR-") and not domains <= {*DOMAINS}:
         return {}
@@ -32,7 +30,7 @@ def list_sources(task: str, subsets: Iterable[str]) -> Mapping[str, str]:
 
 
 def measure_overlap(sources: Mapping[str, str], training: Collection[str]) -> float:
-    """Return the share of the sources that occur in a model's training data, in [0, 1]."""
+    """Return the share of the sources in a model's training data, in [0, 1]."""
     names = [name.casefold() for name in training]
     overlaps = [
         any(fnmatchcase(name, pattern) for name in names for pattern in patterns.split())

@@ -1,4 +1,4 @@
-"""Metadata of position-aware tasks: common fields, and checks of names and languages."""
+"""Metadata of position-aware tasks: default fields, and checks of names and languages."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ from posir_tasks.values.result_schema import SPLIT
 if TYPE_CHECKING:
     from mteb.types.statistics import DescriptiveStatistics
 
-#: Query instruction in the authors' code (arXiv 2601.08363). Each model applies its own prompt
-#: format.
+#: Query instruction in the authors' code (arXiv 2601.08363). Its format depends on the model.
 QUERY_PROMPT = "Given a web search query, retrieve relevant passages that answer the query"
 
-#: Folder with descriptive statistics of tasks whose data ships with the package.
+#: Folder with descriptive statistics of tasks with data in this package.
 SHIPPED_STATISTICS = Path(__file__).parent.parent / "descriptive_stats"
 
 TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class PositionTaskMetadata(TaskMetadata):
-    """mteb task metadata with descriptive statistics stored outside the mteb package."""
+    """mteb task metadata whose descriptive statistics are stored outside the mteb package."""
 
     @property
     def descriptive_stat_path(self) -> Path:
-        """File with the descriptive statistics of this data revision, in the package or cache."""
+        """File with the descriptive statistics of the data revision, in the package or cache."""
         name = f"{self.name}@{quote(self.revision, safe='')}.json"
         file = SHIPPED_STATISTICS / name
         return file if file.exists() else get_cache_folder() / "descriptive_stats" / name
 
     @property
     def descriptive_stats(self) -> dict[str, DescriptiveStatistics] | None:
-        """Descriptive statistics by split; None if there is no complete file."""
+        """Descriptive statistics by split; None if the file is missing or incomplete."""
         try:
             return super().descriptive_stats
         except ValueError:
@@ -63,8 +62,8 @@ def build_metadata(
         name: Name of the task: letters, digits, `.`, `_` and `-`.
         dataset: Location of the data, such as a repository name.
         revision: Revision of the data.
-        languages: Codes such as `eng-Latn`, or codes by subset.
-        fields: Other fields of mteb's `TaskMetadata`. They override the defaults.
+        languages: Codes such as `eng-Latn`, or a mapping from subset to codes.
+        fields: Additional fields of mteb's `TaskMetadata`, which override the defaults.
 
     Raises:
         PosirError: The name, a language code or a field is invalid.
@@ -104,7 +103,7 @@ def build_metadata(
 
 
 def check_name_and_languages(metadata: TaskMetadata) -> None:
-    """Raise ValueError for an invalid task name or language code."""
+    """Raise ValueError if the task name or a language code is invalid."""
     if not TASK_NAME.fullmatch(metadata.name):
         raise ValueError(
             f"the name '{metadata.name}' is not allowed; use A-Z, a-z, 0-9, '.', '_' and '-'"
@@ -117,7 +116,7 @@ def check_name_and_languages(metadata: TaskMetadata) -> None:
 
 
 MINI_METADATA = build_metadata(
-    **MINI.fields(),
+    **MINI.to_metadata(),
     description=MINI_DESCRIPTION,
     reference="https://pypi.org/project/posir/",
     date=("2026-11-20", "2026-11-20"),

@@ -1,4 +1,4 @@
-"""Task data from texts in memory, with evidence quoted from the documents."""
+"""Build task data from texts in memory and quoted evidence."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,14 +14,14 @@ def build_position_data(
     """Build task data from texts.
 
     Args:
-        documents: Id to text. Token counts are estimated at one token per four bytes.
-        questions: Text, id of the relevant document, and evidence, which must occur exactly once in
-            that document.
-        revision: Revision of the texts, stored in every result.
+        documents: Document id to text. Tokens are estimated at one per four bytes.
+        questions: Question text, id of the relevant document, and evidence, which must occur in the
+            document exactly once.
+        revision: Revision of the texts, which results store.
 
     Raises:
-        DataError: A text is empty, or evidence does not occur exactly once. The message lists every
-            problem.
+        DataError: A text is empty, or evidence does not occur exactly once. The message lists all
+            problems.
     """
     problems = [
         f"document '{name}': has no text" for name, text in documents.items() if not text.strip()

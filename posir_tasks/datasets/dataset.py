@@ -1,4 +1,4 @@
-"""The dataset that all commands use. Its subsets are read on demand."""
+"""`Dataset`, which all commands use, with subsets that are read on demand."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from posir_tasks.data.formats.passages import (
     Item,
     Passage,
     RepeatedTexts,
-    SkippedText,
-    Use,
+    SearchScope,
+    SkippedItem,
     describe_skipped,
 )
 from posir_tasks.display.numbers import format_count
 from posir_tasks.display.presentation import LazySequence, Result
 from posir_tasks.display.tables import Table, build_numeric_table
 from posir_tasks.tasks.catalog import describe_hidden_task
-from posir_tasks.text.languages import UNKNOWN
+from posir_tasks.text.languages import UNKNOWN_LANGUAGE
 from posir_tasks.values.schemes import PositionScheme
 
 logger = logging.getLogger(__name__)
 
-#: Kinds of task data: with evidence positions, and mteb's tasks with qrels only.
+#: Kinds of task data: tasks with evidence positions, and mteb tasks with qrels only.
 TASK = "a task"
 JUDGED_TASK = "an mteb task"
-#: Kind, name and location of texts in memory.
+#: Kind, name and location of data in memory.
 IN_MEMORY = "texts"
 #: Maximum number of texts to examine for an error message.
 MAX_LISTED = 1_000
-#: The data that evaluation and training need.
+#: Data that evaluation and training need.
 EVIDENCE = "questions with the span of their evidence"
 
 
@@ -49,22 +49,20 @@ class Subset:
     """One language and domain of data, read on demand."""
 
     find_languages: Callable[[], tuple[str, str]]
-    """Returns the language codes of queries and corpus, such as `eng-Latn`; `und` if unknown."""
+    """Returns the language codes of queries and corpus, such as `eng-Latn`, or `und` if unknown."""
     domain: str
     read: Callable[[], PositionData]
-    """Reads and checks documents and questions; raises DataError if they are missing or invalid."""
+    """Reads and checks documents and questions; raises DataError for missing or invalid data."""
     read_texts: Callable[[], Iterator[Item]]
-    """Yields the documents without questions, and the skipped texts."""
+    """Yields documents without their questions, and skipped texts."""
     read_passages: Callable[[], Iterator[Item]]
-    """Yields the documents with their questions, unchecked unless the data has the PosIR layout."""
+    """Yields documents with questions, which are only checked for data in the PosIR layout."""
     read_judgments: Callable[[], Judgments] | None = None
-    """Returns the qrels, for data with grades or several relevant documents per query."""
+    """Reads qrels, for data with grades or several relevant documents per query."""
 
     @cached_property
     def judgments(self) -> Judgments:
-        """All judged queries with the grades of their documents; raises DataError if the data is
-        missing or invalid.
-        """
+        """All judged queries with their grades; raises DataError for missing or invalid data."""
         if self.read_judgments:
             return self.read_judgments()
         return Judgments.from_positions(self.read())
@@ -81,7 +79,7 @@ class Subset:
 
     @property
     def language(self) -> str:
-        """Language of the queries, followed by the corpus language if it differs."""
+        """Language of the queries, and of the corpus if it differs."""
         return "-".join(dict.fromkeys((self.query_language, self.corpus_language)))
 
     @property
@@ -92,78 +90,77 @@ class Subset:
 
 @dataclass(frozen=True, repr=False)
 class Dataset(Result):
-    """Documents, optionally with questions and evidence, in one or more subsets that share a
-    position scheme.
+    """Documents, with or without questions and evidence, in subsets with the same position scheme.
 
     Subsets are read on demand: `subsets[0].read()` returns documents, questions and evidence,
-    `read_texts()` yields the documents only. The data frame contains a row per question or, without
+    `read_texts()` yields only documents. The data frame contains a row per question or, without
     questions, a row per text.
     """
 
     name: str
-    """Name of the task, or a name derived from the file, folder or Hub dataset."""
+    """Task name, or a name derived from the file, folder or Hub dataset."""
     kind: str
     location: str
-    """Id of a Hub dataset, or path of a file or folder."""
+    """Hub dataset id, or path of a file or folder."""
     scheme: PositionScheme
     subsets: tuple[Subset, ...]
     """Subsets by language and domain; at least one."""
     find_revision: Callable[[], str]
-    """Returns a commit of the Hub, or `local-` and a digest of the content."""
+    """Returns a Hub commit, or `local-` and a digest of the content."""
     has_questions: bool = True
     in_memory: bool = False
     """If true, subsets stay in memory and are read once."""
     has_texts: bool = True
-    """False for qrels without documents."""
-    declared_use: Use | None = Use.CORPUS
-    """The texts to search for an answer, as set by the format or the user; None to infer them from
+    """False for qrels only."""
+    declared_scope: SearchScope | None = SearchScope.CORPUS
+    """Texts to search for an answer, as set by the format or the user; None to infer them from
     repeated questions.
     """
     find_declared_language: Callable[[], str] = lambda: ""
-    """Returns the declared language code, or an empty string unless there is exactly one."""
+    """Returns the declared language code, or an empty string if there is none or several."""
     rules: ScoringRules = field(default_factory=ScoringRules)
     reference: str = ""
-    """Name in commands, or the absolute path of a file or folder; empty for texts in memory."""
+    """Name for commands, or absolute path of a file or folder; empty for data in memory."""
 
     def read_texts(self) -> Iterator[Item]:
-        """Yield the documents of all subsets under their corpus ids, and the skipped texts."""
+        """Yield the documents of all subsets with their corpus ids, and skipped texts."""
         for subset in self.subsets:
             yield from subset.read_texts()
 
     @cached_property
-    def use(self) -> Use:
-        """The texts to search for an answer, as declared or as inferred from repeated questions."""
-        return self.declared_use or self.repeated.use
+    def search_scope(self) -> SearchScope:
+        """Texts to search for an answer, declared or inferred from repeated questions."""
+        return self.declared_scope or self.repeated.search_scope
 
     @property
     def repeated(self) -> RepeatedTexts:
-        """The number of questions that recur for several documents."""
+        """Number of questions that are repeated for several documents."""
         return self.subsets[0].read().repeated
 
     @property
-    def is_recognized(self) -> bool:
-        """True if repeated questions show that each question is about its own document."""
-        return self.declared_use is None and self.use is not Use.CORPUS
+    def has_inferred_scope(self) -> bool:
+        """True if repeated questions imply that each question is about its own document."""
+        return self.declared_scope is None and self.search_scope is not SearchScope.CORPUS
 
     def require_corpus(self) -> None:
-        """Raise PosirError unless the questions can be asked of the whole corpus."""
-        if self.use is not Use.CORPUS:
-            reason = f"{self.repeated.describe()}: " if self.is_recognized else ""
+        """Raise PosirError unless the whole corpus can be searched for answers."""
+        if self.search_scope is not SearchScope.CORPUS:
+            reason = f"{self.repeated.describe()}: " if self.has_inferred_scope else ""
             raise PosirError(
-                f"{self.location} ({self.kind}): {reason}{self.use.value}. Score chunks within "
-                "each document: `posir score --model MODEL --chunker MODULE:FUNCTION --data "
+                f"{self.location} ({self.kind}): {reason}{self.search_scope.value}. Score chunks "
+                "within each document: `posir score --model MODEL --chunker MODULE:FUNCTION --data "
                 f"{shlex.quote(self.location)}`. If each question is self-contained, add "
                 "--scope corpus to posir import, score or stats to search the whole corpus."
             )
 
     def __post_init__(self) -> None:
-        # A dataset is also a result. Its rows and tables are computed on demand.
+        # A `Result` needs a title, rows and tables, which are computed on demand.
         object.__setattr__(self, "title", self.name)
         object.__setattr__(self, "rows", LazySequence(self._list_rows))
         object.__setattr__(self, "tables", LazySequence(self._build_tables))
 
     def _list_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a row per question with its evidence span or, without questions, a row per text."""
+        """Yield a row per question with its evidence or, without questions, a row per text."""
         for subset in self.subsets:
             if self.has_questions:
                 yield from _list_questions(subset)
@@ -173,14 +170,14 @@ class Dataset(Result):
                     yield {"subset": subset.name, "document_id": item.name, "text": item.text}
 
     @cached_property
-    def skipped(self) -> list[SkippedText]:
-        """Skipped texts, rows and questions, with the reasons."""
+    def skipped(self) -> list[SkippedItem]:
+        """Skipped texts, rows and questions, with reasons."""
         if self.has_questions:
             return [item for subset in self.subsets for item in subset.read().skipped]
-        return [item for item in self.read_texts() if isinstance(item, SkippedText)]
+        return [item for item in self.read_texts() if isinstance(item, SkippedItem)]
 
     def _build_tables(self) -> Iterator[Table]:
-        """Tabulate the rows of each subset, with notes on skipped and repaired rows."""
+        """Count the rows of each subset in a table, with notes on skipped and repaired rows."""
         counts = Counter(row["subset"] for row in self.rows)
         rows = [(name, format_count(count)) for name, count in counts.items()]
         notes: list[str] = []
@@ -193,12 +190,14 @@ class Dataset(Result):
         yield build_numeric_table(("Subset", unit), rows, notes=notes)
 
     def find_languages(self) -> dict[str, list[str]]:
-        """Return the language codes of queries and corpus by subset name, as in task metadata.
+        """Map subset names to language codes of queries and corpus, as in task metadata.
 
         Raises:
             PosirError: The language of a subset is unknown.
         """
-        if self.has_texts and any(subset.query_language == UNKNOWN for subset in self.subsets):
+        if self.has_texts and any(
+            subset.query_language == UNKNOWN_LANGUAGE for subset in self.subsets
+        ):
             raise PosirError(self._describe_unknown_language())
         languages = {subset.language for subset in self.subsets}
         is_single = self.kind in (TASK, JUDGED_TASK) or len(languages) == 1
@@ -210,7 +209,7 @@ class Dataset(Result):
 
     def _describe_unknown_language(self) -> str:
         items = list(islice(self.read_texts(), MAX_LISTED))
-        skipped = [item for item in items if isinstance(item, SkippedText)]
+        skipped = [item for item in items if isinstance(item, SkippedItem)]
         if len(skipped) < len(items):
             return (
                 f"{self.location}: its language is not recognized. Import it with `posir import "
@@ -220,21 +219,19 @@ class Dataset(Result):
         return f"{self.location} ({self.kind}): {' '.join(filter(None, sentences))}"
 
     def _describe_format(self) -> str:
-        """Describe the content of a file or folder and the known formats, or return an empty
-        string.
-        """
+        """Describe the content of a file or folder, with supported formats; "" for other data."""
         path = Path(self.location).expanduser()
         return describe_format(path) if path.exists() and self.kind != IN_MEMORY else ""
 
-    def with_questions(self, command: str, *, several_places: bool = False) -> Dataset:
-        """Select the questions that a command can use. Reading them warns about skipped questions.
+    def select_questions(self, command: str, *, several_places: bool = False) -> Dataset:
+        """Select the questions that a command can use. Reading them logs skipped questions.
 
         Args:
-            command: Name of the command for messages, such as `posir train`.
+            command: Name for messages, such as `posir train`.
             several_places: Include questions with several evidence spans.
 
         Raises:
-            PosirError: The questions cannot be asked of the whole corpus.
+            PosirError: The whole corpus cannot be searched for answers.
             DataError: There are no questions.
         """
         self.require_corpus()

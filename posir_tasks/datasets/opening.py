@@ -1,4 +1,4 @@
-"""Open data: a task, a file or folder in any format, or a Hub dataset."""
+"""Open tasks, files and folders in any format, and Hub datasets."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from posir_tasks.data.formats.catalog import (
     export_hub,
     find_declared_language,
     find_format,
-    find_use,
+    find_search_scope,
     read_as,
     read_card_language,
     read_hub,
 )
-from posir_tasks.data.formats.form import Format
+from posir_tasks.data.formats.format import Format
 from posir_tasks.data.formats.passages import (
     Answer,
     Item,
@@ -37,13 +37,13 @@ from posir_tasks.data.formats.passages import (
     PassageQuestion,
     ReadOptions,
     Scope,
-    SkippedText,
-    Use,
+    SearchScope,
+    SkippedItem,
     name_documents,
     read_text,
 )
 from posir_tasks.data.formats.qrels import check_qrels, is_qrels, read_qrels
-from posir_tasks.data.formats.records import error_context, list_files
+from posir_tasks.data.formats.records import convert_errors, list_files
 from posir_tasks.data.posir import (
     FILES,
     SubsetKey,
@@ -74,7 +74,7 @@ from posir_tasks.tasks.catalog import (
     raise_if_missing,
     require_task,
 )
-from posir_tasks.text.languages import PIVOT, UNKNOWN, detect_code
+from posir_tasks.text.languages import PIVOT, UNKNOWN_LANGUAGE, detect_code
 from posir_tasks.values.evidence import Place
 from posir_tasks.values.schemes import RelativePositions
 
@@ -82,7 +82,7 @@ logger = logging.getLogger(__name__)
 
 #: Kind of a dataset that consists of qrels only.
 QRELS = "TREC qrels"
-#: Number of texts for language detection.
+#: Maximum number of texts for language detection.
 DETECTED_TEXTS = 30
 
 
@@ -161,12 +161,12 @@ def open_data(
     dataset = replace(dataset, reference=reference)
     if scope is None:
         return dataset
-    use = Use.CORPUS if scope == "corpus" else Use.WITHIN
-    return replace(dataset, declared_use=use)
+    search_scope = SearchScope.CORPUS if scope == "corpus" else SearchScope.DOCUMENT
+    return replace(dataset, declared_scope=search_scope)
 
 
 def _open_strings(texts: Iterable[object]) -> Dataset:
-    """Open texts in memory; raise PosirError for a data frame, which iterates over its columns."""
+    """Open texts in memory; raise PosirError for a data frame, which would yield its columns."""
     if hasattr(texts, "columns"):
         raise PosirError(
             "This is a data frame. Give the column with the texts, such as data['text']."
@@ -177,10 +177,10 @@ def _open_strings(texts: Iterable[object]) -> Dataset:
         if isinstance(text, str):
             items.append(read_text(IN_MEMORY, name, text, str(number)))
         else:
-            items.append(SkippedText(name, "not a text", file=IN_MEMORY))
+            items.append(SkippedItem(name, "not a text", file=IN_MEMORY))
     content = digest(*(item.text for item in items if isinstance(item, Passage))).hex()
     revision = partial(str, f"{LOCAL}-{content}")
-    source = Format(IN_MEMORY, read=lambda *_: iter(items), use=None)
+    source = Format(IN_MEMORY, read=lambda *_: iter(items), search_scope=None)
     return _open_items(source, Path(), IN_MEMORY, IN_MEMORY, revision, ReadOptions())
 
 
@@ -191,13 +191,13 @@ def _open_layout(name: str, repository: Repository, keys: Sequence[SubsetKey]) -
         "in the PosIR layout",
         repository.location,
         RelativePositions(),
-        tuple(_layout_subset(repository, key) for key in keys),
-        partial(repository.revision, list_present_files(repository, keys)),
+        tuple(_open_layout_subset(repository, key) for key in keys),
+        partial(repository.resolve_revision, list_present_files(repository, keys)),
         find_declared_language=lambda: "".join(languages) if len(languages) == 1 else "",
     )
 
 
-def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
+def _open_layout_subset(repository: Repository, key: SubsetKey) -> Subset:
     read = partial(read_domain, repository, key.language, key.corpus_language, key.domain)
     name = f"{key.corpus_language}/{key.domain}"
 
@@ -205,7 +205,7 @@ def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
         corpus = read_columns(repository.fetch(key.files[0]), CORPUS)
         for identifier, text in corpus.select("_id", "text").iter_rows():
             document = Passage(name, identifier, text, id=identifier)
-            yield document if text.strip() else SkippedText(document.name, "empty", file=name)
+            yield document if text.strip() else SkippedItem(document.name, "empty", file=name)
 
     return Subset(
         lambda: (key.language, key.corpus_language),
@@ -238,7 +238,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
     files = list_files(path)
     if not files:
         raise PosirError(f"{path} has no files.{describe_hidden_task(str(path))}\n{SUPPORTED_DATA}")
-    return _open_local(path, path.resolve().name, partial(_name_revision, path, files), options)
+    return _open_local(path, path.resolve().name, partial(_compute_revision, path, files), options)
 
 
 def _open_file(path: Path, options: ReadOptions) -> Dataset:
@@ -247,9 +247,9 @@ def _open_file(path: Path, options: ReadOptions) -> Dataset:
         return _open_qrels(path, options)
     name, suffix = split_suffix(path)
     if suffix in PARQUET:
-        # A corrupt file is skipped within a folder, but is an error on its own.
+        # Raise an error for a corrupt file. In a folder, it would be skipped.
         read_column_types(path)
-    return _open_local(path, name, partial(_name_revision, path.parent, [path]), options)
+    return _open_local(path, name, partial(_compute_revision, path.parent, [path]), options)
 
 
 def _open_local(
@@ -259,7 +259,7 @@ def _open_local(
     source = replace(
         format_,
         read=partial(read_as, format_=format_),
-        use=find_use(path, options, format_),
+        search_scope=find_search_scope(path, options, format_),
         find_language=partial(find_declared_language, format_),
     )
     return _open_items(source, path, name, str(path), find_revision, options)
@@ -267,27 +267,27 @@ def _open_local(
 
 def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
     """Open qrels without texts; raise DataError if a line is malformed."""
-    with error_context(path, "", "TREC qrels"):
+    with convert_errors(path, "", "TREC qrels"):
         grades = read_qrels(path)
     judgments = Judgments({}, grades.by_query, contradictions=grades.contradictions)
     source = Format(QRELS, read=lambda *_: iter(()), read_judgments=lambda *_: judgments)
-    revision = partial(_name_revision, path.parent, [path])
-    options = replace(options, language=options.language or UNKNOWN)
+    revision = partial(_compute_revision, path.parent, [path])
+    options = replace(options, language=options.language or UNKNOWN_LANGUAGE)
     dataset = _open_items(source, path, split_suffix(path)[0], str(path), revision, options)
     return replace(dataset, has_texts=False)
 
 
-def _name_revision(folder: Path, files: Iterable[Path]) -> str:
+def _compute_revision(folder: Path, files: Iterable[Path]) -> str:
     return f"{LOCAL}-{digest_files({file.relative_to(folder).as_posix(): file for file in files})}"
 
 
 def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     name, _, configuration = reference.partition(":")
     commit = options.revision or "main"
-    # A commit can be read from the cache without a network.
+    # The cache can be searched for a commit without the Hub.
     if not COMMIT.fullmatch(commit):
         try:
-            commit = HubRepository(name, commit).revision()
+            commit = HubRepository(name, commit).resolve_revision()
         except DataError as error:
             raise DataError(
                 f"{reference}: no such file or folder, and no dataset on the Hub that can be read "
@@ -316,10 +316,10 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
 
 
 def _list_hub_keys(repository: HubRepository) -> list[SubsetKey]:
-    """List the domains of a repository in the PosIR layout; empty for other layouts."""
+    """List the domains of a repository in the PosIR layout. Empty for other layouts."""
     keys = []
     with suppress(DataError):
-        for path in repository.paths():
+        for path in repository.list_paths():
             match path.split("/"):
                 case [language, domain, name] if name == FILES[-1]:
                     keys.append(SubsetKey(language, language, domain))
@@ -334,14 +334,12 @@ def _open_items(
     find_revision: Callable[[], str],
     options: ReadOptions,
 ) -> Dataset:
-    """Open the items that a format reads from a path as a dataset with one subset. `location` is
-    the file, folder or Hub dataset, for messages.
-    """
+    """Open the items of a format as a dataset with one subset. `location` is for messages."""
     domain = re.sub("[^a-z0-9_]+", "_", name.lower()).strip("_") or "texts"
-    use = source.use
+    search_scope = source.search_scope
     read = partial(source.read, path, options)
     read_documents = partial(source.read_texts or source.read, path, options)
-    judge = source.read_judgments
+    judgment_reader = source.read_judgments
 
     @cache
     def read_data() -> PositionData:
@@ -357,13 +355,13 @@ def _open_items(
         code = options.language or source.find_language(path)
         if not code:
             texts = (item.text for item in list_texts() if isinstance(item, Passage))
-            if source.read_texts is None and use is not None:
-                # Read documents and questions together, once.
+            if source.read_texts is None and search_scope is not None:
+                # Avoid reading the documents a second time.
                 texts = (text for text in read_data().documents["text"] if text.strip())
             code = detect_code(islice(texts, DETECTED_TEXTS))
         return code, code
 
-    read_judgments = partial(judge, path, options) if judge else None
+    read_judgments = partial(judgment_reader, path, options) if judgment_reader else None
     return Dataset(
         to_file_name(name),
         source.title,
@@ -371,27 +369,29 @@ def _open_items(
         RelativePositions(),
         (Subset(find_languages, domain, read_data, list_texts, read, read_judgments),),
         find_revision,
-        use is not None,
+        search_scope is not None,
         in_memory=True,
-        declared_use=None if use is Use.CORPUS else use or Use.CORPUS,
+        declared_scope=None
+        if search_scope is SearchScope.CORPUS
+        else search_scope or SearchScope.CORPUS,
         find_declared_language=partial(source.find_language, path),
     )
 
 
 def _drop_questions(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield the documents and the skipped texts; blank documents count as skipped."""
+    """Yield documents and skipped texts, including blank documents as skipped."""
     for item in items:
-        if isinstance(item, SkippedText):
+        if isinstance(item, SkippedItem):
             if not item.cause:
                 yield item
         elif item.text.strip():
             yield item
         else:
-            yield SkippedText(item.name, "empty", file=item.file)
+            yield SkippedItem(item.name, "empty", file=item.file)
 
 
 def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
-    """Open the judgments of an mteb retrieval task, or return None if there is no such task."""
+    """Open the judgments of an mteb retrieval task; None if the task does not exist."""
     from posir_tasks.tasks.retrieval_task import (
         find_retrieval_task,
         list_task_texts,
@@ -414,12 +414,12 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
         source = Format(
             JUDGED_TASK,
             read=lambda *_: list_task_texts(task, subset, split),
-            use=None,
+            search_scope=None,
             read_judgments=lambda *_: read_task_judgments(task, subset, split),
         )
         subset_options = replace(options, language=metadata.hf_subsets_to_langscripts[subset][0])
         dataset = _open_items(source, Path(), subset, name, find_revision, subset_options)
-        # mteb's prediction files use its own subset names.
+        # Prediction files contain mteb's subset names.
         return replace(dataset.subsets[0], domain=subset)
 
     return Dataset(
@@ -439,12 +439,12 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
     """Open the data of a task.
 
     Raises:
-        PosirError: The task does not exist, or lacks a selected domain.
+        PosirError: The task or a selected domain does not exist.
         DataError: The task's language has no data.
     """
     if name == mini.NAME:
-        # The package includes the data, so mteb is not imported.
-        subset = _task_subset(mini.read_mini, "default", (PIVOT.code, PIVOT.code))
+        # The data is in the package, so that mteb is not imported.
+        subset = _open_task_subset(mini.read_mini, "default", (PIVOT.code, PIVOT.code))
         return Dataset(
             name, TASK, mini.REPO_ID, RelativePositions(), (subset,), lambda: mini.REVISION
         )
@@ -469,10 +469,10 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
             raise DataError(instance.explain_missing_data())
         check_selected_domains(domains, repository.location)
         keys = [SubsetKey(*languages, domain) for domain in select_domains(sorted(domains))]
-        subsets = [_layout_subset(repository, key) for key in keys]
+        subsets = [_open_layout_subset(repository, key) for key in keys]
     else:
         subsets = [
-            _task_subset(
+            _open_task_subset(
                 partial(instance.read_subset, subset), subset, (languages[0], languages[-1])
             )
             for subset, languages in metadata.hf_subsets_to_langscripts.items()
@@ -484,7 +484,9 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
     return Dataset(name, TASK, metadata.dataset["path"], task.scheme, tuple(subsets), find_revision)
 
 
-def _task_subset(read: Callable[[], PositionData], name: str, languages: tuple[str, str]) -> Subset:
+def _open_task_subset(
+    read: Callable[[], PositionData], name: str, languages: tuple[str, str]
+) -> Subset:
     def read_texts() -> Iterator[Item]:
         return (Passage(name, key, text, id=key) for key, text in read().documents.iter_rows())
 

@@ -21,46 +21,42 @@ from posir_tasks.text.words import is_unspaced_language
 from posir_tasks.values.profile import PositionProfile, pool
 from posir_tasks.values.schemes import AbsolutePositions, LabeledPositions, PositionScheme
 
-#: Unicode's sentence-final question marks and interrobangs.
+#: Sentence-final question marks and interrobangs in Unicode.
 QUESTION_MARKS = (
     "?\u037e\u055e\u061f\u1367\u1945\u203d\u2047\u2048\u2049"
     "\u2cfa\u2cfb\u2e2e\u2e54\ua60f\ua6f7\ufe16\ufe56\uff1f\U00011143"
 )
-#: A question mark before closing quotation marks, brackets and white space at the end. German
-#: closes with initial quotation marks.
+#: A final question mark, possibly before quotation marks, brackets and white space. German texts
+#: close with initial quotation marks.
 QUESTION = rf"[{QUESTION_MARKS}][\p{{Pe}}\p{{Pf}}\p{{Pi}}\"'\s]*$"
-#: Maximum number of words of a keyword query.
+#: Maximum number of words in a keyword query.
 MAX_KEYWORDS = 5
 #: Characters that count as one word in scripts without spaces.
 CHARACTERS_PER_WORD = 2
-#: Names of length statistics.
-SUMMARY = ("mean", "sd", "min", "25", "50", "75", "max")
+#: Keys of length statistics.
+SUMMARY_KEYS = ("mean", "sd", "min", "25", "50", "75", "max")
 
 
 class QueryType(StrEnum):
-    """The type of a query, derived from its wording. The rule is posir's own."""
+    """The type of a query, according to a simple rule on its text."""
 
     QUESTION = "question"
-    """Ends in a question mark."""
+    """Ends with a question mark."""
     KEYWORDS = "keywords"
-    """At most five words (ten characters in a script without spaces), without a final question
-    mark.
-    """
+    """Up to five words (ten characters in scripts without spaces) without a question mark."""
     STATEMENT = "statement"
     """Any other query."""
 
 
 @dataclass(frozen=True)
 class TextTotals:
-    """Number of texts by length. Totals are additive, and all length statistics are computed from
-    them.
-    """
+    """Number of texts by length, from which all length statistics are computed. Additive."""
 
     texts: int
     """Number of texts."""
     lengths: Mapping[str, Counter[int] | None]
-    """Number of texts by length, for each unit: `words` (None for scripts without spaces),
-    `characters` (Unicode code points), `tokens` (None without a tokenizer).
+    """Unit to number of texts by length. Units: `words` (None for scripts without spaces),
+    `characters` (Unicode code points), `tokens` (None if not counted).
     """
 
     @classmethod
@@ -77,9 +73,9 @@ class TextTotals:
         Args:
             texts: The texts.
             language: Language of the texts, such as `eng-Latn`.
-            tokenizer: If given, also count tokens, without special tokens.
-            at_blanks: Count the words of `text.split(" ")`, as in Table 2 of PosQ (arXiv
-                2505.13950), instead of runs without white space.
+            tokenizer: Counts tokens, without special tokens.
+            at_blanks: Count words with `text.split(" ")`, as in Table 2 of PosQ (arXiv
+                2505.13950), instead of `text.split()`.
         """
         words = texts.str.count_matches(r"\S+")
         if at_blanks:
@@ -101,20 +97,20 @@ class TextTotals:
 
 
 def summarize_lengths(lengths: Counter[int] | None) -> dict[str, float | None]:
-    """Compute mean, standard deviation (divided by n), minimum, quartiles (linearly interpolated)
-    and maximum. Keys are `SUMMARY`. Values are None if there are no lengths.
+    """Compute mean, population standard deviation, minimum, linearly interpolated quartiles and
+    maximum, with the keys `SUMMARY_KEYS`. Values are None if there are no lengths.
     """
     if not lengths:
-        return dict.fromkeys(SUMMARY)
+        return dict.fromkeys(SUMMARY_KEYS)
     distinct, counts = zip(*sorted(lengths.items()), strict=True)
     values = np.repeat(distinct, counts)
     quartiles = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
     spread = (values.mean().item(), values.std().item(), distinct[0], *quartiles, distinct[-1])
-    return dict(zip(SUMMARY, spread, strict=True))
+    return dict(zip(SUMMARY_KEYS, spread, strict=True))
 
 
 def count_types(queries: pl.Series, language: str) -> Integers:
-    """Count the queries of each `QueryType`, shape (3,)."""
+    """Count the queries of each `QueryType`. Returns an array of shape (3,)."""
     unit = r"\S+"
     max_units = MAX_KEYWORDS
     if is_unspaced_language(language):
@@ -132,22 +128,20 @@ ALL = "all"
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Statistics of one language and domain of a dataset, or of pooled subsets."""
+    """Statistics of one language and domain, or of pooled subsets. Additive."""
 
     language: str
-    """Language of the queries, such as `eng-Latn`, followed by the corpus language if it differs;
-    `all` for pooled languages.
-    """
+    """Query language such as `eng-Latn`, and corpus language if it differs; `all` if pooled."""
     domain: str
     documents: TextTotals
     """The corpus."""
     queries: TextTotals
     types: Integers
-    """Number of queries by `QueryType`, shape (3,)."""
+    """Number of queries of each `QueryType`, shape (3,)."""
     lengths: Counter[int]
     """Number of distinct relevant documents by length."""
     length_unit: str
-    """`tokens` if the data has token counts, else `characters`."""
+    """`tokens` if the data contains token counts, else `characters`."""
     positions: PositionProfile
     """Queries by length and position, without ranks."""
 
@@ -159,7 +153,7 @@ class Statistics:
         scheme: PositionScheme,
         tokenizer: Tokenizer | None = None,
     ) -> Statistics:
-        """Compute the statistics of one subset."""
+        """Compute the statistics of a subset."""
         corpus = data.documents
         queries = data.questions["text"]
         evidence = data.evidence
@@ -200,26 +194,25 @@ class Statistics:
             positions=self.positions + other.positions,
         )
 
-    def queries_by_length(self) -> dict[str, int]:
-        """Count the distinct queries of each length bucket; empty for a single bucket."""
+    def count_by_length(self) -> dict[str, int]:
+        """Count the distinct queries in each length bucket. Empty if there is only one."""
         lengths = self.positions.axes.lengths
         if len(lengths) == 1:
             return {}
         return dict(zip(lengths, self.positions.queries_by_length.tolist(), strict=True))
 
-    def histogram(self) -> dict[str, list[int]]:
-        """Count the queries of each position bin, for `all` lengths and for each length bucket."""
+    def count_positions(self) -> dict[str, list[int]]:
+        """Count the queries in each position bin, for `all` lengths and each length bucket."""
         cells = self.positions.queries_by_cell
-        by_length = dict(zip(self.queries_by_length(), cells.tolist(), strict=False))
+        by_length = dict(zip(self.count_by_length(), cells.tolist(), strict=False))
         return {ALL: cells.sum(axis=0).tolist(), **by_length}
 
 
 def group_by_language(subsets: Iterable[Statistics]) -> list[list[Statistics]]:
-    """Group subsets by language and add totals. The subsets must be ordered by language.
+    """Group subsets, which must be sorted by language, and add totals.
 
-    Each group contains the domains of one language and, if there are several, their total. If there
-    are several languages, the last group contains each domain pooled over languages, and the grand
-    total.
+    A group contains the domains of a language and, if there are several, their total. For several
+    languages, the last group contains each domain pooled over languages, and the grand total.
     """
     subsets = list(subsets)
     groups = [list(group) for _, group in groupby(subsets, attrgetter("language"))]

@@ -1,7 +1,7 @@
-"""Patches for mteb's modules, applied by the import hook when mteb is imported.
+"""Patches for mteb modules, which the import hook applies when mteb is imported.
 
-Patches are independent: each imports what it needs and checks the names and parameters that it
-relies on. If mteb has changed, the patch falls back to mteb's own behavior.
+Patches are independent. Each patch checks the names and parameters that it needs, and falls back to
+mteb's behavior if they have changed.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ T = TypeVar("T")
 #: Task classes by name.
 Tasks: TypeAlias = dict[str, type[Any]]
 
-#: Prefixes of mteb's uninformative log lines.
+#: Prefixes of uninformative log lines of mteb.
 SUPPRESSED_LOG_LINES = ("Running with parameters", "Using prompt_name", "Unloaded dataset")
-#: Package into which transformers imports code from model repositories.
+#: Package in which transformers imports code from model repositories.
 REPOSITORY_CODE = "transformers_modules."
 
 
 def check_parameters(function: Function, *names: str) -> Function:
-    """Return an mteb function. Raise PosirError if its first parameters have other names."""
+    """Return the function; raise PosirError if its first parameters have other names."""
     parameters = [name for name in signature(function).parameters if name not in ("self", "cls")]
     if parameters[: len(names)] != [*names]:
         raise PosirError(
@@ -62,9 +62,7 @@ def check_parameters(function: Function, *names: str) -> Function:
 
 
 def add_tasks(module: ModuleType) -> None:
-    """Let `mteb.get_tasks` find the tasks of posir and its plugins, which are created at the first
-    unknown name.
-    """
+    """Let `mteb.get_tasks` find the tasks of posir and its plugins, created on demand."""
     from posir_tasks.tasks.catalog import collect_plugin_tasks, load_builtin_tasks
 
     def create_builtin_tasks() -> Tasks:
@@ -72,7 +70,7 @@ def add_tasks(module: ModuleType) -> None:
             print(f"posir: {sentence}", file=sys.stderr)
         return load_builtin_tasks()
 
-    # A ChainMap only writes to its first mapping.
+    # ChainMap adds new tasks to the first mapping.
     mappings = (LazyTasks(create_builtin_tasks), LazyTasks(collect_plugin_tasks), LanguageTasks())
     registry = Registry(module._TASKS_REGISTRY, *mappings)  # type: ignore[arg-type]
     replace_everywhere("_TASKS_REGISTRY", module._TASKS_REGISTRY, registry)
@@ -80,9 +78,7 @@ def add_tasks(module: ModuleType) -> None:
 
 
 def add_benchmarks(module: ModuleType) -> None:
-    """Add posir's benchmarks to `mteb.benchmarks.benchmarks`, which mteb reads at the first
-    lookup.
-    """
+    """Add posir's benchmarks to `mteb.benchmarks.benchmarks`."""
     from posir_tasks.tasks.catalog import build_benchmarks
 
     for benchmark in build_benchmarks():
@@ -101,10 +97,10 @@ def add_model_references(module: ModuleType) -> None:
 
 
 def explain_missing_models(module: ModuleType) -> None:
-    """Let mteb apply the run's settings to models, and report an unreachable Hub at once and in one
+    """Let mteb apply run settings to models, and report an unreachable Hub immediately in one
     sentence.
 
-    Tokenizers without a padding token get one, so that the model can encode batches.
+    Tokenizers without a padding token get one, so that batches can be encoded.
 
     Args:
         module: `mteb.models.model_meta`.
@@ -151,9 +147,9 @@ def explain_missing_models(module: ModuleType) -> None:
 
 
 def ensure_padding(model: Any) -> None:
-    """Let a tokenizer without a padding token, such as GPT-2's, pad with its end-of-text token.
+    """Let a tokenizer without a padding token, such as GPT-2's, pad with the end-of-text token.
 
-    The choice of the token has no effect, since the attention mask excludes padding.
+    Any token works, since the attention mask excludes padding.
     """
     tokenizer: Any = getattr(getattr(model, "model", model), "tokenizer", None)
     if getattr(tokenizer, "pad_token", "") is None:
@@ -161,12 +157,12 @@ def ensure_padding(model: Any) -> None:
 
 
 def find_repository_code() -> set[str]:
-    """Return the names of imported modules from model repositories."""
+    """Return the names of modules imported from model repositories."""
     return {name for name in sys.modules if name.startswith(REPOSITORY_CODE)}
 
 
 def warn_repository_code(meta: ModelMeta, modules_before: Collection[str]) -> None:
-    """Warn if a registered model has run code from its repository."""
+    """Warn if a registered model ran code from its repository."""
     if find_repository_code() - {*modules_before} and not hasattr(meta.loader, "reference"):
         logger.warning(
             "%s ran code from its repository (revision %s), as registered in mteb.",
@@ -176,15 +172,15 @@ def warn_repository_code(meta: ModelMeta, modules_before: Collection[str]) -> No
 
 
 def make_saving_safe(module: ModuleType) -> None:
-    """Let `mteb.cache.result_cache` save results of posir's tasks atomically and merge the results
-    of other processes.
+    """Let `mteb.cache.result_cache` save results of posir's tasks atomically, and merge them with
+    results from other processes.
     """
-    from posir_tasks.mteb.result_saving import process_saver, skip_corrupt
+    from posir_tasks.mteb.result_saving import get_result_saver, skip_corrupt
 
     results = module.ResultCache
     result = ("model_name", "model_revision")
     check_parameters(results.get_task_result_path, "task_name", *result)
-    save = process_saver().make_safe(
+    save = get_result_saver().make_safe(
         check_parameters(results.save_to_cache, "task_result", *result)
     )
     load = skip_corrupt(check_parameters(results.load_task_result, "task_name", *result))
@@ -193,9 +189,7 @@ def make_saving_safe(module: ModuleType) -> None:
 
 
 def answer_runs(module: ModuleType) -> None:
-    """Let `mteb run` (`mteb.cli.build_cli`) print the plugins' summaries of position-aware
-    results.
-    """
+    """Let `mteb run` (`mteb.cli.build_cli`) print the plugins' findings about results."""
     run = check_parameters(module.run, "args")
 
     @wraps(run)
@@ -209,7 +203,7 @@ def answer_runs(module: ModuleType) -> None:
         for handler in logging.getLogger().handlers if args.verbosity < 3 else ():
             handler.addFilter(keep_log_line)
         if getattr(args, "batch_size", 0) is None:
-            args.batch_size = 32  # mteb's default, which it would log
+            args.batch_size = 32  # mteb would set this default and log it
         try:
             run(args)
         except PosirError as error:
@@ -234,26 +228,24 @@ def answer_runs(module: ModuleType) -> None:
 
 
 def keep_log_line(record: logging.LogRecord) -> bool:
-    """Return False for mteb's uninformative log lines; clear progress bars before all others."""
+    """Return False for uninformative log lines; clear progress bars before other lines."""
     clear_bars()
     return not str(record.msg).startswith(SUPPRESSED_LOG_LINES)
 
 
 def print_answers(output_folder: str | None) -> None:
-    """Print the plugins' summaries of results that mteb has saved or loaded, and their folder, to
-    stderr.
-    """
+    """Print the plugins' findings about the results of this run, and the results folder."""
     from mteb import ResultCache
     from rich.console import Console
 
     from posir_tasks.base.progress import report_progress
     from posir_tasks.display.tables import DisplaySection
-    from posir_tasks.mteb.result_saving import process_saver
+    from posir_tasks.mteb.result_saving import get_result_saver
 
     with report_progress(quiet=True):
         answers = [
             answer
-            for file in process_saver().used_files
+            for file in get_result_saver().used_files
             for _, answer in collect_items("posir_answers", "answer", file=file)
         ]
     if not answers:
@@ -268,9 +260,7 @@ def print_answers(output_folder: str | None) -> None:
 
 
 def count_corpora(module: ModuleType) -> None:
-    """Let tasks of `mteb.abstasks.retrieval` count the tokens that a model reads in their corpora.
-    The counts are saved next to the results.
-    """
+    """Let `mteb.abstasks.retrieval` count and save the corpus tokens that a model reads."""
     task = module.AbsTaskRetrieval
     evaluate = check_parameters(task.evaluate, "model", "split")
 
@@ -278,11 +268,11 @@ def count_corpora(module: ModuleType) -> None:
     def evaluate_and_count(
         self: AbsTaskRetrieval, model: MTEBModels, split: str = "test", *args: Any, **kwargs: Any
     ) -> Any:
-        from posir_tasks.mteb.result_saving import process_saver
+        from posir_tasks.mteb.result_saving import get_result_saver
 
         scores = evaluate(self, model, split, *args, **kwargs)
         try:
-            process_saver().count_corpora(self, model, split, scores)
+            get_result_saver().count_corpora(self, model, split, scores)
         except Exception as error:
             logger.warning(
                 "%s: the tokens read in the corpus cannot be counted (%s)",
@@ -295,40 +285,38 @@ def count_corpora(module: ModuleType) -> None:
 
 
 def replace_everywhere(name: str, old: object, new: object) -> None:
-    """Replace an object in every imported mteb module that contains it under this name."""
+    """Replace an object in all imported mteb modules that contain it under this name."""
     for module in [module for key, module in sys.modules.items() if key.startswith("mteb.")]:
         if getattr(module, name, None) is old:
             setattr(module, name, new)
 
 
 class LazyTasks(Mapping[str, type[Any]]):
-    """Task classes by name, created at the first lookup. If that fails, the failure is recorded,
-    and the mapping is empty.
-    """
+    """Task classes by name, created at the first lookup; empty if that fails."""
 
     def __init__(self, create: Callable[[], Tasks]) -> None:
         self._create = create
         self._task_classes: Tasks | None = None
 
-    def _tasks(self) -> Tasks:
+    def _load_tasks(self) -> Tasks:
         if self._task_classes is None:
-            # Creating tasks may look up tasks, which must not recurse.
+            # Prevents recursion, since creating tasks may look up tasks.
             self._task_classes = {}
-            self._task_classes = _attempt(self._create, otherwise=self._task_classes)
+            self._task_classes = _call_or_record(self._create, otherwise=self._task_classes)
         return self._task_classes
 
     def __getitem__(self, name: str) -> type[Any]:
-        return self._tasks()[name]
+        return self._load_tasks()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._tasks())
+        return iter(self._load_tasks())
 
     def __len__(self) -> int:
-        return len(self._tasks())
+        return len(self._load_tasks())
 
 
 class LanguageTasks(LazyTasks):
-    """Task classes of any language by name. Iteration lists the languages that the data and the
+    """Task classes by name, for any language. Iteration is limited to languages that the data and
     plugins currently provide.
     """
 
@@ -339,12 +327,12 @@ class LanguageTasks(LazyTasks):
         self._find = catalog.find_language_task
 
     def __getitem__(self, name: str) -> type[Any]:
-        task = _attempt(self._find, name, otherwise=None)
+        task = _call_or_record(self._find, name, otherwise=None)
         if task is None:
             raise KeyError(name)
         return task
 
-    def _tasks(self) -> Tasks:
+    def _load_tasks(self) -> Tasks:
         try:
             return fall_back("language_tasks", self._create, otherwise={})
         except PosirError as error:
@@ -353,7 +341,7 @@ class LanguageTasks(LazyTasks):
 
 
 class Registry(ChainMap[str, type[Any]]):
-    """mteb's registry, followed by other mappings. New names are added to mteb's registry."""
+    """mteb's task registry, extended by other mappings. New tasks are added to mteb's registry."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(chain.from_iterable(self.maps)))
@@ -362,7 +350,7 @@ class Registry(ChainMap[str, type[Any]]):
 def find_patched_spec(
     name: str, path: Sequence[str] | None, target: ModuleType | None, patch: str
 ) -> ModuleSpec | None:
-    """Return the spec of a module whose loader also applies a patch."""
+    """Return a module spec whose loader also applies a patch."""
     spec = PathFinder.find_spec(name, path, target)
     if spec is not None and spec.loader is not None:
         execute = spec.loader.exec_module
@@ -376,14 +364,14 @@ def find_patched_spec(
 
 
 def apply_patch(patch: str, module: ModuleType) -> None:
-    """Call a patch of this module by name, and record its failure."""
+    """Call a patch by its function name, and record any failure."""
     try:
         globals()[patch](module)
     except Exception as error:
         record_failure(patch, error)
 
 
-def _attempt(function: Callable[..., T], *arguments: Any, otherwise: T) -> T:
+def _call_or_record(function: Callable[..., T], *arguments: Any, otherwise: T) -> T:
     try:
         return function(*arguments)
     except Exception as error:

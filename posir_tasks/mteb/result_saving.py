@@ -1,10 +1,9 @@
-"""Atomic saving of results in mteb's files, safe with other processes in the same folder.
+"""Save mteb results atomically, even if several processes share a folder.
 
-mteb overwrites results, `model_meta.json` and `run_settings.jsonl` in place. A process that is
-killed while it writes leaves an incomplete file, and if two runs share a folder, the later run
-drops the subsets of the earlier one. Here, mteb writes into a temporary folder, and its files are
-moved into place under a lock. Only results of posir's tasks are handled this way; mteb's methods
-save all others.
+mteb overwrites results, `model_meta.json` and `run_settings.jsonl` in place. A killed process may
+leave an incomplete file, and if two runs share a folder, the later run drops the subsets of the
+earlier one. Here, mteb writes into a temporary folder, and its files are then moved under a lock.
+Only results of posir's tasks are saved this way; mteb saves all other results.
 
 Results on other data are never lost: before a subset is replaced, the file is backed up next to the
 new one. Results on local data never replace results on the Hub's data.
@@ -62,39 +61,39 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The file that mteb appends rows to.
+#: File to which mteb appends rows.
 APPENDED_FILE = "run_settings.jsonl"
 
-#: Prefix of the temporary folders.
+#: Prefix of temporary folders.
 PREFIX = ".posir-"
-#: Fields of a result that mteb sums over subsets, and its date.
-TOTALS = ("evaluation_time", "evaluation_phases", "kg_co2_emissions", "date")
+#: Result fields that mteb sums over subsets, and the date.
+SUMMED_FIELDS = ("evaluation_time", "evaluation_phases", "kg_co2_emissions", "date")
 
 #: Inode and modification time in nanoseconds.
 FileState = tuple[int, int]
-#: Errors that mteb raises for an invalid result file.
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
-#: Reason and advice for rejecting a run on local data.
+#: Errors that mteb raises for invalid result files.
+INVALID_RESULT_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
+#: Reason for rejecting results on local data, and advice.
 ORIGIN_ADVICE = (
     "has results on the Hub's data, which results on local data must not replace. Give "
     f"another --output-folder for this data, or unset {DATA_VARIABLE}."
 )
-#: Comparison of each saved subset's data with the current data.
+#: Saved subsets, and their data compared with the current data.
 States = Mapping[str, DataState]
 
 
 @dataclass
 class ResultSaver:
-    """Saves results, and detects changes by other processes since its creation."""
+    """Saves results, and detects changes by other processes since this object was created."""
 
     start_time: float = field(default_factory=time.time)
     """Seconds since the epoch."""
     _saved_states: dict[Path, FileState] = field(default_factory=dict)
-    """State of each result file when it was last saved."""
+    """State of each result file at the last save."""
     used_files: dict[Path, None] = field(default_factory=dict)
-    """Files of position-aware tasks that mteb has saved or loaded, in this order."""
+    """Files of position-aware tasks that mteb has saved or loaded, in order."""
     _corpora: dict[tuple[str, str | None], Record] = field(default_factory=dict)
-    """Unsaved entries of the file with `TOKENS_READ_SUFFIX`, by task and model."""
+    """Unsaved token counts by task and model."""
 
     def add(
         self,
@@ -107,19 +106,19 @@ class ResultSaver:
     ) -> None:
         """Merge a partial result into its file, for example from one of several machines.
 
-        Subsets in the result replace those in the file. Evaluation times are added. Safe to call
-        from several processes.
+        Subsets in the result replace those in the file. Evaluation times are added. Several
+        processes may call this method at the same time.
 
         Args:
             cache: Results folder.
             result: Some subsets of a task.
             model: Metadata of the loaded model.
-            order: All subsets of the task, in their order in the file.
+            order: All subsets of the task in the order of the file.
             encode_kwargs: As in `mteb.evaluate`.
 
         Raises:
-            PosirError: The disk is full; or the file has results on the Hub's data and the result
-                is on local data, which is then saved next to the file.
+            PosirError: The disk is full. Or the file has results on the Hub's data, and the new
+                result is on local data; it is then saved next to the file.
         """
         file = cache.get_task_result_path(result.task_name, model)
         save = unwrap(type(cache).save_to_cache)
@@ -134,9 +133,9 @@ class ResultSaver:
     def make_safe(self, save: Function) -> Function:
         """Wrap mteb's `ResultCache.save_to_cache`.
 
-        Subsets are kept if another process has saved them since this object was created, or if the
-        current data lacks them. mteb itself decides about earlier subsets: with `only-missing` the
-        new result contains them, and with `always` they are overwritten.
+        Subsets are preserved if another process has saved them since this object was created, or if
+        they are missing in the current data. Earlier subsets are left to mteb: with `only-missing`
+        the new result contains them, and with `always` they are overwritten.
         """
 
         @wraps(save)
@@ -161,9 +160,9 @@ class ResultSaver:
                     kept_states.add(DataState.SAME)
                 merged_result = _merge_into_file(file, task_result, kept_states)
                 save(temporary_cache, task_result, model_name, model_revision, **settings)
-                # mteb has already summed the times; the merged result may count some of them twice.
+                # Restore the times that mteb has summed, since merging may count some twice.
                 merged_result.model_copy(
-                    update={name: getattr(task_result, name) for name in TOTALS}
+                    update={name: getattr(task_result, name) for name in SUMMED_FIELDS}
                 ).to_disk(result_file)
             self.used_files[file] = None
 
@@ -176,14 +175,12 @@ class ResultSaver:
         saved_state = self._saved_states.get(file.absolute())
         if saved_state is None:
             return file.stat().st_mtime >= self.start_time
-        return _file_state(file) != saved_state
+        return _get_file_state(file) != saved_state
 
     def count_corpora(
         self, task: AbsTaskRetrieval, model: MTEBModels, split: str, subsets: Iterable[str]
     ) -> None:
-        """Count the tokens that a model reads in the corpora of a task without positions. They are
-        saved next to its result.
-        """
+        """Count the corpus tokens that a model reads, to save them with the result."""
         from posir_tasks.data.data import to_frame
         from posir_tasks.search.input_window import count_corpus, find_corpus_read_part
         from posir_tasks.tasks.retrieval_task import RetrievalTask
@@ -199,7 +196,7 @@ class ResultSaver:
             entries[f"{split}, {subset}"] = CorpusRead(read, tokens).to_json()
 
     def _save_corpora(self, file: Path, task: str, model: str | None) -> None:
-        """Save the token counts of a task's corpora next to its result."""
+        """Save the token counts of a task next to its result."""
         entries = self._corpora.pop((task, model), {})
         if not entries:
             return
@@ -213,8 +210,8 @@ class ResultSaver:
 
     @contextmanager
     def _redirect(self, cache: ResultCache, file: Path) -> Iterator[tuple[ResultCache, Path]]:
-        """Lock the folder of a result, yield a cache that saves into a temporary folder, with the
-        result's path there, and then move the files into place, the result last.
+        """Lock the folder of a result. Yield a cache that saves into a temporary folder, and the
+        temporary path. Then move the files into place, the result last.
         """
         with (
             lock_folder(file.parent),
@@ -224,7 +221,7 @@ class ResultSaver:
             ) as folder,
         ):
             remove_stale_parts(file.parent)
-            # The name does not end with `.json`, so that readers ignore it.
+            # Readers ignore the file, since its suffix is not `.json`.
             temporary_cache = copy.copy(cache)
             result_file = Path(folder) / (file.name + PART_SUFFIX)
             temporary_cache.get_task_result_path = lambda *_, **__: result_file  # type: ignore[method-assign]
@@ -236,22 +233,21 @@ class ResultSaver:
                 name = new_file.name.removesuffix(PART_SUFFIX)
                 with write_atomically(file.parent / name) as part:
                     shutil.copyfile(new_file, part)
-        self._saved_states[file.absolute()] = _file_state(file)
+        self._saved_states[file.absolute()] = _get_file_state(file)
 
 
 @cache
-def process_saver() -> ResultSaver:
-    """Return the saver of this process."""
+def get_result_saver() -> ResultSaver:
+    """Return the saver of the current process."""
     return ResultSaver()
 
 
 def skip_corrupt(load: Function) -> Function:
-    """Wrap mteb's `ResultCache.load_task_result` to return None for a corrupt result of a
-    position-aware task.
+    """Wrap mteb's `ResultCache.load_task_result` to return None for corrupt results of
+    position-aware tasks.
 
-    Results only contain subsets that were computed on the current data, so that mteb evaluates the
-    others. PosirError is raised if the result is on the Hub's data and the current data is
-    different local data.
+    Subsets on other data are removed from results, so that mteb evaluates them again. PosirError is
+    raised if a result is on the Hub's data and the current data is different local data.
     """
 
     @wraps(load)
@@ -267,7 +263,7 @@ def skip_corrupt(load: Function) -> Function:
             result: TaskResult | None = load(
                 cache, task_name, model_name, model_revision, *args, **kwargs
             )
-        except UNREADABLE as error:
+        except INVALID_RESULT_ERRORS as error:
             if not is_position_task(task_name):
                 raise
             logger.warning(
@@ -282,8 +278,8 @@ def skip_corrupt(load: Function) -> Function:
             return result
         hide_tracebacks()
         file = cache.get_task_result_path(task_name, model_name, model_revision)
-        process_saver().used_files[file] = None
-        return _select_present(file, result)
+        get_result_saver().used_files[file] = None
+        return _select_current(file, result)
 
     return load_task_result
 
@@ -301,23 +297,23 @@ def _find_position_task(name: str) -> bool:
     )
 
 
-def _file_state(file: Path) -> FileState:
+def _get_file_state(file: Path) -> FileState:
     return file.stat().st_ino, file.stat().st_mtime_ns
 
 
-def _select_present(file: Path, result: TaskResult) -> TaskResult:
-    """Return the subsets of a saved result that were computed on the current data.
+def _select_current(file: Path, result: TaskResult) -> TaskResult:
+    """Select the subsets of a saved result that were computed on the current data.
 
-    If data is local, the result gets the task's current revision: mteb compares revisions of the
-    complete data, but only some of the local subsets may have changed.
+    With local data, the result gets the task's current revision. mteb compares revisions of the
+    complete data, although some of its subsets may be unchanged.
 
     Raises:
-        PosirError: The result is on the Hub's data, and a run on the current, local data would
+        PosirError: The result is on the Hub's data, and results on the current local data would
             replace it.
     """
     task = TASKS_REGISTRY.resolve()[result.task_name]()
     states = _compare_subsets(result)
-    if _mixes_origins(result, states, task.metadata.revision):
+    if _has_mixed_origins(result, states, task.metadata.revision):
         raise PosirError(f"{file}: {ORIGIN_ADVICE}")
     changed_subsets = sorted(name for name, state in states.items() if state is DataState.CHANGED)
     if changed_subsets:
@@ -329,14 +325,14 @@ def _select_present(file: Path, result: TaskResult) -> TaskResult:
     current = _select_subsets(result, states, {DataState.SAME}, task.metadata.revision)
     if not read_sample_size():
         return current
-    # Without rotated versions, a run that needs them is incomplete.
+    # Results without rotated versions are incomplete if this run needs them.
     return _filter_subsets(current, lambda subset: ROTATIONS_KEY in subset)
 
 
 def _filter_subsets(
     result: TaskResult, keep: Callable[[Fields], bool], **changes: Any
 ) -> TaskResult:
-    """Return a copy of a result with only some of its subsets and with changed fields."""
+    """Copy a result with some of its subsets and with changed fields."""
     scores = {}
     for split, subsets in result.scores.items():
         kept_subsets = [dict(subset) for subset in subsets if keep(subset)]
@@ -346,23 +342,23 @@ def _filter_subsets(
 
 
 def _merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState]) -> TaskResult:
-    """Merge a result with the subsets in its file whose data has one of these states.
+    """Merge a result with the subsets in its file whose data has one of the states to keep.
 
     Before results on other data are replaced, the file is backed up with a warning.
 
     Raises:
-        PosirError: The file has results on the Hub's data and the result is on local data. It is
+        PosirError: The file has results on the Hub's data, and the result is on local data. It is
             then saved next to the file.
     """
     if not file.exists():
         return result
     try:
         earlier_result = type(result).from_disk(file)
-    except UNREADABLE as error:
+    except INVALID_RESULT_ERRORS as error:
         logger.warning("%s is replaced (%s)", file, summarize_error(error))
         return result
     states = _compare_subsets(earlier_result)
-    if _mixes_origins(earlier_result, states, result.dataset_revision):
+    if _has_mixed_origins(earlier_result, states, result.dataset_revision):
         other_file = find_free_name(file, "refused")
         with write_atomically(other_file) as part:
             result.to_disk(part)
@@ -381,20 +377,20 @@ def _compare_subsets(result: TaskResult) -> dict[str, DataState]:
     task = TASKS_REGISTRY.resolve()[result.task_name]()
     return {
         subset["hf_subset"]: task.compare_data(subset["hf_subset"], subset.get(RUN_KEY, {}))
-        for subset in _subsets(result)
+        for subset in _iterate_subsets(result)
     }
 
 
-def _mixes_origins(result: TaskResult, states: States, revision: str) -> bool:
-    """Return True if a saved result is on the Hub's data and this revision is different local data.
+def _has_mixed_origins(result: TaskResult, states: States, revision: str) -> bool:
+    """Return True if a saved result is on the Hub's data and the revision is different local data.
 
-    Local data counts as the same if at least one saved subset has the same content and no subset
-    has different content.
+    Local data is the same if at least one saved subset has the same content and no subset has
+    different content.
     """
     if not revision.startswith(LOCAL):
         return False
     hub_states = set()
-    for subset in _subsets(result):
+    for subset in _iterate_subsets(result):
         subset_revision = subset.get(RUN_KEY, {}).get(REVISION_KEY, result.dataset_revision)
         if not str(subset_revision).startswith(LOCAL):
             hub_states.add(states[subset["hf_subset"]])
@@ -406,8 +402,8 @@ def _mixes_origins(result: TaskResult, states: States, revision: str) -> bool:
 def _select_subsets(
     result: TaskResult, states: States, keep: Collection[DataState], revision: str
 ) -> TaskResult:
-    """Return a saved result with the subsets whose data has one of these states. If data is local,
-    the result gets this revision.
+    """Select the subsets of a saved result whose data has one of the states to keep. With local
+    data, the result gets the revision.
     """
     is_local = result.dataset_revision.startswith(LOCAL) or revision.startswith(LOCAL)
     return _filter_subsets(
@@ -418,7 +414,7 @@ def _select_subsets(
 
 
 def back_up_result(file: Path, task_name: str, subsets: Iterable[str]) -> None:
-    """Back up a file with a warning before results for some of its subsets are replaced."""
+    """Back up a file with a warning, before results for some of its subsets are replaced."""
     backup = find_free_name(file, "replaced")
     with write_atomically(backup) as part:
         shutil.copyfile(file, part)
@@ -431,5 +427,5 @@ def back_up_result(file: Path, task_name: str, subsets: Iterable[str]) -> None:
     )
 
 
-def _subsets(result: TaskResult) -> Iterable[Fields]:
+def _iterate_subsets(result: TaskResult) -> Iterable[Fields]:
     return chain.from_iterable(result.scores.values())

@@ -1,8 +1,8 @@
-"""The plugin API: hook specifications, and the loading and calling of plugins.
+"""The plugin API: hook specifications, plugin loading and hook calls.
 
 A plugin is a module or object in the entry-point group `posir`. Hook implementations may omit
-arguments, so hooks can gain arguments. A failing plugin does not affect other plugins. Every
-`posir` command imports this module, so it must have no slow imports.
+arguments, so that hooks can get additional ones. A failing plugin does not affect other plugins.
+Every `posir` command imports this module, so imports must be fast.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Item = TypeVar("Item")
 PROJECT = "posir"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
-#: Decorator of hook implementations: `from posir_tasks.plugin_api import hookimpl`.
+#: Decorator for hook implementations: `from posir_tasks.plugin_api import hookimpl`.
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
-#: Panels of `posir --help` in order: four questions, then other commands by purpose.
+#: Panels of `posir --help` in order: four questions, then other purposes.
 PANELS = READING, BIAS, CHOICE, REMEDY, PROBE, DATA, EXTEND = (
     "Does it read to the end?",
     "How biased is it?",
@@ -50,10 +50,10 @@ PANELS = READING, BIAS, CHOICE, REMEDY, PROBE, DATA, EXTEND = (
     "Share and maintain",
 )
 LEADERBOARD = EXTEND
-#: Resolves a name to a model's metadata, or None for another kind of name; raises PosirError if the
-#: model does not exist. The second argument is mteb's registry, which also resolves all other kinds
-#: of names. Results are saved under the metadata's `name`. Worker processes load the model by the
-#: attribute `reference` of the metadata's loader, or else by `name`.
+#: Resolves a model name to metadata, or returns None for other kinds of names; raises PosirError if
+#: the model does not exist. The second argument is mteb's registry, which resolves all other kinds
+#: of names. Results are saved under `name`. Worker processes load the model by the `reference` of
+#: the metadata's loader, or else by `name`.
 Resolver: TypeAlias = "Callable[[str, Mapping[str, ModelMeta]], ModelMeta | None]"
 
 
@@ -64,21 +64,20 @@ class Command:
     name: str
     """The word after `posir`."""
     target: str
-    """`module:name` of a public function, a function annotated for cyclopts, or a `cyclopts.App`;
-    imported on call.
+    """`module:name` of a public function, a function annotated for cyclopts, or a `cyclopts.App`,
+    which is imported when the command is called.
     """
     summary: str
-    """One sentence for `posir --help`. The help of the command is the function's docstring."""
+    """One sentence for `posir --help`. The help text of the command is the function's docstring."""
     panel: str = EXTEND
     """Panel of `posir --help`, such as `DATA`."""
 
 
 def declare(*items: object) -> Callable[[], list[object]]:
-    """Build a hook implementation that returns the items: `posir_commands = declare(Command(...),
-    ...)`.
+    """Build a hook implementation that returns items: `posir_commands = declare(Command(...))`.
 
-    An item `module:name` stands for an object, or for the items of a tuple, imported when the hook
-    is called.
+    A string `module:name` is replaced with the object, or with the items of a tuple, which is
+    imported when the hook is called.
     """
 
     @hookimpl
@@ -96,14 +95,14 @@ def declare(*items: object) -> Callable[[], list[object]]:
 def posir_scores() -> Iterable[Score]:  # type: ignore[empty-body]
     """Return scores to add to every result.
 
-    The host computes scores for all queries, for each length bucket and, if declared, for each
-    position bin: after an evaluation, in `posir rescore`, and for pooled results in reports. The
-    declaration also defines the keys in result files, the columns in reports, CSV and JSON, and the
-    column on the leaderboard.
+    Scores are computed for all queries, for each length bucket and, if declared, for each position
+    bin: after an evaluation, in `posir rescore`, and for pooled results in reports. A declaration
+    also defines the key in result files, the columns in reports, CSV and JSON, and the column on
+    the leaderboard.
 
     Returns:
-        Declarations. A key that another plugin uses is refused. A score that raises is omitted with
-        a warning.
+        Declarations. A key of another plugin is rejected. If a score raises an exception, it is
+        omitted with a warning.
     """
 
 
@@ -111,12 +110,12 @@ def posir_scores() -> Iterable[Score]:  # type: ignore[empty-body]
 def posir_task_classes() -> Iterable[type[AbsTaskRetrieval]]:  # type: ignore[empty-body]
     """Return task classes to register with mteb.
 
-    Called once, at the first task name that mteb lacks. Import mteb and the classes inside the
+    Called once, when mteb looks up an unknown task name. Import mteb and the classes inside the
     function: every `posir` command loads the plugin, and importing mteb takes seconds.
 
     Returns:
-        Subclasses of `posir_tasks.PositionTask` with `metadata`, a `scheme` and `read_subset`. A
-        name that mteb, posir or another plugin uses is refused.
+        Subclasses of `posir_tasks.PositionTask` with `metadata`, `scheme` and `read_subset`. A name
+        from mteb, posir or another plugin is rejected.
     """
 
 
@@ -126,7 +125,7 @@ def posir_languages() -> Iterable[str]:  # type: ignore[empty-body]
     and `PosIR-Persian-English`.
 
     Languages in `POSIR_DATA` and in the dataset on the Hub are always listed, and `mteb run -t`
-    accepts any language. Invalid codes are refused.
+    accepts any language. Invalid codes are rejected.
     """
 
 
@@ -137,7 +136,7 @@ def posir_commands() -> Iterable[Command]:  # type: ignore[empty-body]
     Called by every `posir` command. A command is imported only when it is called.
 
     Returns:
-        Declarations. A name that posir or another plugin uses is refused.
+        Declarations. A name from posir or another plugin is rejected.
     """
 
 
@@ -148,27 +147,26 @@ def posir_probes() -> Iterable[object]:  # type: ignore[empty-body]
     Called by `posir probe`. Import heavy packages inside the function or the probe.
 
     Returns:
-        Instances of subclasses of `posir_probe.probe.Probe`. A name that another probe uses is
-        refused.
+        Instances of subclasses of `posir_probe.probe.Probe`. A name of another probe is rejected.
     """
 
 
 @hookspec
 def posir_model_resolvers() -> Iterable[Resolver]:  # type: ignore[empty-body]
-    """Return resolvers of model names, which add kinds of names to `-m` of every command.
+    """Return model resolvers, which add kinds of model names for all commands.
 
     Called once per process, at the first name that is not the full name of a registered model.
     Import heavy packages inside the resolver.
 
     Returns:
-        Functions with the protocol `Resolver`. They precede posir's resolvers and must return None
-        for all other kinds of names.
+        Functions of the type `Resolver`. They are called before posir's resolvers, and must return
+        None for other kinds of names.
     """
 
 
 @hookspec
 def posir_answers(file: Path) -> Iterable[tuple[str, str]]:  # type: ignore[empty-body]
-    """Return findings on a result, which `mteb run` prints at its end: pairs of a title and a
+    """Return findings about a result, which `mteb run` prints at the end: pairs of a title and a
     paragraph.
 
     Args:
@@ -181,17 +179,17 @@ HOOKS = tuple(sorted(name for name in globals() if name.startswith("posir_")))
 
 @dataclass(frozen=True)
 class Plugin:
-    """An entry point of the group `posir`."""
+    """An entry point in the group `posir`."""
 
     name: str
     origin: str
     """Distribution and module."""
     problem: str | None = None
-    """The reason why the plugin is not used, or None."""
+    """Reason for ignoring the plugin, or None."""
 
     @property
     def warning(self) -> str:
-        """The warning about an unused plugin."""
+        """Warning that the plugin is not used."""
         return f"posir plugin '{self.name}' ({self.origin}) is not used: {self.problem}"
 
 
@@ -202,8 +200,8 @@ class Plugins:
     manager: pluggy.PluginManager
     plugins: tuple[Plugin, ...]
 
-    def callers(self, hook: str) -> Iterator[tuple[str, pluggy.HookCaller]]:
-        """Yield each plugin's name with a caller of its hook implementation only."""
+    def iterate_callers(self, hook: str) -> Iterator[tuple[str, pluggy.HookCaller]]:
+        """Yield the name of each plugin, and a function that calls only its hook implementation."""
         plugins = self.manager.list_name_plugin()
         for implementation in getattr(self.manager.hook, hook).get_hookimpls():
             name = implementation.plugin_name
@@ -213,7 +211,7 @@ class Plugins:
 
 @cache
 def get_plugins() -> Plugins:
-    """Load the plugins of the entry-point group `posir` once per process; warn about failures."""
+    """Load the plugins in the entry-point group `posir` once per process; warn about failures."""
     plugins = load_plugins(entry_points(group=PROJECT))
     for plugin in plugins.plugins:
         if plugin.problem:
@@ -222,7 +220,7 @@ def get_plugins() -> Plugins:
 
 
 def load_plugins(points: Collection[EntryPoint]) -> Plugins:
-    """Load plugins from entry points, sorted by name."""
+    """Load plugins from entry points in the order of their names."""
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(sys.modules[__name__])
     plugins = []
@@ -235,7 +233,7 @@ def load_plugins(points: Collection[EntryPoint]) -> Plugins:
 
 
 def _register(manager: pluggy.PluginManager, point: EntryPoint) -> str | None:
-    """Load and register a plugin; return the problem, or None."""
+    """Load and register a plugin. Return the problem, or None."""
     if manager.has_plugin(point.name):
         return "another plugin of the same name was loaded first; rename one of the entry points"
     try:
@@ -255,35 +253,35 @@ def _register(manager: pluggy.PluginManager, point: EntryPoint) -> str | None:
     return None
 
 
-def collect_items(hook: str, items: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a plugin's name and an item for all items of a hook; warn about failing plugins.
+def collect_items(hook: str, noun: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the plugin name and the item for all items of a hook; warn about failing plugins.
 
-    `items` is the plural noun of the items for messages.
+    `noun` names the items in messages.
     """
-    for name, caller in get_plugins().callers(hook):
+    for name, caller in get_plugins().iterate_callers(hook):
         try:
             values = list(chain.from_iterable(caller(**arguments)))
         except Exception as error:
             problem = summarize_error(error)
-            warn_once(logger, f"posir plugin '{name}' could not add its {items}: {problem}")
+            warn_once(logger, f"posir plugin '{name}' could not add its {noun}: {problem}")
             continue
         for value in values:
             yield name, value
 
 
 def collect_unique(
-    hook: str, kind: type[Item], key: str = "name", own: Iterable[Item] = ()
+    hook: str, item_type: type[Item], key: str = "name", builtin: Iterable[Item] = ()
 ) -> dict[str, tuple[str, Item]]:
-    """Collect the items of a hook by key, each with its plugin's name, after `own` items; warn
-    about items of other types and repeated keys.
+    """Map keys to plugin name and item for all items of a hook, starting with `builtin` items. Warn
+    about items of wrong types and repeated keys.
     """
-    noun = kind.__name__.lower()
-    items = {getattr(item, key): (PROJECT, item) for item in own}
+    noun = item_type.__name__.lower()
+    items = {getattr(item, key): (PROJECT, item) for item in builtin}
     for name, item in collect_items(hook, f"{noun}s"):
         item_key = getattr(item, key, None)
         problem = ""
-        if not isinstance(item, kind):
-            problem = f"{item!r}, which is not a {kind.__module__}.{kind.__name__}"
+        if not isinstance(item, item_type):
+            problem = f"{item!r}, which is not a {item_type.__module__}.{item_type.__name__}"
         elif item_key in items:
             problem = f"a {noun} '{item_key}', a {key} of plugin '{items[item_key][0]}'"
         if problem:
@@ -293,18 +291,18 @@ def collect_unique(
     return items
 
 
-def declared_scores() -> dict[str, tuple[str, Score]]:
-    """Return each valid score by key, with its plugin's name; warn about invalid scores."""
+def list_plugin_scores() -> dict[str, tuple[str, Score]]:
+    """Map keys to plugin name and score for all valid scores; warn about invalid scores."""
     from posir_tasks.values.scores import Score
 
     return collect_unique("posir_scores", Score, "key")
 
 
 def score_result(values: ResultValues) -> ResultScores:
-    """Compute all declared scores of each group and each position bin, lazily."""
+    """Compute all declared scores for each group and position bin on demand."""
     from posir_tasks.values.scores import ComputedScores, ResultScores
 
-    declared = declared_scores()
+    declared = list_plugin_scores()
     bin_scores = {key: item for key, item in declared.items() if item[1].by_position}
     return ResultScores(
         tuple(score for _, score in declared.values()),

@@ -238,9 +238,11 @@ class Chunker:
     def split(self, texts: Sequence[str], language: str) -> list[list[str]]:
         """Return at least one chunk per text. `language` is a code such as `eng-Latn`."""
         if self.chunking.unit is ChunkUnit.SENTENCES:
-            return [self.chunking.divide(text, find_sentences(text, language)) for text in texts]
+            return [
+                self.chunking.split_text(text, find_sentences(text, language)) for text in texts
+            ]
         tokens = self.tokenizer.find_tokens(texts)
-        return list(map(self.chunking.divide, texts, tokens))
+        return list(map(self.chunking.split_text, texts, tokens))
 
     def find_read_part(self, model: EncoderProtocol) -> ReadPart | None:
         """Return `ReadPart.all` if chunks always fit into the model's window, else None."""

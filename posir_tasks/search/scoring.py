@@ -77,7 +77,7 @@ def build_split(data: PositionData, top_ranked: Any = None) -> SplitData:
     from datasets import Dataset
 
     judgments = Judgments.from_positions(data)
-    single, several = data.divide_places()
+    single, several = data.split_places()
     questions = data.questions
     if data.places:
         questions = build_text_frame([*judgments.queries], [*judgments.queries.values()])

@@ -34,7 +34,7 @@ from posir_tasks.data.repository import (
     LocalRepository,
     Repository,
     check_repository_name,
-    data_folder,
+    get_data_folder,
     name_version,
     open_repository,
 )
@@ -205,7 +205,7 @@ class PositionTask(RetrievalTask):
         location = self.locate_subset(subset)
         if location is None or not isinstance(location[0], LocalRepository):
             return {}
-        folder = data_folder()
+        folder = get_data_folder()
         return {"variables": {DATA_VARIABLE: str(folder.absolute())}} if folder else {}
 
     def compare_data(self, subset: str, run: Fields) -> DataState:
@@ -228,7 +228,7 @@ class PositionTask(RetrievalTask):
                 return DataState.ABSENT
         elif not revision.startswith(LOCAL):
             return DataState.SAME
-        current = repository.revision(paths)
+        current = repository.resolve_revision(paths)
         is_same = revision == current or (
             DIGEST_KEY in run and run[DIGEST_KEY] == read_digest(type(self), subset, current)
         )
@@ -430,7 +430,9 @@ class RepositoryTask(PositionTask):
 
     def find_revision(self, repository: Repository, subsets: Iterable[str]) -> str:
         """Return the revision of the files of some subsets."""
-        return repository.revision(list_present_files(repository, map(self.find_key, subsets)))
+        return repository.resolve_revision(
+            list_present_files(repository, map(self.find_key, subsets))
+        )
 
 
 class LayoutTask(PositionTask):
@@ -508,7 +510,7 @@ def _build_layout_task(
         name,
         location=location,
         reference=reference,
-        revision=repository.revision(
+        revision=repository.resolve_revision(
             list_present_files(
                 repository, [SubsetKey(language, language, domain) for domain in domains]
             )

@@ -67,10 +67,10 @@ def read_language(name: str) -> Language | None:
     """Return the language in a task name such as `PosIR-German`, or None."""
     if not name.startswith(PREFIX):
         return None
-    from posir_tasks.data.declared import SUFFIX
+    from posir_tasks.data.declared import NANO_SUFFIX
     from posir_tasks.text.languages import PIVOT, find_language
 
-    language = name.removeprefix(PREFIX).removesuffix(SUFFIX).removesuffix(f"-{PIVOT.name}")
+    language = name.removeprefix(PREFIX).removesuffix(NANO_SUFFIX).removesuffix(f"-{PIVOT.name}")
     return find_language(language, lambda: [*list_languages(), *collect_plugin_languages()[0]])
 
 
@@ -79,14 +79,14 @@ def find_language_task(name: str) -> type[PosirTask] | None:
     language = read_language(name)
     if language is None:
         return None
-    from posir_tasks.data.declared import SUFFIX
+    from posir_tasks.data.declared import NANO_SUFFIX
     from posir_tasks.tasks.nano import build_nano_task
     from posir_tasks.tasks.posir import build_posir_task
     from posir_tasks.text.languages import PIVOT
 
     corpus_language = PIVOT if name.endswith(f"-{PIVOT.name}") else language
     full = build_posir_task(language, corpus_language)
-    task = build_nano_task(language) if name.endswith(SUFFIX) else full
+    task = build_nano_task(language) if name.endswith(NANO_SUFFIX) else full
     return task if task.metadata.name == name else None
 
 
@@ -197,7 +197,9 @@ def list_languages() -> dict[str, frozenset[str]]:
 
     repository = open_repository(REPO_ID, REVISION)
     paths = (
-        _list_hub_paths(repository) if isinstance(repository, HubRepository) else repository.paths()
+        _list_hub_paths(repository)
+        if isinstance(repository, HubRepository)
+        else repository.list_paths()
     )
     domains: dict[str, set[str]] = {}
     for path in paths:
@@ -210,7 +212,7 @@ def list_languages() -> dict[str, frozenset[str]]:
 @cache
 def _list_hub_paths(repository: HubRepository) -> list[str]:
     try:
-        return repository.paths()
+        return repository.list_paths()
     except PosirError as error:
         logger.info("languages on the Hub are not listed: %s", error)
         return []
@@ -223,7 +225,7 @@ def collect_plugin_languages() -> tuple[list[str], list[str]]:
 
     codes = []
     problems = []
-    for plugin, caller in get_plugins().callers("posir_languages"):
+    for plugin, caller in get_plugins().iterate_callers("posir_languages"):
         try:
             for plugin_codes in caller():
                 for code in plugin_codes:
@@ -247,7 +249,7 @@ def collect_plugin_tasks() -> dict[str, type[PositionTask]]:
 @cache
 def check_plugin_tasks() -> tuple[PluginTasks, list[str]]:
     """Return the valid tasks of the installed plugins, and the problems with other tasks."""
-    if not list(get_plugins().callers("posir_task_classes")):
+    if not list(get_plugins().iterate_callers("posir_task_classes")):
         return {}, []
     from mteb import AbsTask
     from mteb import tasks as mteb_tasks
@@ -270,7 +272,7 @@ def collect_tasks(plugins: Plugins, owners: dict[str, str]) -> tuple[PluginTasks
     owners = dict(owners)
     tasks: PluginTasks = {}
     problems = []
-    for plugin, caller in plugins.callers("posir_task_classes"):
+    for plugin, caller in plugins.iterate_callers("posir_task_classes"):
         try:
             results = caller()
             if not results:

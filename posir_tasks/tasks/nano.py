@@ -27,7 +27,7 @@ class NanoTask(PosirTask):
 
     def has_list(self, domain: str) -> bool:
         """Return True if a list for the domain exists, even if it was made for other data."""
-        return nano.locate_list(self.metadata.name, domain).is_file()
+        return nano.locate_sample(self.metadata.name, domain).is_file()
 
     def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:
         """Read the sample of a domain. If there is no list yet, select the sample first.
@@ -48,7 +48,7 @@ class NanoTask(PosirTask):
         return sample.apply(data)
 
     def _count_questions(self, subset: str) -> int:
-        return nano.share_questions(subset, self._list_available(self.find_repository()))
+        return nano.count_domain_questions(subset, self._list_available(self.find_repository()))
 
     def select_sample(self, subset: str, data: PositionData) -> nano.DomainSample:
         """Select the sample of a domain from its full data, and write its list.
@@ -60,7 +60,7 @@ class NanoTask(PosirTask):
         from posir_tasks.search.first_stage import load_first_stage
 
         question_count = self._count_questions(subset)
-        single, _ = data.divide_places()
+        single, _ = data.split_places()
         questions = single.select(nano.choose_questions(single.evidence, question_count))
         request = SearchRequest(
             corpus=data.corpus,
@@ -76,7 +76,7 @@ class NanoTask(PosirTask):
             sample = nano.DomainSample.from_candidates(
                 data, questions.evidence, candidates, question_count
             )
-        file = nano.locate_list(self.metadata.name, subset)
+        file = nano.locate_sample(self.metadata.name, subset)
         write_text(file, sample.model_dump_json(indent=0))
         return sample
 

@@ -12,10 +12,10 @@ from posir_tasks.data.repository import (
     LOCAL,
     LocalRepository,
     Repository,
-    data_folder,
-    folder_name,
+    choose_revision,
+    get_data_folder,
+    get_folder_name,
     open_repository,
-    requested_revision,
 )
 from posir_tasks.data.task_metadata import MINI_METADATA, build_metadata
 from posir_tasks.models.run_settings import check_selected_domains, select_domains
@@ -33,15 +33,15 @@ class PosirTask(RepositoryTask):
     corpus_language: ClassVar[Language]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        folder = data_folder()
+        folder = get_data_folder()
         domains = self.metadata.hf_subsets
         if folder is None:
-            revision = requested_revision(REPO_ID, REVISION)
+            revision = choose_revision(REPO_ID, REVISION)
         else:
             # Computing the digest of local data takes time, so it is deferred until loading.
             revision = LOCAL
             domains = (
-                self._list_available(LocalRepository(folder / folder_name(REPO_ID))) or domains
+                self._list_available(LocalRepository(folder / get_folder_name(REPO_ID))) or domains
             )
         # Loading reports selected domains that are not in the data.
         domains = select_domains(domains) or domains
@@ -136,7 +136,7 @@ def build_posir_task(language: Language, corpus_language: Language) -> type[Posi
         names.append(corpus_language.name)
         in_corpus = f", searched in the {corpus_language.name} corpus"
     metadata = build_metadata(
-        **declare_posir(language, corpus_language).fields(),
+        **declare_posir(language, corpus_language).to_metadata(),
         description=(
             f"Position-aware retrieval, {language.name} queries{in_corpus}: every query has one "
             "relevant document and the exact span of its evidence there. nDCG@10 by position and "

@@ -31,9 +31,9 @@ from posir_tasks.data.repository import (
     LOCAL,
     LocalRepository,
     Repository,
-    data_folder,
+    choose_revision,
+    get_data_folder,
     open_repository,
-    requested_revision,
 )
 from posir_tasks.data.task_metadata import PositionTaskMetadata, build_metadata
 from posir_tasks.tasks.base import PositionTask
@@ -57,8 +57,8 @@ class PosqTask(PositionTask):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         dataset = self.metadata.dataset
         revision = LOCAL
-        if data_folder() is None:
-            revision = requested_revision(dataset["path"], dataset["revision"])
+        if get_data_folder() is None:
+            revision = choose_revision(dataset["path"], dataset["revision"])
         self._set_revision(revision)
         super().__init__(*args, **kwargs)
 
@@ -70,7 +70,7 @@ class PosqTask(PositionTask):
     @staticmethod
     def list_files(repository: Repository) -> list[str]:
         """Return the paths of the data files in a repository."""
-        return repository.paths()
+        return repository.list_paths()
 
     @staticmethod
     @abstractmethod
@@ -94,7 +94,7 @@ class PosqTask(PositionTask):
         """Set the revision of a local folder."""
         repository, files = self.locate_subset("")
         if isinstance(repository, LocalRepository):
-            self._set_revision(repository.revision(files))
+            self._set_revision(repository.resolve_revision(files))
 
     def locate_subset(self, subset: str) -> tuple[Repository, list[str]]:  # noqa: ARG002
         """Return the repository, with the paths of its files if it is a local folder."""
@@ -123,7 +123,7 @@ class SQuADPosQ(PosqTask):
     scheme = AbsolutePositions()
     read_from = staticmethod(read_squad)
     metadata = build_metadata(
-        **SQUAD.fields(),
+        **SQUAD.to_metadata(),
         description="Position-aware retrieval over SQuAD 2.0: 92,749 answerable questions, all "
         "20,233 contexts as corpus, in six buckets by the answer's first character.",
         date=("2016-01-01", "2018-12-31"),
@@ -152,7 +152,7 @@ class FineWebPosQ(PosqTask):
     read_from = staticmethod(read_fineweb)
     list_files = staticmethod(list_fineweb_files)
     metadata = build_metadata(
-        **FINEWEB.fields(),
+        **FINEWEB.to_metadata(),
         description="Position-aware retrieval over 13,902 web passages of 500 to 1,023 words: "
         "25,775 questions about the beginning, the middle or the end.",
         date=("2025-05-20", "2025-05-20"),

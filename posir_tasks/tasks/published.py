@@ -16,7 +16,7 @@ from posir_tasks.data.repository import (
     LOCAL,
     LocalRepository,
     check_environment,
-    data_folder,
+    get_data_folder,
     locate_dataset,
 )
 from posir_tasks.data.task_metadata import build_metadata
@@ -32,7 +32,7 @@ class PublishedTask(RepositoryTask):
     """Location, size and license of the files, and the command that imports them, for messages."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if data_folder() is not None:
+        if get_data_folder() is not None:
             # Computing the digest of local data takes time, so it is deferred until loading.
             languages = self.metadata.hf_subsets_to_langscripts
             languages = {
@@ -44,7 +44,7 @@ class PublishedTask(RepositoryTask):
     def find_repository(self) -> LocalRepository:
         """Return the folder for imported data, which may not exist."""
         check_environment()
-        folder = data_folder()
+        folder = get_data_folder()
         name = type(self).metadata.name
         return LocalRepository(locate_dataset(folder, name) if folder else Path(name))
 
@@ -58,12 +58,12 @@ class PublishedTask(RepositoryTask):
 
     def has_data(self) -> bool:
         """Return True if `POSIR_DATA` contains a subset."""
-        return data_folder() is not None and bool(self._list_available())
+        return get_data_folder() is not None and bool(self._list_available())
 
     def explain_missing_data(self) -> str:
         """Return the reason, and the command that imports the data."""
         name = type(self).metadata.name
-        if data_folder():
+        if get_data_folder():
             problem = f"{self.find_repository().location}: no data"
         else:
             problem = f"{DATA_VARIABLE} is not set"
@@ -106,7 +106,7 @@ def _build_task(
     }
     key = next(iter(keys.values()))
     metadata = build_metadata(
-        **declaration.fields(),
+        **declaration.to_metadata(),
         sample_creation="found",
         reference=f"https://huggingface.co/datasets/{declaration.repository}",
         **fields,

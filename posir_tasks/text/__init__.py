@@ -1,1 +1,1 @@
-"""Texts: spans, words, sentences, tokens, chunks, languages, rotations and interventions."""
+"""Text processing: spans, words, sentences, tokens, chunks, languages and rotations."""

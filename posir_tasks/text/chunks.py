@@ -1,7 +1,7 @@
 """Text chunking: overlapping chunks of tokens or sentences, or chunks from any text splitter.
 
-Chunks are slices of the text, not decoded tokens. They overlap by half by default because
-boundaries that split evidence cause a position effect. Chunks from text splitters (LangChain,
+Chunks are slices of the text, not decoded tokens. By default, consecutive chunks overlap by half,
+since boundaries within evidence cause a position effect. Chunks from text splitters (LangChain,
 LlamaIndex, Chonkie) are located in the text.
 """
 
@@ -21,12 +21,12 @@ from posir_tasks.text.locating import locate_chunks
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import TokenSpans
 
-#: A function that splits a text into a list of texts, such as LangChain's `splitter.split_text`.
+#: Function that splits a text into a list of texts, such as LangChain's `splitter.split_text`.
 Chunker: TypeAlias = Callable[[str], Any]
 
 
 class ChunkUnit(StrEnum):
-    """The unit of chunk sizes."""
+    """Unit of chunk sizes."""
 
     TOKENS = "tokens"
     SENTENCES = "sentences"
@@ -38,23 +38,21 @@ class Chunking:
 
     size: int
     stride: int = 0
-    """Units between the starts of consecutive chunks; 0 for half the size."""
+    """Distance between the starts of consecutive chunks, in units; 0 for half the size."""
     unit: ChunkUnit = ChunkUnit.TOKENS
 
     @property
     def step(self) -> int:
-        """Units between the starts of consecutive chunks, at most the size."""
+        """Actual distance between the starts of consecutive chunks, at most `size`."""
         return min(self.stride or max(1, self.size // 2), self.size)
 
     def group(self, units: int) -> list[tuple[int, int]]:
-        """Return the half-open unit range of each chunk. There is at least one chunk, which may be
-        empty.
-        """
+        """Return the half-open unit range of each chunk; one empty chunk without units."""
         starts = range(0, max(1, units - self.size + self.step), self.step)
         return [(start, min(start + self.size, units)) for start in starts]
 
-    def divide(self, text: str, units: Sequence[tuple[int, int]] | TokenSpans) -> list[str]:
-        """Split a text, given the spans of its units. A single chunk is the whole text."""
+    def split_text(self, text: str, units: Sequence[tuple[int, int]] | TokenSpans) -> list[str]:
+        """Split a text with the given unit spans. A single chunk is the whole text."""
         chunks = self.group(len(units))
         if len(chunks) == 1:
             return [text]
@@ -62,13 +60,13 @@ class Chunking:
 
 
 @dataclass(frozen=True)
-class DividedText:
-    """The chunks of a text in the splitter's order, without blank chunks."""
+class ChunkedText:
+    """A text split into nonblank chunks, in the order of the splitter."""
 
     chunks: tuple[str, ...]
-    """At least one chunk."""
+    """One or more chunks."""
     spans: tuple[Span | None, ...]
-    """Span of each chunk in the text; None if the text does not contain it."""
+    """Span of each chunk; None if the text does not contain it."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +75,9 @@ class TextSplitter:
 
     name: str
     split: Callable[[str], Any]
-    """Returns a list of texts, or of objects with an attribute `text`."""
+    """Returns a list of texts, or of objects with the attribute `text`."""
 
-    def divide(self, text: str) -> DividedText:
+    def split_text(self, text: str) -> ChunkedText:
         """Split a text; raise PosirError if the function fails or does not return texts."""
         try:
             output = self.split(text)
@@ -99,11 +97,11 @@ class TextSplitter:
             raise PosirError(
                 f"{self.name}: returned no chunk for {_quote(text)}. Every text needs at least one."
             )
-        return DividedText(tuple(chunks), tuple(locate_chunks(text, chunks)))
+        return ChunkedText(tuple(chunks), tuple(locate_chunks(text, chunks)))
 
-    def divide_all(self, texts: Iterable[str]) -> list[DividedText]:
-        """Split several texts; raise PosirError like `divide`, or if no chunk is in its text."""
-        divided_texts = [self.divide(text) for text in texts]
+    def split_texts(self, texts: Iterable[str]) -> list[ChunkedText]:
+        """Split texts; raise PosirError as in `split_text`, or if no chunk is in its text."""
+        divided_texts = [self.split_text(text) for text in texts]
         if divided_texts and not any(any(divided.spans) for divided in divided_texts):
             raise PosirError(
                 f"{self.name}: no chunk occurs in its text, for example "
@@ -118,12 +116,12 @@ def _quote(text: str) -> str:
 
 
 def load_splitter(reference: str) -> TextSplitter:
-    """Load the `module:function` of `--chunker`."""
+    """Load the function `module:function` of `--chunker`."""
     return TextSplitter(reference, load_function("--chunker", reference))
 
 
 def name_splitters(splitters: Chunker | Iterable[Chunker] | None) -> list[TextSplitter]:
-    """Wrap functions as splitters with unique names; raise PosirError for other objects."""
+    """Wrap functions as splitters with unique names; raise PosirError for uncallable objects."""
     by_name = {}
     if not isinstance(splitters, Iterable):
         splitters = [] if splitters is None else [splitters]
@@ -138,7 +136,7 @@ def name_splitters(splitters: Chunker | Iterable[Chunker] | None) -> list[TextSp
 
 
 def _wrap(split: object) -> TextSplitter:
-    """Wrap a function; a method or an instance is named after its class."""
+    """Wrap a function. Methods and instances are named after their classes."""
     if not callable(split):
         raise PosirError(
             f"chunkers: {type(split).__name__} is not callable. Give functions that split text."

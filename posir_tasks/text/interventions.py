@@ -1,6 +1,4 @@
-"""Document interventions: move the evidence, or reverse the order of parts. The span of missing
-evidence is `NO_SPAN`.
-"""
+"""Change documents: move the evidence, or reverse the order of parts."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ from itertools import pairwise
 from posir_tasks.text.spans import Span
 from posir_tasks.text.words import find_words, is_unspaced
 
+#: Span of a question without evidence.
 NO_SPAN = Span(0, 0)
 
 
@@ -19,7 +18,7 @@ def move_evidence(text: str, span: Span, position: float) -> str:
     The evidence is inserted at the nearest word boundary. A space on each side replaces the
     previous white space, except in scripts without spaces.
     """
-    evidence = span.of(text)
+    evidence = span.slice(text)
     space = "" if is_unspaced(text) else " "
     parts = [text[: span.start].rstrip(), text[span.end :].lstrip()]
     remainder = space.join(filter(None, parts))
@@ -32,9 +31,7 @@ def move_evidence(text: str, span: Span, position: float) -> str:
 
 
 def find_parts(text: str, parts: int) -> list[Span]:
-    """Split a text into contiguous parts whose word counts differ by at most one. Short texts are
-    split into fewer parts.
-    """
+    """Split a text into up to `parts` parts whose word counts differ by at most one."""
     words = find_words(text)
     shares = [part * len(words) / parts for part in range(parts + 1)]
     cuts = sorted({*map(round, shares)})
@@ -42,9 +39,7 @@ def find_parts(text: str, parts: int) -> list[Span]:
 
 
 def find_part(pieces: Sequence[Span], span: Span) -> int:
-    """Return the index of the part that contains a span's midpoint. A midpoint between two parts
-    belongs to the first.
-    """
+    """Return the index of the last part that starts at or before a span's midpoint."""
     return max(0, sum(piece.start <= span.middle for piece in pieces) - 1)
 
 

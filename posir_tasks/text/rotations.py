@@ -1,7 +1,7 @@
-"""Text rotations, which move the evidence and keep sentences intact.
+"""Rotate texts to move the evidence without splitting sentences.
 
 A text with units u_1 .. u_n has the versions u_k .. u_n u_1 .. u_(k-1), where u_k is the unit that
-begins closest to 0, 1/3 or 2/3 of the characters. The evidence is in a different third of each
+starts closest to 0, 1/3 or 2/3 of the characters. The evidence is in a different third of each
 version.
 """
 
@@ -28,11 +28,11 @@ MAX_HEADING_WORDS = 12
 MARKDOWN_HEADING = re.compile(r"#{1,6}\s")
 #: Sentence-final punctuation in any script, with closing quotes and brackets.
 FINAL_PUNCTUATION = re.compile(r"[.!?,:;…。！？，：；．｡؟؛۔।॥։።၊။។៕][\"'”’»›)\]）」』】]*$")
-#: Digest size in bytes. The digest sorts texts and selects excerpts.
+#: Size in bytes of the digest that sorts texts and selects excerpts.
 DIGEST_BYTES = 8
-#: Tokens that an excerpt leaves unused in the window, since tokens may split at the seam.
+#: Number of tokens to leave unused in the window, since the seam may split tokens.
 SPARE_TOKENS = 2
-#: Share of the window that an excerpt may fill if its tokens are estimated.
+#: Maximum share of the window to fill if tokens are estimated.
 ESTIMATED_ROOM = 0.8
 
 
@@ -42,17 +42,17 @@ class Version:
 
     text: str
     number: int
-    """0 for the original; 1 and 2 for versions that begin about one third and two thirds into it.
+    """0 for the original; 1 and 2 for versions that start about one and two thirds into it.
     """
     offset: int = 0
     """Offset of the rotated part in the original, in characters."""
     border: int = 0
-    """Offset of the version's first character in the rotated part."""
+    """Offset in the rotated part at which the version starts."""
     tail: int = 0
     """Number of characters before the moved beginning, including the seam."""
 
     def move(self, span: Span) -> Span:
-        """Convert a span from the original to this version, which must contain the whole span."""
+        """Convert a span in the original to this version, which must contain it completely."""
         start = span.start - self.offset
         end = span.end - self.offset
         shift = -self.border if start >= self.border else self.tail
@@ -60,19 +60,19 @@ class Version:
 
 
 def hash_text(text: str) -> int:
-    """Hash a text to 64 bits, reproducibly."""
+    """Compute a reproducible 64-bit hash of a text."""
     return int.from_bytes(blake2b(text.encode(), digest_size=DIGEST_BYTES).digest(), "big")
 
 
 def find_units(text: str, language: str, evidence: Sequence[Span]) -> list[Span]:
-    """Split a text into units that a rotation keeps intact.
+    """Split a text into units that rotations do not split.
 
-    Units are sentences with trailing white space. A heading belongs to the unit that follows, and
-    no border lies within evidence.
+    Units are sentences with trailing white space. A heading belongs to the next unit, and evidence
+    is never split.
 
     Args:
         text: Any text.
-        language: The language code, such as `eng-Latn`.
+        language: Language code such as `eng-Latn`.
         evidence: Evidence spans of all questions about the text.
 
     Returns:
@@ -98,12 +98,12 @@ def _is_heading(unit: str) -> bool:
 
 
 def rotate_text(text: str, units: Sequence[Span], part: Span | None = None) -> list[Version]:
-    """Build the versions of a text, or of a part that begins and ends with a unit.
+    """Build the versions of a text, or of a part that starts and ends with a unit.
 
-    The first version is the original, or the part without trailing white space. Versions with the
-    same border are built once, so the list contains 1 to `VERSIONS` versions.
+    The first version is the original, or the part without trailing white space. Versions with equal
+    borders are built once, so there are 1 to `VERSIONS` versions.
     """
-    content = text if part is None else part.of(text)
+    content = text if part is None else part.slice(text)
     offset = 0 if part is None else part.start
     starts = [unit.start - offset for unit in units]
     borders = [start for start in starts if 0 <= start < max(1, len(content))]
@@ -123,26 +123,30 @@ def rotate_text(text: str, units: Sequence[Span], part: Span | None = None) -> l
 
 
 def choose_excerpt(
-    text: str, units: Sequence[Span], sizes: Sequence[int], room: int, evidence: Sequence[Span]
+    text: str,
+    units: Sequence[Span],
+    sizes: Sequence[int],
+    max_tokens: int,
+    evidence: Sequence[Span],
 ) -> Span | None:
     """Select an excerpt of whole units that fits into a window.
 
-    The candidates are the longest runs that start at each unit. A hash of the text selects one of
-    the candidates that contain the most evidence spans.
+    A candidate is the longest run of units from each start. Of the candidates with the most
+    evidence spans, a hash of the text selects one.
 
     Args:
         text: The text.
         units: The units of the text.
         sizes: Tokens per unit.
-        room: Maximum number of tokens in the excerpt.
+        max_tokens: Maximum number of tokens in the excerpt.
         evidence: Evidence spans.
 
     Returns:
-        The excerpt; None if no unit fits.
+        The excerpt, or None if no unit fits.
     """
     ends = np.cumsum(sizes)
-    # For each unit, the index after the last unit of its run.
-    stops = np.searchsorted(ends, ends - sizes + room, side="right").tolist()
+    # Index after the last unit of each run.
+    stops = np.searchsorted(ends, ends - sizes + max_tokens, side="right").tolist()
     runs = [
         Span(unit.start, units[stop - 1].end)
         for first, (unit, stop) in enumerate(zip(units, stops, strict=True))
@@ -156,7 +160,7 @@ def choose_excerpt(
 
 
 def count_units(text: str, units: Sequence[Span], tokenizer: Tokenizer) -> list[int]:
-    """Count the tokens that begin in each unit of a text."""
+    """Count the tokens that start in each unit of a text."""
     (tokens,) = tokenizer.find_tokens([text])
     bounds = np.searchsorted(tokens[:, 0], [*(unit.start for unit in units), len(text)])
     counts: list[int] = np.diff(bounds).tolist()
@@ -164,9 +168,9 @@ def count_units(text: str, units: Sequence[Span], tokenizer: Tokenizer) -> list[
 
 
 def locate_in_tokens(spans: Sequence[Span], tokens: Integers) -> list[float]:
-    """Return the midpoint of each span as a fraction of the text's tokens, in [0, 1].
+    """Return the midpoint of each span in tokens, as a share of the text's tokens in [0, 1].
 
-    `tokens` contains the half-open character span of each token, shape (tokens, 2), and is not
+    `tokens` contains the half-open character spans of the tokens, shape (tokens, 2). It must not be
     empty.
     """
     begins, ends = tokens.T

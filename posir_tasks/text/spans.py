@@ -21,33 +21,31 @@ class Span(NamedTuple):
 
     @property
     def middle(self) -> float:
-        """The midpoint in characters."""
+        """Midpoint in characters."""
         return (self.start + self.end) / 2
 
-    def of(self, text: str) -> str:
-        """Return the text of the span."""
+    def slice(self, text: str) -> str:
+        """Return the part of a text in the span."""
         return text[self.start : self.end]
 
     def overlaps(self, other: Span) -> bool:
-        """Return True if the spans have a character in common."""
+        """Return True if the spans share a character."""
         return self.start < other.end and other.start < self.end
 
     def strip(self, text: str) -> Span:
         """Return the span without surrounding white space."""
-        content = self.of(text)
+        content = self.slice(text)
         start = self.start + len(content) - len(content.lstrip())
         return Span(start, start + len(content.strip()))
 
 
 def find_third(span: Span, characters: int) -> int:
-    """Return the third of the text (0, 1 or 2) that contains a span's midpoint."""
+    """Return the third of a text (0, 1 or 2) that contains the midpoint of a span."""
     return min(2, int(span.middle * 3 / characters))
 
 
 def to_characters(content: bytes, start: int, end: int) -> Span:
-    """Convert a span of UTF-8 bytes to characters; raise UnlocatedError if it is empty, outside the
-    text or splits a character.
-    """
+    """Convert a span of UTF-8 bytes to characters; raise UnlocatedError if it is invalid."""
     if not 0 <= start < end <= len(content):
         raise UnlocatedError("its byte span is not within its document")
     try:

@@ -1,8 +1,7 @@
 """Count and locate tokens with a transformers tokenizer, or estimate them from bytes.
 
-Special tokens and truncation are excluded because they are part of the model input. Code that needs
-the model input gets it from the model (`search/input_window.py`, late chunks and gradient
-saliency).
+Special tokens and truncation are excluded, since they belong to the model input. Code that needs
+the model input gets it from the model (`search/input_window.py`, late chunks, gradient saliency).
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ CALL_OPTIONS: Mapping[str, Any] = {
 }
 
 #: Suffix of tiktoken's vocabulary files.
-TIKTOKEN = ".tiktoken"
+TIKTOKEN_SUFFIX = ".tiktoken"
 #: Half-open character span of each token, shape (tokens, 2).
 TokenSpans = NDArray[np.int64]
 
 
 class Tokenizer(ABC):
-    """Splits texts into tokens, without special tokens or truncation."""
+    """Splits texts into tokens without special tokens or truncation."""
 
     @abstractmethod
     def count(self, text: str) -> int:
-        """Count the tokens of a text, at least one."""
+        """Count the tokens of a text. At least 1."""
 
     def count_all(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each text."""
@@ -58,8 +57,8 @@ class Tokenizer(ABC):
 
 @dataclass(frozen=True)
 class EstimatedTokenizer(Tokenizer):
-    """A tokenizer that assumes one token per four bytes, like `estimate_tokens`. A token consists
-    of the words that begin in it.
+    """Estimates one token per four bytes, like `estimate_tokens`. The span of a token covers the
+    words that start in it.
     """
 
     def count(self, text: str) -> int:
@@ -67,7 +66,7 @@ class EstimatedTokenizer(Tokenizer):
         return max(1, estimate_tokens(text))
 
     def find_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
-        """Locate the tokens of each text without splitting words."""
+        """Locate the tokens of each text, without splitting words."""
         spans = []
         for text in texts:
             words = np.array(find_words(text), np.int64).reshape(-1, 2)
@@ -87,21 +86,20 @@ class ModelTokenizer(Tokenizer):
 
     @classmethod
     def load(cls, name: str) -> ModelTokenizer:
-        """Load a tokenizer from a Hub name, a folder or a tiktoken file; raise PosirError on
-        failure.
-        """
+        """Load a tokenizer by Hub name, folder or tiktoken file; raise PosirError on failure."""
         from transformers import AutoTokenizer
 
         try:
-            if str(name).endswith(TIKTOKEN):
+            if str(name).endswith(TIKTOKEN_SUFFIX):
                 return cls(_load_vocabulary(name))
-            # By default, transformers prompts for permission to run the tokenizer's code.
+            # By default, transformers asks the user for permission to run code.
             return cls(AutoTokenizer.from_pretrained(name, trust_remote_code=False))
         except Exception as error:
             raise PosirError(
                 f"tokenizer '{name}' cannot be loaded ({summarize_error(error)}). Give a name on "
-                f"the Hub, a folder with its files, or a tiktoken file (*{TIKTOKEN}). Without "
-                "--tokenizer, posir uses the model's tokenizer, or counts one token per four bytes."
+                f"the Hub, a folder with its files, or a tiktoken file (*{TIKTOKEN_SUFFIX}). "
+                "Without --tokenizer, posir uses the model's tokenizer, or counts one token per "
+                "four bytes."
             ) from error
 
     @property
@@ -123,7 +121,7 @@ class ModelTokenizer(Tokenizer):
         return [max(1, len(ids)) for batch in self._encode(texts) for ids in batch["input_ids"]]
 
     def find_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
-        """Locate the tokens of each text; raise PosirError for a slow tokenizer."""
+        """Locate the tokens of each text; raise PosirError for slow tokenizers."""
         if not self.returns_offsets:
             name = self.tokenizer.name_or_path
             raise PosirError(
@@ -142,10 +140,9 @@ class ModelTokenizer(Tokenizer):
 
 
 def _load_vocabulary(file: str) -> PreTrainedTokenizerBase:
-    """Load a tiktoken file such as cl100k_base.tiktoken, which lists one Base64 token and its rank
-    per line.
+    """Load a tiktoken file such as cl100k_base.tiktoken, with a Base64 token and its rank per line.
 
-    Texts are pre-tokenized with the cl100k_base pattern.
+    Texts are pre-tokenized with the pattern of cl100k_base.
     """
     from transformers import PreTrainedTokenizerFast
     from transformers.convert_slow_tokenizer import TikTokenConverter
@@ -153,7 +150,7 @@ def _load_vocabulary(file: str) -> PreTrainedTokenizerBase:
     rows = map(bytes.split, Path(file).read_bytes().splitlines())
     ranks = {base64.b64decode(token, validate=True): int(rank) for token, rank in rows}
     converter: Any = TikTokenConverter(file)  # type: ignore[no-untyped-call]
-    # The converter's own reader requires the tiktoken package.
+    # The default function requires the tiktoken package.
     converter.load_tiktoken_bpe = lambda _: ranks
     return PreTrainedTokenizerFast(tokenizer_object=converter.converted(), name_or_path=file)  # type: ignore[no-untyped-call]
 
@@ -170,5 +167,5 @@ def find_tokenizer(model: Any) -> ModelTokenizer | None:
 
 
 def load_tokenizer(name: str | None) -> Tokenizer:
-    """Load a tokenizer with `ModelTokenizer.load`. None estimates tokens from bytes."""
+    """Load a tokenizer by name, folder or file. None estimates tokens from bytes."""
     return EstimatedTokenizer() if name is None else ModelTokenizer.load(name)

@@ -152,7 +152,7 @@ def beir_of_sentences(folder: Path) -> Path:
 
 
 def find_sentence(text: str, answer: str) -> tuple[int, str]:
-    sentences = [span.of(text) for span in find_sentences(text, "eng-Latn")]
+    sentences = [span.slice(text) for span in find_sentences(text, "eng-Latn")]
     return next(
         (number, sentence) for number, sentence in enumerate(sentences) if answer in sentence
     )
@@ -218,7 +218,9 @@ def questions_of_probe(source: str) -> list[tuple[str, str, str]]:
     (read,) = open_probe_source(source).subsets.values()
     data = read()
     asked = [(question, data.documents[question.document]) for question in data.questions]
-    return [(question.text, document, question.span.of(document)) for question, document in asked]
+    return [
+        (question.text, document, question.span.slice(document)) for question, document in asked
+    ]
 
 
 def questions_of_train(source: str) -> list[tuple[str, str, str]]:
@@ -366,7 +368,7 @@ def test_posir_data_is_the_folder_of_the_data_or_its_parent(tmp_path, monkeypatc
     folder = layout(tmp_path)
     monkeypatch.setenv(DATA_VARIABLE, str(folder))
     direct = open_repository("infgrad/PosIR-Benchmark-v1", "main")
-    assert "eng-Latn/sports/queries.parquet" in direct.paths()
+    assert "eng-Latn/sports/queries.parquet" in direct.list_paths()
     assert questions_of_train("PosIR-English") == questions_of_train(str(folder))
 
 

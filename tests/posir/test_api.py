@@ -252,7 +252,7 @@ MISTAKES = {
     "Give the column with the texts": lambda: posir.open_data(pl.DataFrame({"text": ["A text."]})),
     "The data is None, of type NoneType. Give ": lambda: posir.open_data(None),
     "no published results for a task": lambda: posir.published(task="MSMARCO"),
-    "positions: 'front' is not allowed": lambda: posir.train(
+    "positions: 'front' is not valid": lambda: posir.train(
         "my-model", data="squad.json", output="out", positions="front"
     ),
     "did you mean learning_rate": lambda: posir.train(

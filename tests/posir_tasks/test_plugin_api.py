@@ -1,4 +1,4 @@
-"""Plugins that fail in different ways: each is reported, and the others keep working."""
+"""Failing plugins are reported, and do not affect other plugins."""
 
 import logging
 import math
@@ -20,8 +20,8 @@ from tests.support.simulation import separate_documents
 
 
 @dataclass(frozen=True)
-class Point:
-    """In place of an `importlib.metadata.EntryPoint`."""
+class FakeEntryPoint:
+    """Replacement for `importlib.metadata.EntryPoint`."""
 
     name: str
     plugin: Any
@@ -34,34 +34,34 @@ class Point:
         return self.plugin
 
 
-def module(**functions):
-    """Return a module with these hook implementations."""
-    made = ModuleType("their_plugin")
+def make_plugin(**functions):
+    """Build a plugin with the given hook implementations."""
+    plugin = ModuleType("their_plugin")
     for name, function in functions.items():
-        setattr(made, name, hookimpl(function))
-    return made
+        setattr(plugin, name, hookimpl(function))
+    return plugin
 
 
-def scoring(**values):
-    """A plugin that declares scores with these values."""
-    return module(
+def make_score_plugin(**values):
+    """Build a plugin that declares scores with the given values."""
+    return make_plugin(
         posir_scores=lambda: [
             Score(key, key, "A score.", compute=lambda _, v=v: v) for key, v in values.items()
         ]
     )
 
 
-def raising(error):
-    """A plugin with a score that raises when it is computed."""
+def make_failing_plugin(error):
+    """Build a plugin with a score that raises an error."""
 
     def compute(_group):
         raise error
 
-    return module(posir_scores=lambda: [Score("mean", "Mean", "A score.", compute=compute)])
+    return make_plugin(posir_scores=lambda: [Score("mean", "Mean", "A score.", compute=compute)])
 
 
-MISSPELLED = module(posir_score=lambda profile: {"queries": profile.queries})
-UNKNOWN_ARGUMENT = module(posir_scores=lambda results: {"results": len(results)})
+MISSPELLED = make_plugin(posir_score=lambda profile: {"queries": profile.queries})
+UNKNOWN_ARGUMENT = make_plugin(posir_scores=lambda results: {"results": len(results)})
 UNDECORATED = ModuleType("undecorated")
 UNDECORATED.posir_scores = lambda profile: {"queries": profile.queries}
 
@@ -75,8 +75,8 @@ def profile():
 
 
 @pytest.fixture
-def scores_of(profile, monkeypatch, caplog):
-    """Return scores and warnings with these plugins loaded in place of the installed ones."""
+def compute_scores(profile, monkeypatch, caplog):
+    """Compute scores and warnings with the given plugins instead of the installed ones."""
 
     def scores(*points):
         plugins = load_plugins(points)
@@ -90,14 +90,14 @@ def scores_of(profile, monkeypatch, caplog):
     return scores
 
 
-def problems(*points):
+def list_problems(*points):
     return {
         plugin.name: plugin.problem for plugin in load_plugins(points).plugins if plugin.problem
     }
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "message"),
     [
         (
             ImportError("No module named 'torch2'"),
@@ -118,27 +118,34 @@ def problems(*points):
     ],
     ids=["import", "attribute", "misspelled hook", "unknown argument", "no hookimpl", "exit"],
 )
-def test_a_plugin_that_cannot_be_loaded_says_why(broken, said, scores_of):
-    points = [Point("broken", broken), Point("after", scoring(a=1)), Point("before", scoring(b=2))]
-    result = problems(*points)
+def test_load_failures_are_reported(broken, message, compute_scores):
+    points = [
+        FakeEntryPoint("broken", broken),
+        FakeEntryPoint("after", make_score_plugin(a=1)),
+        FakeEntryPoint("before", make_score_plugin(b=2)),
+    ]
+    result = list_problems(*points)
     assert set(result) == {"broken"}
-    assert said in result["broken"]
-    assert scores_of(*points) == ({"a": 1, "b": 2}, [])
+    assert message in result["broken"]
+    assert compute_scores(*points) == ({"a": 1, "b": 2}, [])
 
 
-def test_the_second_plugin_of_a_name_is_refused(scores_of):
-    points = [Point("same", scoring(a=1), "one"), Point("same", scoring(b=2), "two")]
+def test_a_second_plugin_with_the_same_name_is_rejected(compute_scores):
+    points = [
+        FakeEntryPoint("same", make_score_plugin(a=1), "one"),
+        FakeEntryPoint("same", make_score_plugin(b=2), "two"),
+    ]
     (first, second) = load_plugins(points).plugins
     assert (first.origin, first.problem) == ("one", None)
     assert second.origin == "two"
     assert "another plugin of the same name" in second.problem
-    assert scores_of(*points) == ({"a": 1}, [])
+    assert compute_scores(*points) == ({"a": 1}, [])
 
 
-def test_plugins_that_are_not_used_are_reported_once(monkeypatch, caplog):
+def test_unused_plugins_are_reported_once(monkeypatch, caplog):
     points = [
-        Point("broken", ImportError("gone"), "their_package.plugin"),
-        Point("good", scoring(a=1)),
+        FakeEntryPoint("broken", ImportError("gone"), "their_package.plugin"),
+        FakeEntryPoint("good", make_score_plugin(a=1)),
     ]
     monkeypatch.setattr(
         "posir_tasks.plugin_api.entry_points", lambda group: points if group == "posir" else []
@@ -168,52 +175,59 @@ RAISED = "posir plugin 'broken': score 'mean' raised"
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "message"),
     [
-        (raising(ZeroDivisionError("division by zero")), RAISED),
-        *((scoring(mean=value), RAISED) for value in (*INVALID, Estimate(0.5, (math.nan, 0.7)))),
-        (module(posir_scores=lambda: 1 // 0), "could not add its scores: ZeroDivisionError"),
+        (make_failing_plugin(ZeroDivisionError("division by zero")), RAISED),
+        *(
+            (make_score_plugin(mean=value), RAISED)
+            for value in (*INVALID, Estimate(0.5, (math.nan, 0.7)))
+        ),
+        (make_plugin(posir_scores=lambda: 1 // 0), "could not add its scores: ZeroDivisionError"),
         (
-            module(posir_scores=lambda: {"queries": 1}),
+            make_plugin(posir_scores=lambda: {"queries": 1}),
             "declared 'queries', which is not a posir_tasks.values.scores.Score",
         ),
-        (scoring(main_score=1), "score key 'main_score'"),
-        (scoring(first=2), "declared a score 'first', a key of plugin 'a'"),
+        (make_score_plugin(main_score=1), "score key 'main_score'"),
+        (make_score_plugin(first=2), "declared a score 'first', a key of plugin 'a'"),
     ],
 )
-def test_a_plugin_with_invalid_declarations_is_reported(broken, said, scores_of):
-    scores, warnings = scores_of(
-        Point("a", scoring(first=1)), Point("broken", broken), Point("z", scoring(last=None))
+def test_invalid_declarations_are_reported(broken, message, compute_scores):
+    scores, warnings = compute_scores(
+        FakeEntryPoint("a", make_score_plugin(first=1)),
+        FakeEntryPoint("broken", broken),
+        FakeEntryPoint("z", make_score_plugin(last=None)),
     )
     assert scores == {"first": 1, "last": None}
     assert len(warnings) == 1
-    assert said in warnings[0]
+    assert message in warnings[0]
 
 
-def test_an_invalid_score_is_reported_once_for_many_results(scores_of):
+def test_invalid_scores_are_reported_once_for_many_results(compute_scores):
     points = [
-        Point("odd", module(posir_scores=lambda: ["odd"])),
-        Point("lazy", scoring(mean=math.nan)),
+        FakeEntryPoint("odd", make_plugin(posir_scores=lambda: ["odd"])),
+        FakeEntryPoint("lazy", make_score_plugin(mean=math.nan)),
     ]
-    assert len(scores_of(*points)[1]) == 2
-    assert scores_of(*points) == ({}, [])
+    assert len(compute_scores(*points)[1]) == 2
+    assert compute_scores(*points) == ({}, [])
 
 
-def test_a_score_is_computed_for_the_groups_that_are_read(profile, monkeypatch):
+def test_scores_are_computed_for_groups_on_demand(profile, monkeypatch):
     lengths = []
     compute = lambda group: lengths.append(group.length) or group.queries  # noqa: E731
-    plugin = module(posir_scores=lambda: [Score("seen", "Seen", "A score.", compute=compute)])
-    plugins = load_plugins([Point("own", plugin)])
+    plugin = make_plugin(posir_scores=lambda: [Score("seen", "Seen", "A score.", compute=compute)])
+    plugins = load_plugins([FakeEntryPoint("own", plugin)])
     monkeypatch.setattr("posir_tasks.plugin_api.get_plugins", lambda: plugins)
     scores = score_result(ResultValues(separate_documents(profile)))
     assert (scores["all"]["seen"], scores["all"]["seen"], lengths) == (1, 1, [None])
     assert (scores["q1"]["seen"], lengths) == (1, [None, 0])
 
 
-def test_without_the_psi_plugin_the_rest_remains(scores_of):
+def test_other_scores_remain_without_the_psi_plugin(compute_scores):
     points = entry_points(group="posir")
-    whole, _ = scores_of(*points)
-    rest, warnings = scores_of(*[point for point in points if point.name != "psi"])
+    all_scores, _ = compute_scores(*points)
+    other_scores, warnings = compute_scores(*[point for point in points if point.name != "psi"])
     assert warnings == []
-    assert whole.keys() - rest.keys() == {"psi_as_published", "queries"}
-    assert rest == {name: value for name, value in whole.items() if name in rest}
+    assert all_scores.keys() - other_scores.keys() == {"psi_as_published", "queries"}
+    assert other_scores == {
+        name: value for name, value in all_scores.items() if name in other_scores
+    }

@@ -247,6 +247,6 @@ def contents(site: Mapping[str, bytes]) -> dict[str, Any]:
         if path.startswith("data/"):
             name, quoted = re.fullmatch(
                 r"board\.receive\((\".*?\"),JSON\.parse\('(.*)'\)\);\n", body.decode("ascii")
-            ).iterate_groups()
+            ).groups()
             values[json.loads(name)] = json.loads(re.sub(r"\\(.)", r"\1", quoted))
     return values

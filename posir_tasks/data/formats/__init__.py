@@ -1,5 +1,6 @@
 """Data format readers. Each reader yields passages with questions.
 
-To add a format, write a reader and add an entry to `FORMATS` in `catalog.py`. A published dataset
-whose rows contain a question and its page needs only an entry in `PAGE_FORMS` in `page_rows.py`.
+To add a format, write a reader and add an entry to `FORMATS` in `catalog.py`. If the rows of a
+published dataset contain a question and its page, add an entry to `PAGE_FORMATS` in `page_rows.py`
+instead.
 """

@@ -1,4 +1,4 @@
-"""The table of formats, format recognition, and descriptions of data in an unknown format."""
+"""All formats, their recognition, and error messages for unknown formats."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from posir_tasks.data.formats import (
     question_rows,
     text_rows,
 )
-from posir_tasks.data.formats.form import (
+from posir_tasks.data.formats.format import (
     JSON_ROWS,
     JUDGMENTS,
-    REFUSED,
     SPANS,
     TEXTS,
+    UNSUPPORTED_FORMATS,
     Format,
 )
-from posir_tasks.data.formats.page_rows import PAGE_FORMS
-from posir_tasks.data.formats.passages import Items, ReadOptions, SkippedText, Use
+from posir_tasks.data.formats.page_rows import PAGE_FORMATS
+from posir_tasks.data.formats.passages import Items, ReadOptions, SearchScope, SkippedItem
 from posir_tasks.data.formats.records import (
     FOLDER,
     PARQUET,
     Row,
     UnrecognizedError,
-    error_context,
+    convert_errors,
     list_files,
 )
 from posir_tasks.data.formats.shape import (
     JSON_LINES,
     TABLES,
-    has_marks,
     list_fields,
+    matches_signature,
     read_first_record,
 )
 from posir_tasks.text.languages import suggest_codes
@@ -58,37 +58,36 @@ if TYPE_CHECKING:
 
 #: The split to read from a Hub dataset.
 HUB_SPLIT = "train"
-#: Lower-case names of files that describe a dataset.
+#: Lower-case names of files that describe a dataset and contain no data.
 DESCRIPTION_FILES = frozenset(
     {"readme.md", "license", "license.md", "license.txt", "dataset_info.json", "dataset_infos.json"}
 )
-#: Maximum numbers of files and fields that a message lists.
+#: Maximum number of files and fields to list in a message.
 MAX_FILES = 8
 MAX_FIELDS = 8
-#: Maximum number of fields to compare with the fields of a format, and maximum characters per
-#: field.
-MAX_COMPARED = 64
-MAX_NAME = 40
-#: Minimum `difflib` similarity between a field name and its misspelling.
+#: Maximum number of field names, and of characters per name, to compare with a format.
+MAX_COMPARED_FIELDS = 64
+MAX_FIELD_CHARACTERS = 40
+#: Minimum `difflib` ratio of a misspelled field name and the correct one.
 MIN_SIMILARITY = 0.8
 ENGLISH = "eng-Latn"
 #: The YAML header of a dataset card.
 CARD_HEADER = re.compile(r"---\s*\n(.*?)^---\s*$", re.DOTALL | re.MULTILINE)
 
 
-def _always_english(path: Path) -> str:  # noqa: ARG001
+def _get_english(path: Path) -> str:  # noqa: ARG001
     return ENGLISH
 
 
-def _judgment_format(
+def _declare_judgments(
     title: str,
-    kinds: tuple[str, ...],
+    suffixes: tuple[str, ...],
     read: Callable[[Path], judgment_sets.JudgmentSet],
     **fields: Any,
 ) -> Format:
     return Format(
         title,
-        kinds,
+        suffixes,
         lambda path, _: read(path).list_items(),
         read_judgments=lambda path, _: read(path).to_judgments(),
         contents=JUDGMENTS,
@@ -96,8 +95,11 @@ def _judgment_format(
     )
 
 
+_declare_texts = partial(Format, search_scope=None, contents=TEXTS)
+
+
 def read_folder(folder: Path, options: ReadOptions) -> Items:
-    """Yield the items from each file in a folder. An unreadable file becomes a skipped item."""
+    """Yield the items in each file of a folder. An unreadable file becomes a skipped item."""
     yield from _read_files(list_data_files(folder), replace(options, root=folder))
 
 
@@ -107,7 +109,7 @@ def _read_files(files: Iterable[Path], options: ReadOptions) -> Items:
             yield from read_file(file, options)
         except DataError as error:
             name = options.name(file)
-            yield SkippedText(name, "unreadable", str(error), name)
+            yield SkippedItem(name, "unreadable", str(error), name)
 
 
 def _has_golden_set(folder: Path) -> bool:
@@ -117,23 +119,23 @@ def _has_golden_set(folder: Path) -> bool:
 
 
 def read_golden_folder(folder: Path, options: ReadOptions) -> Items:
-    """Yield the documents in a folder with the questions from its golden sets."""
+    """Yield the documents in a folder with the questions of its golden sets."""
     files = list_data_files(folder)
     golden = [*filter(judgment_sets.is_golden, files)]
     sources = [file for file in files if file not in golden]
     documents = _read_files(sources, replace(options, root=folder))
-    yield from judgment_sets.place_golden(golden, documents)
+    yield from judgment_sets.attach_golden_questions(golden, documents)
 
 
 def list_data_files(folder: Path) -> list[Path]:
     """List the data files below a folder.
 
-    The card of a Hub dataset is left out. If the folder contains files with rows, so are other
-    descriptive files.
+    The card of a Hub dataset is excluded. If the folder has files with rows, other descriptive
+    files are excluded as well.
     """
     files = list_files(folder)
     if (folder / "snapshots").is_dir() and (folder / "blobs").is_dir():
-        # In the Hub cache, `blobs` contains the same content under digests.
+        # In the Hub cache, `blobs` duplicates the content of `snapshots`.
         files = [file for file in files if file.relative_to(folder).parts[0] == "snapshots"]
     has_rows = any(split_suffix(file)[1] in (*JSON_ROWS, *TABLES) for file in files)
     descriptions = DESCRIPTION_FILES if has_rows else ()
@@ -148,13 +150,13 @@ def _is_card(file: Path) -> bool:
 
 
 def _find_common_language(folder: Path) -> str:
-    """Return the language code that all files in a folder declare, or an empty string."""
+    """Return the language code that all files of a folder declare, or an empty string."""
     languages = set()
     for file in list_data_files(folder):
         with suppress(DataError):
-            form = find_format(file, ReadOptions())
-            if form is not UNKNOWN:
-                languages.add(form.find_language(file))
+            format_ = find_format(file, ReadOptions())
+            if format_ is not UNKNOWN_FORMAT:
+                languages.add(format_.find_language(file))
     return languages.pop() if len(languages) == 1 else ""
 
 
@@ -162,12 +164,14 @@ def _skip_unknown(file: Path, options: ReadOptions) -> Items:
     with open_decompressed(file) as content:
         is_binary = documents.is_binary(content.read(documents.BINARY_BYTES))
     name = options.name(file)
-    yield SkippedText(name, "binary" if is_binary else "of an unsupported type", file=name)
+    yield SkippedItem(name, "binary" if is_binary else "of an unsupported type", file=name)
 
 
-UNKNOWN = Format("in an unknown format", read=_skip_unknown, use=None, contents="")
-FILES = Format("a folder of files", (FOLDER,), read_folder, find_language=_find_common_language)
-#: Formats in order of precedence. The first format that accepts a path reads it.
+UNKNOWN_FORMAT = Format("in an unknown format", read=_skip_unknown, search_scope=None, contents="")
+FOLDER_FORMAT = Format(
+    "a folder of files", (FOLDER,), read_folder, find_language=_find_common_language
+)
+#: Formats in order of precedence: the first one that accepts a path reads it.
 FORMATS = (
     Format(
         "a BEIR folder",
@@ -197,8 +201,8 @@ FORMATS = (
         (FOLDER,),
         published.read_legalbench,
         files=("corpus", "benchmarks/*.json"),
-        use=Use.NAMED,
-        find_language=_always_english,
+        search_scope=SearchScope.NAMED_DOCUMENT,
+        find_language=_get_english,
     ),
     Format(
         "a folder of MS MARCO v2",
@@ -208,16 +212,16 @@ FORMATS = (
             "**/msmarco_v2_doc.tar|**/msmarco*_doc_*.gz",
             "**/msmarco_v2_passage.tar|**/msmarco*_passage_*.gz",
         ),
-        find_language=_always_english,
+        find_language=_get_english,
     ),
     Format(
         "a folder of BRIGHT",
         (FOLDER,),
         published.read_bright,
         files=("**/long_documents/*.parquet",),
-        find_language=_always_english,
+        find_language=_get_english,
     ),
-    _judgment_format(
+    _declare_judgments(
         "a folder of AutoRAG",
         (FOLDER,),
         judgment_sets.read_autorag,
@@ -225,14 +229,14 @@ FORMATS = (
     ),
     *(
         Format(
-            form.title,
-            form.kinds,
-            form.read,
-            form.accepts,
-            fields="|".join(f"{mark} {form.fields}" for mark in form.marks),
-            find_language=form.find_language,
+            format_.title,
+            format_.suffixes,
+            format_.read,
+            format_.accepts,
+            fields="|".join(f"{names} {format_.fields}" for names in format_.signatures),
+            find_language=format_.find_language,
         )
-        for form in PAGE_FORMS
+        for format_ in PAGE_FORMATS
     ),
     Format(
         "a folder with a golden set of LlamaIndex or ragas, and its documents",
@@ -241,39 +245,39 @@ FORMATS = (
         _has_golden_set,
         contents=f"{SPANS}: the chunks in their documents",
     ),
-    FILES,
-    *REFUSED,
+    FOLDER_FORMAT,
+    *UNSUPPORTED_FORMATS,
     Format(
         "MRQA",
         JSON_ROWS,
         document_rows.read_mrqa,
-        marks="header/ context|header/ qas/|context detected_answers/",
+        signature="header/ context|header/ qas/|context detected_answers/",
         fields=document_rows.MRQA_FIELDS,
         advice="Each line after the header needs context and qas.",
-        find_language=_always_english,
+        find_language=_get_english,
     ),
     Format(
         "QASPER",
         JSON_ROWS,
         document_rows.read_qasper,
-        marks="full_text/ qas/",
-        use=Use.WITHIN,
+        signature="full_text/ qas/",
+        search_scope=SearchScope.DOCUMENT,
         fields=document_rows.QASPER_FIELDS,
-        find_language=_always_english,
+        find_language=_get_english,
     ),
-    _judgment_format(
+    _declare_judgments(
         "an EmbeddingQAFinetuneDataset of LlamaIndex",
         (".json",),
         judgment_sets.read_pairs,
-        marks="queries/ corpus/|queries/ relevant_docs/|relevant_docs/",
+        signature="queries/ corpus/|queries/ relevant_docs/|relevant_docs/",
         fields="queries corpus relevant_docs",
     ),
-    _judgment_format(
+    _declare_judgments(
         "a golden set of LlamaIndex or ragas",
         (*JSON_ROWS, *TABLES),
         judgment_sets.read_golden,
-        marks=judgment_sets.GOLDEN_MARKS,
-        fields=judgment_sets.GOLDEN_MARKS,
+        signature=judgment_sets.GOLDEN_SIGNATURE,
+        fields=judgment_sets.GOLDEN_SIGNATURE,
         advice="Contexts that a system retrieved are a run; `posir score` reads their ids.",
     ),
     Format(
@@ -281,8 +285,8 @@ FORMATS = (
         (".json", ".jsonl", *PARQUET),
         question_rows.read_questions,
         question_rows.is_cuad,
-        use=Use.WITHIN,
-        find_language=_always_english,
+        search_scope=SearchScope.DOCUMENT,
+        find_language=_get_english,
     ),
     Format(
         "SQuAD-format JSON",
@@ -303,24 +307,20 @@ FORMATS = (
         advice="Each row needs context, question and answer, and start if the answer occurs "
         "several times.",
     ),
-    Format(
+    _declare_texts(
         "JSON Lines with texts",
         JSON_LINES,
         text_rows.read_line_texts,
-        use=None,
         fields="text|content|contents|body|document|passage",
-        contents=TEXTS,
     ),
-    Format("Parquet with texts", PARQUET, text_rows.read_parquet_texts, use=None, contents=TEXTS),
-    Format("CSV with texts", TABLES, text_rows.read_csv_texts, use=None, contents=TEXTS),
-    Format("HTML", (".html", ".htm", ".xhtml"), documents.read_html_file, use=None, contents=TEXTS),
-    Format("PDF", (".pdf",), documents.read_pdf_file, use=None, contents=TEXTS),
-    Format(
+    _declare_texts("Parquet with texts", PARQUET, text_rows.read_parquet_texts),
+    _declare_texts("CSV with texts", TABLES, text_rows.read_csv_texts),
+    _declare_texts("HTML", (".html", ".htm", ".xhtml"), documents.read_html_file),
+    _declare_texts("PDF", (".pdf",), documents.read_pdf_file),
+    _declare_texts(
         "plain text or Markdown",
         ("", ".txt", ".md", ".markdown", ".text"),
         documents.read_text_file,
-        use=None,
-        contents=TEXTS,
     ),
     # Parts of the formats above.
     Format("the corpus of a BEIR folder", fields="_id text", advice="Give its folder."),
@@ -340,17 +340,19 @@ FORMATS = (
         advice="Give the folder that contains qa.parquet and corpus.parquet.",
     ),
 )
-READABLE = tuple(form for form in FORMATS if form.kinds and not form.is_refused)
-TITLES = ", ".join(form.title for form in READABLE)
+READABLE_FORMATS = tuple(
+    format_ for format_ in FORMATS if format_.suffixes and not format_.is_unsupported
+)
+FORMAT_TITLES = ", ".join(format_.title for format_ in READABLE_FORMATS)
 SUPPORTED_FORMATS = (
-    f"Supported formats: TREC qrels, {TITLES}. `posir import --formats` lists their fields."
+    f"Supported formats: TREC qrels, {FORMAT_TITLES}. `posir import --formats` lists their fields."
 )
 
 
 def find_format(path: Path, options: ReadOptions, name: str = "") -> Format:
-    """Return the format of a file or folder, or `UNKNOWN`.
+    """Return the format of a file or folder, or `UNKNOWN_FORMAT`.
 
-    If the options name a text column, only text formats and rows of questions are considered.
+    If the user selects a text column, only text formats and rows of questions are considered.
 
     Args:
         path: A file or folder.
@@ -358,28 +360,28 @@ def find_format(path: Path, options: ReadOptions, name: str = "") -> Format:
         name: Name of the data for messages; by default the path.
 
     Raises:
-        DataError: The path is unreadable, or in a format that posir does not read.
+        DataError: The path is unreadable, or its format is not supported.
     """
-    kind = FOLDER if path.is_dir() else split_suffix(path)[1]
-    with error_context(path, "", TITLES):
+    suffix = FOLDER if path.is_dir() else split_suffix(path)[1]
+    with convert_errors(path, "", FORMAT_TITLES):
         for format_ in FORMATS:
-            if kind not in format_.kinds or not _has_files(path, format_.files):
+            if suffix not in format_.suffixes or not _has_files(path, format_.files):
                 continue
-            if format_.marks and not has_marks(list_fields(path), format_.marks):
+            if format_.signature and not matches_signature(list_fields(path), format_.signature):
                 continue
             accepts = format_.accepts
-            if options.column is not None and kind != FOLDER and format_.use is not None:
+            if options.column is not None and suffix != FOLDER and format_.search_scope is not None:
                 if format_.read is not question_rows.read_json_lines:
                     continue
                 accepts = partial(question_rows.has_questions_on, column=options.column)
             if not accepts(path):
                 continue
-            if format_.is_refused:
+            if format_.is_unsupported:
                 raise DataError(
                     f"{name or path}: is {format_.title}, which posir cannot read. {format_.advice}"
                 )
             return format_
-    return UNKNOWN
+    return UNKNOWN_FORMAT
 
 
 def _has_files(folder: Path, groups: Iterable[str]) -> bool:
@@ -389,29 +391,30 @@ def _has_files(folder: Path, groups: Iterable[str]) -> bool:
     )
 
 
-def find_use(path: Path, options: ReadOptions, format_: Format) -> Use | None:
+def find_search_scope(path: Path, options: ReadOptions, format_: Format) -> SearchScope | None:
     """Return the texts to search for an answer, or None for data without questions.
 
-    A folder gets the narrowest use among its files.
+    A folder of files gets the narrowest scope among its files.
     """
-    if format_ is not FILES:
-        return format_.use
-    uses = set()
+    if format_ is not FOLDER_FORMAT:
+        return format_.search_scope
+    scopes = set()
     for file in list_data_files(path):
         with suppress(DataError):
-            uses.add(find_format(file, options).use)
-    return next((use for use in (Use.WITHIN, Use.CORPUS) if use in uses), None)
+            scopes.add(find_format(file, options).search_scope)
+    ordered = (SearchScope.DOCUMENT, SearchScope.CORPUS)
+    return next((scope for scope in ordered if scope in scopes), None)
 
 
 def read_file(file: Path, options: ReadOptions) -> Items:
-    """Yield the items in a file; raise DataError if the file is malformed."""
+    """Yield the items in a file; raise DataError if it is malformed."""
     yield from read_as(file, options, find_format(file, options))
 
 
 def read_as(path: Path, options: ReadOptions, format_: Format) -> Items:
-    """Read a file or folder in a format and yield its items; raise DataError if it is malformed."""
+    """Yield the items in a file or folder of a given format; raise DataError if it is malformed."""
     try:
-        with error_context(path, "", format_.title):
+        with convert_errors(path, "", format_.title):
             yield from format_.read(path, options)
     except UnrecognizedError as error:
         raise DataError(f"{error} {describe_format(path)}") from error
@@ -432,15 +435,15 @@ def _load_hub(reference: str, commit: str) -> datasets.Dataset:
 
 
 @cache
-def _keep_folder() -> TemporaryDirectory[str]:
-    """Return a temporary folder that lasts until the process ends."""
+def _get_temporary_folder() -> TemporaryDirectory[str]:
+    """Create a temporary folder that is deleted when the process ends."""
     return TemporaryDirectory(prefix="posir-")
 
 
 def export_hub(reference: str, commit: str, options: ReadOptions) -> tuple[Path, Format]:
-    """Write the rows of a Hub dataset to a Parquet file, and recognize the format.
+    """Write a Hub dataset to a Parquet file, and recognize its format.
 
-    Only the first row is written if `read_hub` streams rows in this format.
+    If `read_hub` can stream the format, only the first row is written.
 
     Args:
         reference: `owner/name`, optionally with `:configuration`.
@@ -448,44 +451,44 @@ def export_hub(reference: str, commit: str, options: ReadOptions) -> tuple[Path,
         options: The user's options.
 
     Raises:
-        DataError: The rows cannot be loaded, or posir does not read their format.
+        DataError: The rows cannot be loaded, or their format is not supported.
     """
     from pyarrow.parquet import write_table
 
     rows = _load_hub(reference, commit).with_format("arrow")
-    file = Path(_keep_folder().name) / f"{re.sub('[/:]', '_', reference)}.parquet"
+    file = Path(_get_temporary_folder().name) / f"{re.sub('[/:]', '_', reference)}.parquet"
     write_table(rows[:1], file)
-    form = find_format(file, options, name=reference)
-    if not _is_streamed(form):
+    format_ = find_format(file, options, name=reference)
+    if not _is_streamed(format_):
         write_table(rows[:], file)
-    return file, form
+    return file, format_
 
 
-def _is_streamed(form: Format) -> bool:
+def _is_streamed(format_: Format) -> bool:
     row_readers = (question_rows.read_json_lines, question_rows.read_questions)
-    return form.use is None or form.read in row_readers
+    return format_.search_scope is None or format_.read in row_readers
 
 
-def read_hub(reference: str, commit: str, file: Path, form: Format, options: ReadOptions) -> Items:
-    """Yield the items of a dataset from `export_hub`; raise DataError if it is unreadable."""
-    if not _is_streamed(form):
-        yield from read_as(file, options, form)
+def read_hub(
+    reference: str, commit: str, file: Path, format_: Format, options: ReadOptions
+) -> Items:
+    """Yield the items of a dataset that `export_hub` has written; raise DataError on failure."""
+    if not _is_streamed(format_):
+        yield from read_as(file, options, format_)
         return
     source = f"{reference}@{commit}"
     column = options.column or question_rows.CONTEXT
     for number, row in enumerate(_load_hub(reference, commit)):
         location = f"row {number}"
-        if form.use is not None:
-            with error_context(source, location, question_rows.LINES):
+        if format_.search_scope is not None:
+            with convert_errors(source, location, question_rows.LINES):
                 yield from question_rows.read_question_row(Row.parse(row), location, source, column)
         else:
             yield text_rows.read_text_row(row, source, location, f"{source}: {location}", options)
 
 
 def read_card_language(card: Path) -> str:
-    """Return the language code in the YAML header of a dataset card, or an empty string unless it
-    declares exactly one language.
-    """
+    """Return the only language code in the YAML header of a dataset card, or ""."""
     if not card.is_file():
         return ""
     codes = []
@@ -498,15 +501,15 @@ def read_card_language(card: Path) -> str:
     return codes[0] if len(codes) == 1 else ""
 
 
-def find_declared_language(form: Format, path: Path) -> str:
-    """Return the language code declared by the data or its dataset card, or an empty string."""
-    code = form.find_language(path)
+def find_declared_language(format_: Format, path: Path) -> str:
+    """Return the language code that the data or its card declares, or an empty string."""
+    code = format_.find_language(path)
     return code or read_card_language((path if path.is_dir() else path.parent) / "README.md")
 
 
 def describe_format(path: Path) -> str:
-    """Describe data in an unknown format: its files or fields, its first record, the nearest format
-    and the fields that are missing for it, and the supported formats.
+    """Describe data in an unknown format: files or fields, first record, nearest format with the
+    missing fields, and supported formats.
     """
     if path.is_dir():
         return f"{_describe_folder(path)} {SUPPORTED_FORMATS}"
@@ -522,18 +525,18 @@ def describe_format(path: Path) -> str:
     if nearest:
         layout = max(nearest.layouts, key=lambda layout: _find_share(layout, names))
         missing = ", ".join(sorted(layout - {*names}))
-        lacks = f"; missing: {missing}" if missing else ""
-        sentences += [f"The nearest format is {nearest.title}{lacks}.", nearest.advice]
+        suffix = f"; missing: {missing}" if missing else ""
+        sentences += [f"The nearest format is {nearest.title}{suffix}.", nearest.advice]
     return " ".join(filter(None, [*sentences, SUPPORTED_FORMATS]))
 
 
 def _describe_fields(path: Path) -> str:
-    """List the fields of the formats with the suffix of a file."""
+    """List the fields of all formats with the suffix of a file."""
     suffix = split_suffix(path)[1]
     fields = ", of ".join(
-        f"{form.title} ({', '.join(sorted(form.layouts[0]))})"
-        for form in READABLE
-        if form.fields and suffix in form.kinds
+        f"{format_.title} ({', '.join(sorted(format_.layouts[0]))})"
+        for format_ in READABLE_FORMATS
+        if format_.fields and suffix in format_.suffixes
     )
     return f"Formats with this suffix have the fields of {fields}." if fields else ""
 
@@ -551,32 +554,30 @@ def _describe_folder(folder: Path) -> str:
         names.append(name)
     more = ", ..." if len(files) > MAX_FILES else ""
     listing = f"It contains {', '.join(names) or 'no files'}{more}."
-    missing = [_describe_missing(form, folder) for form in READABLE if form.files]
+    missing = [_describe_missing(format_, folder) for format_ in READABLE_FORMATS if format_.files]
     return " ".join(filter(None, [listing, *missing, *advice]))
 
 
-def _describe_missing(form: Format, folder: Path) -> str:
-    """Name a format's missing files if the folder contains some of the others."""
-    missing = [group for group in form.files if not _has_files(folder, [group])]
-    if not missing or len(missing) == len(form.files):
+def _describe_missing(format_: Format, folder: Path) -> str:
+    """List the missing files of a format if the folder has its other files."""
+    missing = [group for group in format_.files if not _has_files(folder, [group])]
+    if not missing or len(missing) == len(format_.files):
         return ""
     files = " and ".join(group.replace("|", " or ") for group in missing)
-    return f"To be {form.title}, it needs {files}."
+    return f"To be {format_.title}, it needs {files}."
 
 
 def find_nearest_format(fields: Collection[str]) -> Format | None:
-    """Return the format with the largest share of similar field names, or None if none is
-    similar.
-    """
+    """Return the format with the most similar field names, or None if no name is similar."""
 
-    def find_share(form: Format) -> float:
-        return max((_find_share(layout, fields) for layout in form.layouts), default=0)
+    def find_share(format_: Format) -> float:
+        return max((_find_share(layout, fields) for layout in format_.layouts), default=0)
 
     nearest = max(FORMATS, key=find_share)
     return nearest if find_share(nearest) else None
 
 
 def _find_share(layout: Collection[str], fields: Collection[str]) -> float:
-    names = [field[:MAX_NAME] for field in islice(fields, MAX_COMPARED)]
+    names = [field[:MAX_FIELD_CHARACTERS] for field in islice(fields, MAX_COMPARED_FIELDS)]
     similar = [name for name in names if get_close_matches(name, layout, 1, MIN_SIMILARITY)]
     return len(similar) / (len({*layout, *fields}) or 1)

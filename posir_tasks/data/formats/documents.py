@@ -1,6 +1,6 @@
 """Readers for files with one document: plain text, HTML and PDF.
 
-The HTML and PDF libraries are imported when the first such file is read.
+The HTML and PDF libraries are imported on first use.
 """
 
 from __future__ import annotations
@@ -32,24 +32,26 @@ from posir_tasks.data.formats.passages import (
     Items,
     Passage,
     ReadOptions,
-    SkippedText,
+    SkippedItem,
     read_text,
 )
 
-#: Number of bytes to search for a zero byte, which marks a binary file.
+#: Number of bytes to search for a zero byte, which indicates a binary file.
 BINARY_BYTES = 8192
-#: pypdf loggers that warn about lost content.
+#: Loggers of pypdf that warn about lost content.
 LOSS_LOGGERS = ("pypdf.filters", "pypdf._page")
 NOT_UTF8 = "not UTF-8"
 PDF = "PDF"
 
 
 def extract_pdf(content: bytes) -> tuple[str, list[int]]:
-    """Extract the text of all pages. Also return the 1-based numbers of pages with images but no
-    text.
+    """Extract the text of all pages.
+
+    Returns:
+        The text, and the 1-based numbers of pages with images but without text.
 
     Raises:
-        DataError: pypdf is not installed, or part of the file cannot be read.
+        DataError: pypdf is not installed, or the file cannot be read completely.
     """
     try:
         library = import_module("pypdf")
@@ -86,7 +88,7 @@ def _collect_losses() -> Iterator[list[str]]:
     losses = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: losses.append(record.getMessage())  # type: ignore[method-assign]
-    # This level silences pypdf's other loggers.
+    # Other pypdf loggers inherit this level.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     loggers = [logging.getLogger(name) for name in LOSS_LOGGERS]
     for logger in loggers:
@@ -101,9 +103,7 @@ def _collect_losses() -> Iterator[list[str]]:
 
 
 def _extract_texts(pages: Sequence[Any], size: int) -> list[str]:
-    """Return the text of each page of a file of `size` bytes; raise LimitError for too many pages
-    or too much text.
-    """
+    """Extract the text of each page; raise LimitError for too many pages or too much text."""
     if len(pages) > read_page_limit():
         raise MAX_ROWS.make_error(
             PDF, f"has {len(pages):,} pages, but at most {read_page_limit():,} are read"
@@ -121,30 +121,28 @@ def _extract_texts(pages: Sequence[Any], size: int) -> list[str]:
 
 
 def is_binary(content: bytes) -> bool:
-    """Return True if the start of a file contains a zero byte and is not UTF-16."""
+    """Return True if a file has a zero byte near its start and is not UTF-16."""
     return find_encoding(content) != "utf-16" and b"\0" in content[:BINARY_BYTES]
 
 
 def describe_bad_byte(error: UnicodeDecodeError, offset: int = 0) -> str:
-    """Name the byte that is not UTF-8 and its position, such as `byte 0xf6 at 17`. `offset` bytes
-    precede the decoded part.
-    """
+    """Name an invalid byte, such as `byte 0xf6 at 17`. `offset` is added to its position."""
     return f"byte 0x{error.object[error.start]:02x} at {offset + error.start:,}"
 
 
 def read_text_file(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of a file. Its id is the file name without suffix."""
+    """Yield the text of a file, with the file name without suffix as its id."""
     yield _read_text(file, options.name(file), decode)
 
 
 def _read_text(file: Path, name: str, decode_content: Callable[[bytes], str]) -> Item:
     content = read_decompressed(file)
     if is_binary(content):
-        return SkippedText(name, "binary", file=name)
+        return SkippedItem(name, "binary", file=name)
     try:
         text = decode_content(content)
     except UnicodeDecodeError as error:
-        return SkippedText(name, NOT_UTF8, describe_bad_byte(error), name)
+        return SkippedItem(name, NOT_UTF8, describe_bad_byte(error), name)
     return _name_text(text, name)
 
 
@@ -168,20 +166,20 @@ def read_html_file(file: Path, options: ReadOptions) -> Items:
     except LimitError:
         raise
     except DataError as error:
-        item = SkippedText(name, "unreadable as HTML", str(error), name)
+        item = SkippedItem(name, "unreadable as HTML", str(error), name)
     yield item
 
 
 def read_pdf_file(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of a PDF file, and a skipped item for its scanned pages."""
+    """Yield the text of a PDF file, and a skipped item if it has scanned pages."""
     name = options.name(file)
     try:
         text, scanned_pages = extract_pdf(read_decompressed(file))
     except DataError as error:
-        yield SkippedText(name, "unreadable as PDF", str(error), name)
+        yield SkippedItem(name, "unreadable as PDF", str(error), name)
         return
     yield _name_text(text, name)
     if scanned_pages and text.strip():
         pages = ", ".join(map(str, scanned_pages))
         detail = f"pages {pages}; recognize their text, for example with `ocrmypdf`"
-        yield SkippedText(name, "scanned PDF pages", detail, name, len(scanned_pages))
+        yield SkippedItem(name, "scanned PDF pages", detail, name, len(scanned_pages))

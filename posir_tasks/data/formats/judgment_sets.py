@@ -1,8 +1,8 @@
 """Readers for evaluation sets of retrieval systems: AutoRAG, LlamaIndex and ragas.
 
-These sets list the relevant chunks of each question without evidence spans. If a LlamaIndex or
-ragas golden set is in a folder with its source documents, each chunk is located in its document and
-becomes the evidence span.
+These sets list the relevant chunks of each question, but no evidence spans. If a folder contains a
+LlamaIndex or ragas golden set and its source documents, the chunks are located in the documents and
+become the evidence spans.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.passages import (
     Answer,
     Cause,
-    Claim,
-    Claims,
+    DeferredQueries,
+    DeferredQuery,
     Item,
     Items,
     Passage,
-    SkippedText,
-    add_claims,
+    SkippedItem,
+    add_deferred,
+    attach_queries,
     read_text,
-    settle_claims,
     skip_question,
 )
 from posir_tasks.data.formats.records import (
     FieldError,
     Row,
-    error_context,
+    convert_errors,
     load_values,
     read_parquet_rows,
     read_rows,
 )
-from posir_tasks.data.formats.shape import TABLES, has_marks, list_fields
+from posir_tasks.data.formats.shape import TABLES, list_fields, matches_signature
 from posir_tasks.text.locating import fold_breaks, locate_once
 from posir_tasks.text.spans import UnlocatedError
 
@@ -55,17 +55,17 @@ GOLDEN = (
     "a golden set, a row per question with query and reference_contexts (LlamaIndex, in examples), "
     "user_input and reference_contexts, or question, contexts and ground_truth (ragas)"
 )
-#: Fields of golden sets: LlamaIndex's LabelledRagDataset, ragas since 0.2, older ragas, DeepEval.
-GOLDEN_MARKS = (
+#: Fields of LlamaIndex's LabelledRagDataset, ragas since 0.2, older ragas, and DeepEval.
+GOLDEN_SIGNATURE = (
     "examples/ query reference_contexts|user_input reference_contexts|query reference_contexts|"
     "question contexts ground_truth|question contexts ground_truths|"
     "question context/ ground_truth|input context/ expected_output"
 )
-#: Field names in a row.
+#: Alternative field names for query, contexts and ids.
 QUERY = "query|user_input|question|input"
 CONTEXTS = "reference_contexts|contexts|context"
 CONTEXT_IDS = "reference_context_ids|reference_node_id"
-#: Token types that occur in the `repr` of a list of strings.
+#: Token types in the `repr` of a list of strings.
 LIST_TOKENS = {tokenize.STRING, tokenize.OP, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
 #: Prefix that ragas adds to the contexts of multi-hop questions.
 HOP_PREFIX = re.compile(r"^<\d+-hop>\s*")
@@ -73,43 +73,43 @@ HOP_PREFIX = re.compile(r"^<\d+-hop>\s*")
 
 @dataclass
 class JudgmentSet:
-    """Texts, and questions with their relevant text ids."""
+    """Texts, and questions with the ids of their relevant texts."""
 
     file: str
-    """The file that contains the questions."""
+    """File with the questions."""
     texts: dict[str, str] = field(default_factory=dict)
     queries: dict[str, str] = field(default_factory=dict)
     relevant: dict[str, list[str]] = field(default_factory=dict)
 
     def list_items(self) -> Items:
         """Yield the texts with their questions, without evidence spans."""
-        claims = Claims()
+        deferred = DeferredQueries()
         for name, query in self.queries.items():
             relevant = self.relevant.get(name, [])
             if not relevant:
                 yield skip_question(self.file, name, Cause.NOT_RELEVANT)
             for document in dict.fromkeys(relevant):
-                claim = Claim(self.file, name, query, lambda _: [None])
-                claims.setdefault(document, []).append(claim)
+                deferred_query = DeferredQuery(self.file, name, query, lambda _: [None])
+                deferred.setdefault(document, []).append(deferred_query)
         documents = (read_text(self.file, name, text, name) for name, text in self.texts.items())
-        yield from settle_claims(documents, claims, "the data")
+        yield from attach_queries(documents, deferred, "the data")
 
     def to_judgments(self) -> Judgments:
-        """Build qrels with grade 1 for each relevant text."""
+        """Build judgments with grade 1 for each relevant text."""
         queries = {name: text for name, text in self.queries.items() if self.relevant.get(name)}
         grades = {name: dict.fromkeys(self.relevant[name], 1.0) for name in queries}
         return Judgments(queries, grades)
 
 
 def read_autorag(folder: Path) -> JudgmentSet:
-    """Read AutoRAG's `corpus*.parquet` and `qa*.parquet`. Ids in `retrieval_gt` are relevant."""
+    """Read AutoRAG's `corpus*.parquet` and `qa*.parquet`. `retrieval_gt` lists the relevant ids."""
     data = JudgmentSet(str(folder))
-    with error_context(folder, "", AUTORAG):
+    with convert_errors(folder, "", AUTORAG):
         for row in read_parquet_rows(folder, "corpus*.parquet"):
-            _add(data.texts, row.identifier("doc_id"), row.text("contents"), "text")
+            _add(data.texts, row.get_id("doc_id"), row.get_text("contents"), "text")
         for row in read_parquet_rows(folder, "qa*.parquet"):
-            name = row.identifier("qid")
-            _add(data.queries, name, row.text("query"), "question")
+            name = row.get_id("qid")
+            _add(data.queries, name, row.get_text("query"), "question")
             if not row.has("retrieval_gt"):
                 raise FieldError("'retrieval_gt' is missing")
             data.relevant[name] = [*_flatten(row.fields["retrieval_gt"])]
@@ -137,36 +137,34 @@ def _flatten(value: object) -> Iterator[str]:
 def read_pairs(file: Path) -> JudgmentSet:
     """Read a LlamaIndex EmbeddingQAFinetuneDataset."""
     data = JudgmentSet(str(file))
-    with error_context(file, "", PAIRS):
+    with convert_errors(file, "", PAIRS):
         row = Row.parse(read_json(file))
         queries = Row.parse(row.fields.get("queries"), "queries")
         corpus = Row.parse(row.fields.get("corpus"), "corpus")
         relevant = Row.parse(row.fields.get("relevant_docs"), "relevant_docs")
-        data.queries = {name: queries.text(name) for name in queries.fields}
-        data.texts = {name: corpus.text(name) for name in corpus.fields}
-        data.relevant = {name: relevant.texts(name) for name in relevant.fields}
+        data.queries = {name: queries.get_text(name) for name in queries.fields}
+        data.texts = {name: corpus.get_text(name) for name in corpus.fields}
+        data.relevant = {name: relevant.get_texts(name) for name in relevant.fields}
     return data
 
 
 def is_golden(file: Path) -> bool:
     """Return True for a LlamaIndex or ragas golden set."""
-    return has_marks(list_fields(file), GOLDEN_MARKS)
+    return matches_signature(list_fields(file), GOLDEN_SIGNATURE)
 
 
 def read_golden(file: Path) -> JudgmentSet:
-    """Read a golden set without its documents. The contexts become the texts; a context without an
-    id is identified by its digest.
-    """
+    """Read a golden set. The contexts become the texts, by default with digests as ids."""
     data = JudgmentSet(str(file))
     for number, (location, row) in enumerate(_read_records(file, GOLDEN), start=1):
-        with error_context(file, location, GOLDEN):
-            name = row.identifier("id|qid", "") or f"q{number}"
+        with convert_errors(file, location, GOLDEN):
+            name = row.get_id("id|qid", "") or f"q{number}"
             contexts = [HOP_PREFIX.sub("", text) for text in _read_texts(row, CONTEXTS)]
             ids = _read_texts(row, CONTEXT_IDS) if row.has(CONTEXT_IDS) else []
             if len(ids) != len(contexts):
                 ids = [digest(text).hex() for text in contexts]
             by_id = {key: text for key, text in zip(ids, contexts, strict=True) if text.strip()}
-            _add(data.queries, name, row.text(QUERY), "question")
+            _add(data.queries, name, row.get_text(QUERY), "question")
             for key, text in by_id.items():
                 _add(data.texts, key, text, "text")
             data.relevant[name] = [*by_id]
@@ -174,43 +172,41 @@ def read_golden(file: Path) -> JudgmentSet:
 
 
 def _read_records(file: Path, expected: str) -> Iterator[tuple[str, Row]]:
-    """Yield the location and row of each record in a table, a list, or a list in `examples`."""
+    """Yield location and row of each record in a table, a list, or the list `examples`."""
     suffix = split_suffix(file)[1]
     if suffix in TABLES:
         for number, fields in enumerate(read_delimited(file).iter_rows(named=True), start=1):
             yield f"row {number}", Row(fields)
     elif suffix == ".json":
-        with error_context(file, "", expected):
+        with convert_errors(file, "", expected):
             value = load_values(file)
             if isinstance(value, dict):
                 value = value.get("examples", value)
             if isinstance(value, dict) and any(isinstance(item, str) for item in value.values()):
-                # The object itself is the only row.
+                # The object is the only row.
                 value = [value]
-            rows = Row({"examples": value}).rows("examples")
+            rows = Row({"examples": value}).get_rows("examples")
         yield from ((row.location, Row(row.fields)) for row in rows)
     else:
         for location, row in read_rows(file, expected):
-            if isinstance(row, SkippedText):
+            if isinstance(row, SkippedItem):
                 raise FieldError(f"{location} is {row.reason} ({row.detail})")
             yield location, row
 
 
 def _read_texts(row: Row, names: str) -> list[str]:
-    """Return a list of strings; a null value counts as empty. Tables store lists as Python, NumPy
-    or JSON text.
-    """
+    """Return a list of strings. Tables contain it as Python, NumPy or JSON text."""
     present = next((name for name in names.split("|") if name in row.fields), names)
     value = row.fields.get(present, "")
     if value is None:
         return []
     if isinstance(value, str) and present in row.fields:
         return _parse_texts(value)
-    return row.texts(names)
+    return row.get_texts(names)
 
 
 def _parse_texts(text: str) -> list[str]:
-    """Return the strings in a printed list, or the text itself. NumPy prints no commas."""
+    """Parse the `repr` of a list or NumPy array of strings; return any other text as a list."""
     with suppress(tokenize.TokenError, SyntaxError, ValueError):
         tokens = [*tokenize.generate_tokens(StringIO(text).readline)]
         if {token.type for token in tokens} <= LIST_TOKENS:
@@ -219,33 +215,31 @@ def _parse_texts(text: str) -> list[str]:
     return [text]
 
 
-def place_golden(files: Iterable[Path], documents: Iterable[Item]) -> Items:
-    """Yield documents with the golden-set questions that they answer, and skipped items."""
+def attach_golden_questions(files: Iterable[Path], documents: Iterable[Item]) -> Items:
+    """Yield documents with the questions of golden sets, and skipped items."""
     items = [
         replace(item, id=item.id or item.name) if isinstance(item, Passage) else item
         for item in documents
     ]
     texts = {item.id or "": item.text for item in items if isinstance(item, Passage)}
-    folded = {name: fold_breaks(text) for name, text in texts.items()}
-    claims = Claims()
+    folded_texts = {name: fold_breaks(text) for name, text in texts.items()}
+    deferred = DeferredQueries()
     for file in files:
         golden = read_golden(file)
         for name, query in golden.queries.items():
             contexts = [golden.texts[key] for key in golden.relevant[name]]
-            pairs = _place_contexts(contexts, texts, folded)
-            yield from add_claims(claims, golden.file, name, query, pairs)
-    yield from settle_claims(items, claims, "the folder")
+            pairs = _locate_contexts(contexts, texts, folded_texts)
+            yield from add_deferred(deferred, golden.file, name, query, pairs)
+    yield from attach_queries(items, deferred, "the folder")
 
 
-def _place_contexts(
-    contexts: Iterable[str], texts: Mapping[str, str], folded: Mapping[str, str]
+def _locate_contexts(
+    contexts: Iterable[str], texts: Mapping[str, str], folded_texts: Mapping[str, str]
 ) -> Iterator[tuple[str, Answer]]:
-    """Yield the document and span of each context; raise UnlocatedError unless it occurs exactly
-    once.
-    """
+    """Yield document and span of each context; raise UnlocatedError unless it is unique."""
     for context in contexts:
         piece = fold_breaks(context)
-        sources = [name for name, text in folded.items() if piece in text]
+        sources = [name for name, text in folded_texts.items() if piece in text]
         if len(sources) != 1:
             where = f"in {len(sources)} documents" if sources else "in no document"
             raise UnlocatedError(f"its context is {where}")

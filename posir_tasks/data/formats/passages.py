@@ -1,4 +1,4 @@
-"""The items that format readers yield: passages with questions, and skipped texts."""
+"""The items that format readers yield: passages with questions, and skipped items."""
 
 from __future__ import annotations
 
@@ -16,35 +16,34 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.text.spans import UnlocatedError
 
 
-class Use(Enum):
-    """The texts to search for an answer. The value explains why they are not the whole corpus."""
+class SearchScope(Enum):
+    """The texts to search for an answer. The value is the reason not to search the whole corpus."""
 
     CORPUS = ""
-    """The questions are self-contained: search the whole corpus."""
-    WITHIN = (
+    """The whole corpus, for self-contained questions."""
+    DOCUMENT = (
         "its questions are about one document that they do not name ('this contract'), so other "
         "documents answer them too"
     )
-    NAMED = (
+    NAMED_DOCUMENT = (
         "its questions name their document, so a corpus search matches its beginning, no matter "
         "where the evidence is"
     )
 
 
-#: If at least this share of the questions recurs for several documents, each question counts as
-#: being about its own document. The share is 0.97 in PolicyQA ('the website') and below 0.01 in
-#: datasets with self-contained questions.
+#: Minimum share of repeated questions to search each question's own document only. The share is
+#: 0.97 in PolicyQA ('the website') and below 0.01 in datasets with self-contained questions.
 MIN_REPEATED_SHARE = 0.5
-#: Minimum share of recurring questions for a warning.
+#: Minimum share of repeated questions for a warning.
 MIN_WARNING_SHARE = 0.01
-#: The user's choice of texts to search: the corpus, or the question's own document.
+#: Values of `--scope`: search the corpus, or the question's own document.
 Scope: TypeAlias = Literal["corpus", "document"]
-#: The reason for a skipped question; follows a number in messages.
+#: Reason for skipping questions; follows a number in messages.
 UNUSABLE = "questions without a usable answer"
 
 
 class Cause(StrEnum):
-    """The reason for skipping a question."""
+    """Why a question is skipped."""
 
     NO_POSITION = (
         "has neither an answer text nor both start and end (fields answers, answer, start, end)"
@@ -73,8 +72,8 @@ class Cause(StrEnum):
     EXCLUDING = "excludes documents from its search, but all queries share one corpus"
 
 
-#: Causes that follow from a dataset's own rules.
-EXPECTED = frozenset(
+#: Causes that follow from the rules of a dataset, not from errors in its files.
+EXPECTED_CAUSES = frozenset(
     {
         Cause.UNANSWERABLE,
         Cause.NOT_RELEVANT,
@@ -91,7 +90,7 @@ EXPECTED = frozenset(
 
 
 class UnusableError(ValueError):
-    """A question cannot be used. The default message is the text of the cause."""
+    """A question cannot be used. The message defaults to the value of the cause."""
 
     def __init__(self, cause: Cause, text: str = "") -> None:
         super().__init__(text or cause.value)
@@ -100,48 +99,47 @@ class UnusableError(ValueError):
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer in a file: its text, its half-open span in code points, or both."""
+    """An answer from a file: text, half-open span in code points, or both."""
 
     text: str | None = None
     start: int | None = None
     end: int | None = None
     is_located: bool = field(default=False, kw_only=True)
-    """If true, the span is exact and is not checked against a text."""
+    """If true, trust the span without comparing it with a text."""
 
     @classmethod
     def from_span(cls, span: tuple[int, int]) -> Answer:
-        """Return an answer with an exact span."""
+        """Build an answer with an exact span."""
         return cls(None, *span, is_located=True)
 
 
 @dataclass(frozen=True)
 class PassageQuestion:
-    """An unchecked question in a file."""
+    """A question as read from a file, before validation."""
 
     file: str
     name: str
-    """Name of the question for messages: its id, or its location in the file."""
+    """Id, or location in the file, for messages."""
     text: str
     answers: tuple[Answer, ...]
-    """Alternative answers: the first that occurs in the document is used. Empty if the file has
-    qrels without evidence spans.
+    """Alternative answers. The first one found in the document is used. Empty for qrels without
+    evidence spans.
     """
     id: str | None = None
-    """Id of the query. If None, an id is derived from the content."""
+    """Query id. If None, derived from the content."""
     query: str | None = None
     """Id of the query if it may have several evidence spans.
 
-    The reader yields one question per span, each with its own id and with the file and name of the
-    query. Overlapping spans are merged. If a span is skipped, so is the whole query.
+    Readers yield a question per span, each with a unique id and with the query's file and name.
+    Overlapping spans are merged. If one span is skipped, the whole query is.
     """
     grade: float = 1
-    """Relevance of the document, above 0. If its spans have different grades, the highest counts.
-    """
+    """Relevance of the document, above 0. The highest grade of its spans is used."""
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A document in a file, with its questions."""
+    """A document from a file, with its questions."""
 
     file: str
     location: str
@@ -149,11 +147,11 @@ class Passage:
     text: str
     questions: Sequence[PassageQuestion] = ()
     id: str | None = None
-    """Id of the document. If None, `derive_document_ids` derives an id."""
+    """Document id. If None, derived by `derive_document_ids`."""
     title: str = ""
-    """Title of the article, or an empty string. Spans do not include the title."""
+    """Article title, or an empty string. Not part of `text`."""
     question_ids: Sequence[str] = ()
-    """Ids of all questions about the document in the file, including skipped questions."""
+    """Ids of all questions in the file about this document, including skipped questions."""
 
     @property
     def source(self) -> str:
@@ -162,34 +160,34 @@ class Passage:
 
     @property
     def name(self) -> str:
-        """The file, followed by the document's id or location."""
+        """File and id, or file and location."""
         return f"{self.file}:{self.id or self.location}" if self.location else self.file
 
 
 @dataclass(frozen=True)
-class SkippedText:
+class SkippedItem:
     """A file, row, text or question that cannot be used."""
 
     name: str
     reason: str
-    """A phrase that follows a number in messages, such as `with only one sentence`."""
+    """Follows a number in messages, such as `with only one sentence`."""
     detail: str = ""
     file: str = ""
     number: int = 1
-    """Number of items that this item represents."""
+    """Number of skipped items."""
     cause: Cause | None = None
-    """The reason for skipping a question; None for files, rows and texts."""
+    """Cause for a question; None for files, rows and texts."""
 
     def __str__(self) -> str:
         return f"{self.file}: question {self.name}: {self.detail}"
 
 
-Item: TypeAlias = Passage | SkippedText
+Item: TypeAlias = Passage | SkippedItem
 Items: TypeAlias = Iterator[Item]
 
 
-def skip_question(file: str, name: str, reason: Cause | ValueError) -> SkippedText:
-    """Build the item for a skipped question, from a cause or an error."""
+def skip_question(file: str, name: str, reason: Cause | ValueError) -> SkippedItem:
+    """Build a skipped question from a cause or an error."""
     cause = Cause.MALFORMED
     if isinstance(reason, Cause):
         cause = reason
@@ -197,10 +195,10 @@ def skip_question(file: str, name: str, reason: Cause | ValueError) -> SkippedTe
         cause = reason.cause
     elif isinstance(reason, UnlocatedError):
         cause = Cause.UNLOCATED
-    return SkippedText(name, UNUSABLE, str(reason), file, cause=cause)
+    return SkippedItem(name, UNUSABLE, str(reason), file, cause=cause)
 
 
-def list_places(
+def build_span_questions(
     file: str,
     query: str,
     text: str,
@@ -208,40 +206,45 @@ def list_places(
     first: int = 1,
     grade: float = 1,
 ) -> list[PassageQuestion]:
-    """Build one question per evidence span of a query, numbered from `first`.
+    """Build a question for each evidence span of a query, numbered from `first`.
 
-    Number 1 gets the id of the query, the others get `query#2`, `query#3` and so on.
+    Number 1 keeps the query id; the others are called `query#2`, `query#3` and so on.
     """
     questions = []
     for number, answer in enumerate(answers, start=first):
         name = query if number == 1 else f"{query}#{number}"
-        answers_here = (answer,) if answer else ()
-        questions.append(PassageQuestion(file, query, text, answers_here, name, query, grade))
+        span_answers = (answer,) if answer else ()
+        questions.append(PassageQuestion(file, query, text, span_answers, name, query, grade))
     return questions
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A query's evidence in a document that has not been read yet."""
+class DeferredQuery:
+    """A query about a document that has not been read yet."""
 
     file: str
     query: str
     text: str
     find_answers: Callable[[str], Iterable[Answer | None]]
-    """Finds the evidence in the document's text; raises ValueError if the query cannot be used."""
+    """Locates the evidence in the document; raises ValueError if the query cannot be used."""
     grade: float = 1
 
 
-#: Claims by document id.
-Claims: TypeAlias = dict[str, list[Claim]]
+#: Deferred queries by document id.
+DeferredQueries: TypeAlias = dict[str, list[DeferredQuery]]
 
 
-def add_claims(
-    claims: Claims, file: str, query: str, text: str, answers: Iterable[tuple[str, Answer]]
-) -> Iterator[SkippedText]:
-    """Add a query's evidence to the claims. `answers` yields pairs of document id and answer.
+def add_deferred(
+    deferred: DeferredQueries,
+    file: str,
+    query: str,
+    text: str,
+    answers: Iterable[tuple[str, Answer]],
+) -> Iterator[SkippedItem]:
+    """Add a query to the deferred queries of its documents. `answers` yields pairs of document id
+    and answer.
 
-    The query is yielded as skipped if there is no pair, or if `answers` raises ValueError.
+    If there is no pair or `answers` raises ValueError, the query is yielded as skipped.
     """
     try:
         pairs = [*answers]
@@ -251,75 +254,76 @@ def add_claims(
         yield skip_question(file, query, error)
         return
     for document, answer in pairs:
-        claim = Claim(file, query, text, partial(_list_answer, answer))
-        claims.setdefault(document, []).append(claim)
+        deferred_query = DeferredQuery(file, query, text, partial(_list_answer, answer))
+        deferred.setdefault(document, []).append(deferred_query)
 
 
 def _list_answer(answer: Answer, document: str) -> list[Answer]:  # noqa: ARG001
     return [answer]
 
 
-def settle_claims(documents: Iterable[Item], claims: Claims, corpus: str) -> Items:
-    """Yield documents with their claimed questions, and the queries that cannot be used.
+def attach_queries(documents: Iterable[Item], deferred: DeferredQueries, corpus: str) -> Items:
+    """Yield documents with their deferred queries as questions, then the skipped queries.
 
     Args:
         documents: The documents. Skipped items are passed through.
-        claims: Claims by document id. Claims on documents that exist are removed.
-        corpus: Name of the documents for messages.
+        deferred: Queries by document id. Queries of existing documents are removed.
+        corpus: Name of the corpus for messages.
     """
-    places = Counter[str]()
+    span_counts = Counter[str]()
     for item in documents:
-        if isinstance(item, SkippedText):
+        if isinstance(item, SkippedItem):
             yield item
             continue
         questions = []
-        for claim in claims.pop(item.id or "", ()):
+        for entry in deferred.pop(item.id or "", ()):
             try:
-                answers = [*claim.find_answers(item.text)]
+                answers = [*entry.find_answers(item.text)]
             except ValueError as error:
-                yield skip_question(claim.file, claim.query, error)
+                yield skip_question(entry.file, entry.query, error)
                 continue
-            first = places[claim.query] + 1
-            places[claim.query] += len(answers)
-            questions += list_places(
-                claim.file, claim.query, claim.text, answers, first, claim.grade
+            first = span_counts[entry.query] + 1
+            span_counts[entry.query] += len(answers)
+            questions += build_span_questions(
+                entry.file, entry.query, entry.text, answers, first, entry.grade
             )
         yield replace(item, questions=questions)
-    for document, unclaimed in claims.items():
+    for document, unmatched in deferred.items():
         text = f"its relevant document {document!r} is not in {corpus}"
-        for claim in unclaimed:
-            yield skip_question(claim.file, claim.query, UnusableError(Cause.NO_DOCUMENT, text))
+        for entry in unmatched:
+            yield skip_question(entry.file, entry.query, UnusableError(Cause.NO_DOCUMENT, text))
 
 
 def read_text(file: str, location: str, text: str, name: str, title: str = "") -> Item:
-    """Return a document with `name` as its id, or a skipped item if the text is blank."""
+    """Build a document with the id `name`, or a skipped item if the text is blank."""
     if not text.strip():
-        return SkippedText(name, "empty", file=file)
+        return SkippedItem(name, "empty", file=file)
     return Passage(file, location, text, id=name, title=title)
 
 
 @dataclass(frozen=True)
 class RepeatedTexts:
-    """Number of questions whose text recurs for several documents."""
+    """Number of questions that are repeated for several documents."""
 
     questions: int = 0
+    """Number of all questions."""
     repeated: int = 0
 
     @property
-    def use(self) -> Use:
-        """The texts to search for an answer, inferred from the share of recurring questions."""
-        share = MIN_REPEATED_SHARE * self.questions
-        return Use.WITHIN if self.repeated >= max(1, share) else Use.CORPUS
+    def search_scope(self) -> SearchScope:
+        """The texts to search, inferred from the share of repeated questions."""
+        threshold = max(1, MIN_REPEATED_SHARE * self.questions)
+        return SearchScope.DOCUMENT if self.repeated >= threshold else SearchScope.CORPUS
 
     @property
     def warning(self) -> str:
-        """A warning, or an empty string if few questions recur."""
+        """A warning, or an empty string if few questions are repeated."""
         if self.repeated < max(1, MIN_WARNING_SHARE * self.questions):
             return ""
         return f"{self.describe()}, but only one document counts as relevant to each."
 
     def describe(self) -> str:
-        """Return the counts as a clause for messages."""
+        """Describe the counts in a clause without a period."""
         verb = "has" if self.repeated == 1 else "have"
         return (
             f"{self.repeated:,} of {pluralize(self.questions, 'question')} {verb} a text that "
@@ -327,18 +331,18 @@ class RepeatedTexts:
         )
 
 
-def describe_skipped(skipped: Iterable[SkippedText], examples: int = 2) -> str:
-    """Describe the number of skipped items per reason with a few names; "" if there are none."""
-    names: dict[str, list[str]] = defaultdict(list)
+def describe_skipped(skipped: Iterable[SkippedItem], examples: int = 2) -> str:
+    """Count the skipped items by reason, with a few example names; "" if there are none."""
+    names_by_reason: dict[str, list[str]] = defaultdict(list)
     counts = Counter[str]()
     for item in sorted(skipped, key=lambda item: item.name):
-        names[item.reason].append(": ".join(filter(None, [item.name, item.detail])))
+        names_by_reason[item.reason].append(": ".join(filter(None, [item.name, item.detail])))
         counts[item.reason] += item.number
     phrases = []
     for reason, count in counts.most_common():
-        examples_text = ", ".join(names[reason][:examples])
-        more = ", ..." if len(names[reason]) > examples else ""
-        phrases.append(f"{count:,} {reason} ({examples_text}{more})")
+        listed = ", ".join(names_by_reason[reason][:examples])
+        more = ", ..." if len(names_by_reason[reason]) > examples else ""
+        phrases.append(f"{count:,} {reason} ({listed}{more})")
     return f"Skipped: {'; '.join(phrases)}." if phrases else ""
 
 
@@ -353,34 +357,34 @@ class ReadOptions:
     language: str | None = None
     repair: bool = True
     root: Path | None = None
-    """Base folder of file names in messages; by default the file's own folder."""
+    """Folder that file names in messages are relative to; by default the file's own folder."""
 
     def name(self, file: Path) -> str:
-        """Name a file for messages."""
+        """Return the name of a file for messages."""
         return file.name if self.root is None else file.relative_to(self.root).as_posix()
 
 
 def derive_document_ids(items: Iterable[Item], domain: str) -> dict[str, str]:
-    """Derive an id for each text that has no id in its file.
+    """Derive ids for texts without an id. Returns a mapping from text to id.
 
-    The id of a text is the smallest id of its questions, so that translations share it, as in
-    XQuAD. If question ids are missing or repeat across texts, every id is a digest of the text.
-    Digests differ between languages, so cross-lingual tasks reject such data.
+    The id is the smallest id of the text's questions, which translations share, as in XQuAD. If
+    question ids are missing or repeat across texts, all ids are digests of the texts. Digests
+    differ between languages, so cross-lingual tasks reject the data.
     """
     document_ids = set()
     questions: dict[str, set[str]] = {}
     for item in items:
-        if isinstance(item, SkippedText):
+        if isinstance(item, SkippedItem):
             continue
         if item.id:
             document_ids.add(item.id)
         else:
             questions.setdefault(item.text, set()).update(item.question_ids)
-    names = [name for group in questions.values() for name in group]
-    is_unique = len(names) == len({*names})
+    question_ids = [name for names in questions.values() for name in names]
+    is_unique = len(question_ids) == len({*question_ids})
     ids = {}
-    for text, group in questions.items():
-        name = f"{domain}_{min(group)}" if group and is_unique else ""
+    for text, names in questions.items():
+        name = f"{domain}_{min(names)}" if names and is_unique else ""
         if not name or name in document_ids:
             name = f"{domain}_{digest(text).hex()}"
         ids[text] = name
@@ -388,11 +392,10 @@ def derive_document_ids(items: Iterable[Item], domain: str) -> dict[str, str]:
 
 
 def name_documents(items: Items, domain: str) -> Items:
-    """Yield each document once, with the id derived from its questions. Texts without questions are
-    passed through.
+    """Yield each document once, with an id derived from its questions.
 
-    Only the first document is checked for questions, so that a large corpus is not loaded into
-    memory.
+    If the first document has an id or no questions, the items are streamed unchanged, since a large
+    corpus may not fit into memory.
     """
     head = []
     is_named = True
@@ -408,7 +411,7 @@ def name_documents(items: Items, domain: str) -> Items:
     derived = derive_document_ids(complete, domain)
     documents = set()
     for item in complete:
-        if isinstance(item, SkippedText):
+        if isinstance(item, SkippedItem):
             yield item
             continue
         name = item.id or derived[item.text]

@@ -1,9 +1,8 @@
 """Readers for published collections in folders: LegalBench-RAG, MS MARCO v2, BRIGHT and MIRACL.
 
 LegalBench-RAG: Pipitone & Alami 2024, arXiv 2408.10343. MS MARCO v2: with the qrels of TREC Deep
-Learning 2021 to 2023. BRIGHT: Su et al. 2024, arXiv 2407.12883; its short passages are located in
-its long documents. MIRACL: Zhang et al. 2022, arXiv 2210.09984; its passages are joined into
-articles.
+Learning 2021 to 2023. BRIGHT: Su et al. 2024, arXiv 2407.12883; short passages are located in the
+long documents. MIRACL: Zhang et al. 2022, arXiv 2210.09984; passages are joined into articles.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ from posir_tasks.data.declared import MIRACL_LANGUAGES
 from posir_tasks.data.formats.passages import (
     Answer,
     Cause,
-    Claim,
-    Claims,
+    DeferredQueries,
+    DeferredQuery,
     Item,
     Items,
     Passage,
     ReadOptions,
-    SkippedText,
+    SkippedItem,
     UnusableError,
-    add_claims,
+    add_deferred,
+    attach_queries,
     read_text,
-    settle_claims,
     skip_question,
 )
 from posir_tasks.data.formats.qrels import read_qrels, split_lines
 from posir_tasks.data.formats.records import (
     Row,
     choose_split,
-    error_context,
+    convert_errors,
     read_parquet_rows,
     read_rows,
 )
@@ -54,73 +53,77 @@ from posir_tasks.text.spans import to_characters
 from posir_tasks.text.words import estimate_tokens
 
 
-def is_sampled(name: str, share: int) -> bool:
-    """Return True for one in `share` documents, selected by a digest of the id."""
-    return int.from_bytes(digest("posir sample", name)) % share == 0
+def is_sampled(name: str, interval: int) -> bool:
+    """Return True for one in `interval` documents, selected by a digest of the id."""
+    return int.from_bytes(digest("posir sample", name)) % interval == 0
 
 
-#: Prefix of LegalBench-RAG's queries, which names the document to search.
-NAMING_PREFIX = re.compile(r"^Consider .*?; *", re.DOTALL)
+#: Prefix of LegalBench-RAG queries. It names the relevant document.
+DOCUMENT_PREFIX = re.compile(r"^Consider .*?; *", re.DOTALL)
 LEGALBENCH = "a benchmark of LegalBench-RAG, tests > query and snippets > file_path, span, answer"
 
 
 def read_legalbench(folder: Path, options: ReadOptions) -> Items:
-    """Yield the documents with the queries of all benchmarks, or of a single one (`--split cuad`).
+    """Yield the documents with the queries of all benchmarks, or of one (`--split cuad`).
 
-    The document name is removed from the query. Spans count a line end as one character.
+    The prefix with the document name is removed from queries. Each line end counts as one character
+    in spans.
     """
-    claims = Claims()
+    deferred = DeferredQueries()
     files = {file.stem: file for file in sorted((folder / "benchmarks").glob("*.json"))}
     if options.split is not None:
         split = choose_split(folder, options.split, files, "")
         files = {split: files[split]}
     for file in files.values():
-        with error_context(file, "", LEGALBENCH):
-            for number, test in enumerate(Row.parse(read_json(file)).rows("tests")):
-                query = NAMING_PREFIX.sub("", test.text("query"))
+        with convert_errors(file, "", LEGALBENCH):
+            for number, test in enumerate(Row.parse(read_json(file)).get_rows("tests")):
+                query = DOCUMENT_PREFIX.sub("", test.get_text("query"))
                 pairs = [
-                    (row.text("file_path"), Answer(row.text("answer"), *row.span("span")))
-                    for row in test.rows("snippets")
+                    (
+                        row.get_text("file_path"),
+                        Answer(row.get_text("answer"), *row.get_span("span")),
+                    )
+                    for row in test.get_rows("snippets")
                 ]
-                yield from add_claims(claims, str(file), f"{file.stem}:{number}", query, pairs)
-    yield from settle_claims(_read_legal_texts(folder / "corpus", options), claims, "corpus/")
+                yield from add_deferred(deferred, str(file), f"{file.stem}:{number}", query, pairs)
+    yield from attach_queries(_read_legal_texts(folder / "corpus", options), deferred, "corpus/")
 
 
 def _read_legal_texts(corpus: Path, options: ReadOptions) -> Items:
     for file in sorted(corpus.rglob("*.txt")):
         name = file.relative_to(corpus).as_posix()
         if options.split in (None, name.partition("/")[0]):
-            with error_context(file, "", "text in UTF-8"):
+            with convert_errors(file, "", "text in UTF-8"):
                 text = io.StringIO(read_decompressed(file).decode(), newline=None).read()
             yield read_text(name, "", text, name)
 
 
 #: Minimum rating for a relevant passage in TREC Deep Learning.
-RELEVANT = 2
+MIN_RELEVANT_RATING = 2
 #: One in this many unjudged MS MARCO documents is added to the corpus.
-MARCO_SHARE = 64
+MARCO_SAMPLING_INTERVAL = 64
 #: Id fields for documents and passages.
 MARCO_IDS = {"doc": b"docid", "passage": b"pid"}
 MARCO_PASSAGE = "a passage of MS MARCO v2: pid, passage, spans and docid"
-PAIRS = re.compile(r"\(\d+,\d+\)(,\(\d+,\d+\))*")
+OFFSET_PAIRS = re.compile(r"\(\d+,\d+\)(,\(\d+,\d+\))*")
 
 
 def _read_marco(folder: Path, kind: str) -> Iterator[tuple[str, str, bytes]]:
-    """Stream the documents or passages as tuples of location, id and JSON line."""
-    identify = re.compile(b'"%s": ?"([^"]+)"' % MARCO_IDS[kind])
+    """Stream the location, id and JSON line of each document or passage."""
+    id_pattern = re.compile(b'"%s": ?"([^"]+)"' % MARCO_IDS[kind])
     archives = sorted(folder.rglob(f"msmarco_v2_{kind}.tar"))
     for source in archives or sorted(folder.rglob(f"msmarco*_{kind}_*.gz")):
-        with error_context(source, "", f"{kind}s of MS MARCO v2"):
+        with convert_errors(source, "", f"{kind}s of MS MARCO v2"):
             for name, lines in _open_members(source):
                 for number, line in enumerate(lines, start=1):
-                    match = identify.search(line)
+                    match = id_pattern.search(line)
                     if not match:
                         raise ValueError(f"{name}: line {number} has no id")
                     yield f"{name}: line {number}", match[1].decode(), line
 
 
 def _open_members(source: Path) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """Yield the name and lines of a file, or of each compressed member of an archive."""
+    """Yield name and lines of a file, or of each compressed file in an archive."""
     if source.suffix != ".tar":
         with open_decompressed(source) as content:
             yield source.name, iterate_lines(content, source)
@@ -152,40 +155,44 @@ def _read_ratings(folder: Path, year: str) -> tuple[dict[str, str], CollectedGra
 def read_marco(folder: Path, options: ReadOptions) -> Items:
     """Yield the judged documents with their queries, and a sample of unjudged documents.
 
-    `--split 2021` selects the queries of one year. Documents with the same body are merged because
-    the qrels of 2022 and 2023 include duplicates.
+    `--split 2021` selects the queries of one year. Documents with the same body are merged, since
+    the qrels of 2022 and 2023 contain duplicates.
     """
     queries, grades, file = _read_ratings(folder, options.split or "")
     yield from grades.skip_contradictions(file)
-    rated: dict[str, dict[str, float]] = {}
+    ratings_by_passage: dict[str, dict[str, float]] = {}
     for query, ratings in grades.by_query.items():
-        if max(ratings.values()) < RELEVANT:
+        if max(ratings.values()) < MIN_RELEVANT_RATING:
             yield skip_question(file, query, Cause.NOT_RELEVANT)
         elif query not in queries:
             yield skip_question(file, query, Cause.NO_TEXT)
         for passage, rating in ratings.items():
-            rated.setdefault(passage, {})[query] = rating
-    claims = Claims()
+            ratings_by_passage.setdefault(passage, {})[query] = rating
+    deferred = DeferredQueries()
     for location, name, line in _read_marco(folder, "passage"):
-        if name in rated:
-            with error_context(location, "", MARCO_PASSAGE):
+        if name in ratings_by_passage:
+            with convert_errors(location, "", MARCO_PASSAGE):
                 row = Row.parse(parse_json(line, location))
-                # Documents whose passages have lower ratings stay in the corpus.
-                document_claims = claims.setdefault(row.text("docid"), [])
-                find = partial(_locate_passage, row.text("spans"))
-            for query, rating in rated.pop(name).items():
-                if rating >= RELEVANT and query in queries:
-                    document_claims.append(Claim(file, query, queries[query], find, rating))
-    missing = [pair for ratings in rated.values() for pair in ratings.items()]
-    incomplete = {query for query, rating in missing if rating >= RELEVANT and query in queries}
+                # A document stays in the corpus even if all of its ratings are lower.
+                document_queries = deferred.setdefault(row.get_text("docid"), [])
+                find = partial(_locate_passage, row.get_text("spans"))
+            for query, rating in ratings_by_passage.pop(name).items():
+                if rating >= MIN_RELEVANT_RATING and query in queries:
+                    document_queries.append(
+                        DeferredQuery(file, query, queries[query], find, rating)
+                    )
+    missing = [pair for ratings in ratings_by_passage.values() for pair in ratings.items()]
+    incomplete = {
+        query for query, rating in missing if rating >= MIN_RELEVANT_RATING and query in queries
+    }
     for query in sorted(incomplete):
         yield skip_question(file, query, Cause.NO_PASSAGE)
-    documents = _read_marco_documents(folder, frozenset(claims))
-    yield from _merge_copies(settle_claims(documents, claims, "the collection"))
+    documents = _read_marco_documents(folder, frozenset(deferred))
+    yield from _merge_copies(attach_queries(documents, deferred, "the collection"))
 
 
 def _merge_copies(items: Iterable[Item]) -> Items:
-    """Give documents with the same body the id of the first document."""
+    """Give all documents with the same body the id of the first one."""
     originals = dict[bytes, str]()
     for item in items:
         if isinstance(item, Passage):
@@ -198,76 +205,78 @@ def _merge_copies(items: Iterable[Item]) -> Items:
 def _read_marco_documents(folder: Path, judged: Container[str]) -> Items:
     skipped_count = 0
     for location, name, line in _read_marco(folder, "doc"):
-        if name not in judged and not is_sampled(name, MARCO_SHARE):
+        if name not in judged and not is_sampled(name, MARCO_SAMPLING_INTERVAL):
             skipped_count += 1
             continue
-        with error_context(location, "", "a document of MS MARCO v2: docid and body"):
-            body = Row.parse(parse_json(line, location)).text("body")
+        with convert_errors(location, "", "a document of MS MARCO v2: docid and body"):
+            body = Row.parse(parse_json(line, location)).get_text("body")
         yield read_text(str(folder), name, body, name)
-    yield from _skip_unjudged("documents", skipped_count, MARCO_SHARE)
+    yield from _skip_unjudged("documents", skipped_count, MARCO_SAMPLING_INTERVAL)
 
 
-def _skip_unjudged(noun: str, number: int, share: int) -> Iterator[SkippedText]:
+def _skip_unjudged(noun: str, number: int, interval: int) -> Iterator[SkippedItem]:
     if number:
-        reason = f"{noun} that are neither judged nor in the seeded sample of 1 in {share}"
-        yield SkippedText("corpus", reason, number=number)
+        reason = f"{noun} that are neither judged nor in the seeded sample of 1 in {interval}"
+        yield SkippedItem("corpus", reason, number=number)
 
 
 def _locate_passage(spans: str, body: str) -> list[Answer]:
-    """Return a passage, given its sentences in bytes of the document: `(0,12),(13,20)`."""
-    if not PAIRS.fullmatch(spans):
+    """Locate a passage from the byte spans of its sentences, such as `(0,12),(13,20)`."""
+    if not OFFSET_PAIRS.fullmatch(spans):
         raise ValueError("'spans' is not valid: must be pairs such as (0,12),(13,20)")
     numbers = [int(number) for number in re.findall(r"\d+", spans)]
     return [Answer.from_span(to_characters(body.encode(), numbers[0], numbers[-1]))]
 
 
 def read_bright(folder: Path, options: ReadOptions) -> Items:
-    """Yield the long documents in a domain (`--split biology`) with their queries."""
+    """Yield the long documents of a domain (`--split biology`) with their queries."""
     files = folder.rglob("long_documents/*.parquet")
     domains = {file.name.partition("-")[0] for file in files}
     default = min(domains) if len(domains) == 1 else ""
     domain = choose_split(folder, options.split, domains, default)
-    short = _read_bright_texts(folder, f"**/documents/{domain}-*.parquet")
-    long = _read_bright_texts(folder, f"**/long_documents/{domain}-*.parquet")
+    short_texts = _read_bright_texts(folder, f"**/documents/{domain}-*.parquet")
+    long_texts = _read_bright_texts(folder, f"**/long_documents/{domain}-*.parquet")
     file = f"{folder}: examples of {domain}"
-    claims = Claims()
+    deferred = DeferredQueries()
     for row in read_parquet_rows(folder, f"**/examples/{domain}-*.parquet"):
-        pairs = _place_gold(row, short, long)
-        yield from add_claims(claims, file, row.identifier("id"), row.text("query"), pairs)
-    documents = (read_text(file, name, text, name) for name, text in long.items())
-    yield from settle_claims(documents, claims, "the long documents")
+        pairs = _locate_gold_passages(row, short_texts, long_texts)
+        yield from add_deferred(deferred, file, row.get_id("id"), row.get_text("query"), pairs)
+    documents = (read_text(file, name, text, name) for name, text in long_texts.items())
+    yield from attach_queries(documents, deferred, "the long documents")
 
 
 def _read_bright_texts(folder: Path, pattern: str) -> dict[str, str]:
-    return {row.text("id"): row.text("content") for row in read_parquet_rows(folder, pattern)}
+    return {
+        row.get_text("id"): row.get_text("content") for row in read_parquet_rows(folder, pattern)
+    }
 
 
-def _place_gold(
-    row: Row, short: Mapping[str, str], long: Mapping[str, str]
+def _locate_gold_passages(
+    row: Row, short_texts: Mapping[str, str], long_texts: Mapping[str, str]
 ) -> Iterator[tuple[str, Answer]]:
-    """Yield the long document and span of each gold passage.
+    """Yield long document and span for each gold passage.
 
-    A passage id is its document's id with a number appended.
+    A passage id consists of the document id, an underscore and a number.
     """
-    if not {*row.texts("excluded_ids")} <= {"N/A"}:
+    if not {*row.get_texts("excluded_ids")} <= {"N/A"}:
         raise UnusableError(Cause.EXCLUDING)
-    gold_documents = row.texts("gold_ids_long")
-    for name in row.texts("gold_ids"):
+    gold_documents = row.get_texts("gold_ids_long")
+    for name in row.get_texts("gold_ids"):
         document = name.rpartition("_")[0]
-        if name not in short or document not in long or document not in gold_documents:
+        if name not in short_texts or document not in long_texts or document not in gold_documents:
             raise UnusableError(Cause.NO_PASSAGE)
-        yield document, Answer.from_span(locate_once(short[name], long[document]))
+        yield document, Answer.from_span(locate_once(short_texts[name], long_texts[document]))
 
 
 #: Separator between the passages of an article.
 SEPARATOR = "\n\n"
-#: Minimum passages or tokens of an article for its positions to count.
+#: Minimum size of an article with evidence: it needs at least this many passages or tokens.
 MIN_PASSAGES = 4
 MIN_TOKENS = 512
 #: Languages whose corpus is read completely.
 COMPLETE_LANGUAGES = ("sw", "bn", "te", "hi", "th")
-#: In other languages, one in this many unjudged articles is added to the corpus.
-MIRACL_SHARE = 16
+#: For other languages, one in this many unjudged articles is added to the corpus.
+MIRACL_SAMPLING_INTERVAL = 16
 PASSAGE_NAME = re.compile(r"(.+)#(\d+)")
 MIRACL = "MIRACL's corpus, one passage per line with docid, title and text"
 TOPICS = "topics.miracl-v1.0-"
@@ -275,7 +284,7 @@ TOPICS = "topics.miracl-v1.0-"
 
 @dataclass
 class Article:
-    """A MIRACL article: its passages by number."""
+    """A MIRACL article, with passages by number."""
 
     title: str
     passages: dict[int, str] = field(default_factory=dict)
@@ -295,9 +304,7 @@ def _list_topics(folder: Path) -> dict[str, dict[str, Path]]:
 
 
 def _find_topics(folder: Path, options: ReadOptions) -> tuple[str, Path, Path]:
-    """Return the language, the topics file and the qrels file; raise DataError unless they are
-    unique.
-    """
+    """Return language, topics and qrels; raise DataError if they are missing or ambiguous."""
     files = _list_topics(folder)
     language = find_two_letter_code(options.language) if options.language else "".join(files)
     if language not in files:
@@ -316,7 +323,7 @@ def _find_topics(folder: Path, options: ReadOptions) -> tuple[str, Path, Path]:
 
 
 def find_miracl_language(folder: Path) -> str:
-    """Return the language code of a MIRACL folder, or an empty string for several languages."""
+    """Return the language code of a MIRACL folder, or an empty string if there are several."""
     languages = _list_topics(folder)
     codes = [code for code in MIRACL_LANGUAGES if find_two_letter_code(code) in languages]
     return codes[0] if len(codes) == len(languages) == 1 else ""
@@ -324,38 +331,36 @@ def find_miracl_language(folder: Path) -> str:
 
 def _read_articles(
     folder: Path, language: str, judged: Container[str], articles: dict[str, Article]
-) -> Iterator[SkippedText]:
-    """Add the judged and sampled articles of a language to `articles`; yield skipped items."""
+) -> Iterator[SkippedItem]:
+    """Add the judged and sampled articles of a language to `articles`, and yield skipped items."""
     files = sorted(folder.rglob(f"*-{language}/*.jsonl*"))
     if not files:
         expected = f"miracl-corpus-v1.0-{language}/docs-*.jsonl.gz"
         raise DataError(f"{folder}: no MIRACL corpus; expected {expected}.")
-    share = 1 if language in COMPLETE_LANGUAGES else MIRACL_SHARE
+    interval = 1 if language in COMPLETE_LANGUAGES else MIRACL_SAMPLING_INTERVAL
     skipped_count = 0
     for file in files:
         for location, row in read_rows(file, MIRACL):
-            if isinstance(row, SkippedText):
+            if isinstance(row, SkippedItem):
                 yield row
                 continue
-            with error_context(file, location, MIRACL):
-                name = PASSAGE_NAME.fullmatch(row.text("docid"))
+            with convert_errors(file, location, MIRACL):
+                name = PASSAGE_NAME.fullmatch(row.get_text("docid"))
                 if name is None:
                     raise ValueError("'docid' is not valid: it must look like 39#2")
-                text = row.text("text")
-                title = row.text("title", "")
-            if name[1] in judged or is_sampled(name[1], share):
+                text = row.get_text("text")
+                title = row.get_text("title", "")
+            if name[1] in judged or is_sampled(name[1], interval):
                 articles.setdefault(name[1], Article(title)).passages[int(name[2])] = text
             else:
                 skipped_count += 1
-    yield from _skip_unjudged("passages of articles", skipped_count, share)
+    yield from _skip_unjudged("passages of articles", skipped_count, interval)
 
 
-def _place_passages(
+def _locate_passages(
     relevant: Iterable[str], articles: Mapping[str, Article]
 ) -> Iterator[tuple[str, Answer]]:
-    """Yield the article and span of each relevant passage; raise UnusableError if a passage is
-    missing or its article is too short.
-    """
+    """Yield article and span of each passage; raise UnusableError if it cannot be used."""
     for name in relevant:
         article, _, number = name.rpartition("#")
         passages = articles[article].passages if article in articles else {}
@@ -370,7 +375,7 @@ def _place_passages(
 
 
 def read_miracl(folder: Path, options: ReadOptions) -> Items:
-    """Yield the articles in a language with the topics of a split."""
+    """Yield the articles of a language with the topics of a split as questions."""
     language, topics, qrels = _find_topics(folder, options)
     grades = read_qrels(qrels)
     yield from grades.skip_contradictions(str(qrels))
@@ -378,17 +383,17 @@ def read_miracl(folder: Path, options: ReadOptions) -> Items:
     judged = {name.rpartition("#")[0] for name in passages}
     articles = dict[str, Article]()
     yield from _read_articles(folder, language, judged, articles)
-    claims = Claims()
+    deferred = DeferredQueries()
     for topic, text in split_lines(topics, 2, "\t"):
         ratings = grades.by_query.get(topic, {})
         relevant = [name for name, grade in ratings.items() if grade > 0]
         if relevant:
-            pairs = _place_passages(relevant, articles)
-            yield from add_claims(claims, str(topics), topic, text, pairs)
+            pairs = _locate_passages(relevant, articles)
+            yield from add_deferred(deferred, str(topics), topic, text, pairs)
         else:
             yield skip_question(str(topics), topic, Cause.NOT_RELEVANT)
     documents = (
         read_text(str(folder), name, article.text, name, article.title)
         for name, article in articles.items()
     )
-    yield from settle_claims(documents, claims, "the corpus")
+    yield from attach_queries(documents, deferred, "the corpus")

@@ -1,4 +1,4 @@
-"""Read TREC qrels. A line contains a query, an iteration, a document and a grade."""
+"""Read TREC qrels, with a query, an iteration, a document and a grade per line."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from reprlib import repr as short_repr
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.files import iterate_lines, open_decompressed, split_suffix
 from posir_tasks.base.wording import sanitize
-from posir_tasks.data.formats.passages import SkippedText
-from posir_tasks.data.formats.records import error_context, read_lines
+from posir_tasks.data.formats.passages import SkippedItem
+from posir_tasks.data.formats.records import convert_errors, read_lines
 from posir_tasks.data.grades import CollectedGrades, collect_grades, read_grade
 
 QRELS_LINE = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+[+-]?[\d.]+([eE][+-]?\d+)?\s*")
 WITHOUT_GRADE = re.compile(rb"\s*\S+\s+Q?0\s+\S+\s*")
-#: Number of lines to examine for recognizing qrels.
+#: Number of lines to examine to recognize qrels.
 MAX_LINES = 20
 QRELS_NAME = re.compile(r"qrels?($|[^a-z])", re.IGNORECASE)
-#: Suffixes of other formats, which are never qrels.
+#: Suffixes of other formats.
 OTHER_SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet", ".csv", ".tsv", ".md", ".html", ".pdf")
 CELLS = 4
 FORM = "query, iteration, document and grade, a number"
@@ -38,16 +38,16 @@ def split_lines(file: Path, columns: int, separator: str | None = None) -> Itera
 
 
 def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
-    with error_context(file, "", FORM):
+    with convert_errors(file, "", FORM):
         for number, line in read_lines(file, f"{file.name}:"):
-            if isinstance(line, SkippedText):
+            if isinstance(line, SkippedItem):
                 raise DataError(f"{file}: line {number}: {line.reason} ({line.detail}).")
             yield number, line
 
 
 def is_qrels(file: Path) -> bool:
-    """Return True if a file's name or most of its first lines look like qrels."""
-    with error_context(file, "", "lines of text"), open_decompressed(file) as content:
+    """Return True if the name of a file or most of its first lines look like qrels."""
+    with convert_errors(file, "", "lines of text"), open_decompressed(file) as content:
         lines = [line for line in islice(iterate_lines(content, file), MAX_LINES) if line.strip()]
     rows = [line for line in lines if QRELS_LINE.fullmatch(line) or WITHOUT_GRADE.fullmatch(line)]
     comments = [line for line in lines if line.startswith(COMMENT.encode())]
@@ -76,6 +76,6 @@ def read_qrels(*files: Path) -> CollectedGrades:
             try:
                 rows.append((query, document, read_grade(value)))
             except ValueError as error:
-                place = f"{file}: query {query}, document {document}"
-                raise DataError(f"{place}: grade {short_repr(value)} {error}.") from error
+                location = f"{file}: query {query}, document {document}"
+                raise DataError(f"{location}: grade {short_repr(value)} {error}.") from error
     return collect_grades(rows)

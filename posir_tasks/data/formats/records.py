@@ -1,4 +1,4 @@
-"""Rows in external files, with errors that name the file, location and field."""
+"""Rows of files in any format. Errors name the file, location and field."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from posir_tasks.base.progress import track_lines
 from posir_tasks.base.untrusted import InputError, decode, find_encoding, parse_json, read_json
 from posir_tasks.data.checks import iterate_rows, read_column_types
 from posir_tasks.data.formats.documents import NOT_UTF8, describe_bad_byte
-from posir_tasks.data.formats.passages import Items, SkippedText
+from posir_tasks.data.formats.passages import Items, SkippedItem
 
 #: Names of JSON types for messages.
-KINDS = {str: "a string", int: "an integer", bool: "true or false", list: "a list"}
-#: Number of bytes that show whether a file is a JSON list.
+TYPE_NAMES = {str: "a string", int: "an integer", bool: "true or false", list: "a list"}
+#: Number of bytes to read to recognize a JSON list.
 LIST_BYTES = 2**10
-#: Kind of a folder. The kind of a file is its suffix.
+#: Replaces the suffix of a folder.
 FOLDER = "/"
 PARQUET = (".parquet",)
 
@@ -37,21 +37,20 @@ class FieldError(ValueError):
 
 
 class UnrecognizedError(DataError):
-    """The file has a layout that its reader does not recognize."""
+    """The reader does not recognize the layout of a file."""
 
 
 @dataclass(frozen=True)
 class Row:
     """An object in a file. Types are strict: a boolean is not an integer.
 
-    A field is addressed by its path, such as `document/title`. `|` separates alternatives; the
-    first field that is neither missing nor null is used. If there is none, FieldError is raised
-    unless a default is given.
+    Fields are addressed by path, such as `document/title`. `|` separates alternatives: the first
+    one with a non-null value is used. Without a value or a default, FieldError is raised.
     """
 
     fields: Mapping[str, Any]
     location: str = ""
-    """Path of the object within its file, for messages."""
+    """Path of the object in the file, for messages."""
 
     @classmethod
     def parse(cls, value: object, location: str = "") -> Row:
@@ -62,58 +61,56 @@ class Row:
         return cls(value, location)
 
     def get(self, names: str, kind: type, default: object = None) -> Any:
-        """Return a value; raise FieldError if its type is not `kind`, a key of `KINDS`."""
-        name, value = self._locate(names)
+        """Return a value of the type `kind`, a key of `TYPE_NAMES`; raise FieldError otherwise."""
+        name, value = self._find(names)
         if value is None and default is not None:
             return default
-        return self._require(name, value, kind)
+        return self._check_type(name, value, kind)
 
-    def text(self, names: str, default: str | None = None) -> str:
+    def get_text(self, names: str, default: str | None = None) -> str:
         """Return a string without lone surrogates."""
         value = str(self.get(names, str, default))
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            raise self._invalid(names, str(error)) from error
+            raise self._make_error(names, str(error)) from error
         return value
 
-    def identifier(self, names: str, default: str | None = None) -> str:
-        """Return an id as a string. Integers are accepted."""
-        _, value = self._locate(names)
+    def get_id(self, names: str, default: str | None = None) -> str:
+        """Return an id. Integers are converted to strings."""
+        _, value = self._find(names)
         if type(value) is int:
             return str(value)
-        name = self.text(names, default)
+        name = self.get_text(names, default)
         if "\0" in name:
             problem = "contains a null character, which ends an id in some libraries; remove it"
-            raise self._invalid(names, problem)
+            raise self._make_error(names, problem)
         return name
 
-    def integer(self, names: str) -> int:
-        """Return an integer. Whole floats and digit strings are accepted."""
-        name, value = self._locate(names)
+    def get_integer(self, names: str) -> int:
+        """Return an integer. Whole floats and strings of digits are converted."""
+        name, value = self._find(names)
         is_whole = isinstance(value, float) and value.is_integer()
         is_digits = isinstance(value, str) and value.strip().removeprefix("-").isdecimal()
-        return int(value if is_whole or is_digits else self._require(name, value, int))
+        return int(value if is_whole or is_digits else self._check_type(name, value, int))
 
-    def span(self, name: str) -> tuple[int, int]:
+    def get_span(self, name: str) -> tuple[int, int]:
         """Return a list of two integers, start and end."""
         match self.get(name, list):
             case [int(start), int(end)] if type(start) is type(end) is int:
                 return start, end
-        raise self._invalid(name, "must be two integers, start and end")
+        raise self._make_error(name, "must be two integers, start and end")
 
-    def texts(self, names: str) -> list[str]:
+    def get_texts(self, names: str) -> list[str]:
         """Return a list of strings."""
         values = self.get(names, list)
         for number, item in enumerate(values):
-            self._require(f"{self._locate(names)[0]}[{number}]", item, str)
+            self._check_type(f"{self._find(names)[0]}[{number}]", item, str)
         return [*values]
 
-    def rows(self, names: str) -> list[Row]:
-        """Return a list of objects. An object of equally long lists is accepted as well, as in
-        columnar files on the Hub.
-        """
-        name, value = self._locate(names)
+    def get_rows(self, names: str) -> list[Row]:
+        """Return a list of objects. An object of equally long lists is converted."""
+        name, value = self._find(names)
         path = self._join_path(name)
         if isinstance(value, dict):
             if value and all(isinstance(item, dict) for item in value.values()):
@@ -124,15 +121,15 @@ class Row:
                 raise FieldError(f"'{path}' is not an object of equally long lists")
             cells = zip(*value.values(), strict=True)
             value = [dict(zip(value, row, strict=True)) for row in cells]
-        items = self._require(name, value, list)
+        items = self._check_type(name, value, list)
         return [Row.parse(item, f"{path}[{number}]") for number, item in enumerate(items)]
 
     def has(self, names: str) -> bool:
-        """Return True if a field is present and not null."""
-        return self._locate(names)[1] is not None
+        """Return True if a field has a non-null value."""
+        return self._find(names)[1] is not None
 
-    def _locate(self, names: str) -> tuple[str, Any]:
-        """Return the name and value of the first field with a value, or None as the value."""
+    def _find(self, names: str) -> tuple[str, Any]:
+        """Return the first name with a non-null value, and the value; else a name and None."""
         if names in self.fields:
             return names, self.fields[names]
         alternatives = names.split("|")
@@ -144,16 +141,16 @@ class Row:
                 return name, value
         return alternatives[0], None
 
-    def _require(self, name: str, value: Any, kind: type) -> Any:
+    def _check_type(self, name: str, value: Any, kind: type) -> Any:
         if type(value) is kind:
             return value
         path = self._join_path(name)
         if value is None:
             raise FieldError(f"'{path}' is missing")
-        raise FieldError(f"'{path}' must be {KINDS[kind]}, not {_name_type(value)}")
+        raise FieldError(f"'{path}' must be {TYPE_NAMES[kind]}, not {_name_type(value)}")
 
-    def _invalid(self, names: str, problem: str) -> FieldError:
-        name, _ = self._locate(names)
+    def _make_error(self, names: str, problem: str) -> FieldError:
+        name, _ = self._find(names)
         return FieldError(f"'{self._join_path(name)}' is not valid: {problem}")
 
     def _join_path(self, name: str) -> str:
@@ -165,9 +162,9 @@ def _name_type(value: object) -> str:
     return "null" if value is None else type(value).__name__
 
 
-def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]]:
-    """Yield the nonblank lines with their 1-based numbers. A line that cannot be decoded is yielded
-    as skipped.
+def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedItem]]:
+    """Yield the nonblank lines with their 1-based numbers. An undecodable line is yielded as
+    skipped. `where` is the prefix of its name.
 
     Raises:
         OSError: The file cannot be read; `GZIP_ERRORS` for an incomplete compressed file.
@@ -187,13 +184,13 @@ def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]
         except UnicodeDecodeError as error:
             detail = describe_bad_byte(error, offset)
             source = where.rpartition(":")[0]
-            yield number, SkippedText(f"{where}{number}", NOT_UTF8, detail, source)
+            yield number, SkippedItem(f"{where}{number}", NOT_UTF8, detail, source)
         offset += len(raw_line)
 
 
 @contextmanager
-def error_context(file: Path | str, location: str, expected: str) -> Iterator[None]:
-    """Convert errors to a DataError that names the file, the location and the expected format."""
+def convert_errors(file: Path | str, location: str, expected: str) -> Iterator[None]:
+    """Convert any error to a DataError that names file, location and expected format."""
     where = f"{file}: {location}" if location else f"{file}"
     try:
         yield
@@ -210,7 +207,7 @@ def error_context(file: Path | str, location: str, expected: str) -> Iterator[No
 
 
 def choose_split(where: object, split: str | None, available: Iterable[str], default: str) -> str:
-    """Return the user's split, or else the default; raise DataError if it is not available."""
+    """Return the selected or default split; raise DataError if it is not available."""
     names = sorted({*available})
     name = default if split is None else split
     if name not in names:
@@ -221,8 +218,8 @@ def choose_split(where: object, split: str | None, available: Iterable[str], def
     return name
 
 
-def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedText]]:
-    """Yield the rows of a JSON Lines, JSON list or Parquet file with their locations.
+def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedItem]]:
+    """Yield location and row for each row of a JSON Lines, JSON list or Parquet file.
 
     Raises:
         DataError: A row is not an object, or the file cannot be read.
@@ -231,23 +228,23 @@ def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedTex
         for number, fields in enumerate(iterate_rows(file)):
             yield f"row {number}", Row(fields)
         return
-    with error_context(file, "", expected):
+    with convert_errors(file, "", expected):
         if read_head(file, LIST_BYTES).lstrip().startswith("["):
             for number, value in enumerate(read_json(file)):
                 yield f"[{number}]", Row.parse(value, f"[{number}]")
             return
         for number, line in read_lines(file, f"{file}: line "):
             location = f"line {number}"
-            if isinstance(line, SkippedText):
+            if isinstance(line, SkippedItem):
                 yield location, line
                 continue
-            with error_context(file, location, expected):
+            with convert_errors(file, location, expected):
                 row = Row.parse(parse_json(line, file))
             yield location, row
 
 
 def list_files(folder: Path) -> list[Path]:
-    """List the visible files below a folder, sorted."""
+    """List the visible files below a folder in sorted order."""
     return [
         file
         for file in find_files(folder, "")
@@ -256,23 +253,21 @@ def list_files(folder: Path) -> list[Path]:
 
 
 def read_parquet_rows(folder: Path, pattern: str) -> Iterator[Row]:
-    """Yield the rows of the Parquet files that match a pattern; raise DataError if a file cannot be
-    read.
-    """
+    """Yield the rows of all Parquet files that match a pattern; raise DataError on failure."""
     for file in sorted(folder.glob(pattern)):
         for number, fields in enumerate(iterate_rows(file)):
             yield Row(fields, f"{file.name}[{number}]")
 
 
 def read_head(file: Path, size: int) -> str:
-    """Decode the first bytes of a file, without the byte-order mark."""
+    """Decode the first `size` bytes of a file, without the byte-order mark."""
     with open_decompressed(file) as content:
         head = content.read(size)
     return head.decode(find_encoding(head[:4]), "replace").removeprefix("\ufeff")
 
 
 def load_values(file: Path) -> object:
-    """Return the JSON value in a file, or the list of values in a JSON Lines file."""
+    """Parse a JSON file, or a JSON Lines file into a list."""
     content = decode(read_decompressed(file))
     try:
         return parse_json(content, file)
@@ -289,19 +284,19 @@ def load_values(file: Path) -> object:
 
 
 def read_items(file: Path, expected: str, read: Callable[[Row, str], Items]) -> Items:
-    """Yield the items that `read` builds from each row and its location. Undecodable lines are
-    yielded as skipped; a malformed row raises DataError.
+    """Apply `read` to each row and its location, and yield all items. Undecodable lines are yielded
+    as skipped. A malformed row raises DataError.
     """
     for location, row in read_rows(file, expected):
-        if isinstance(row, SkippedText):
+        if isinstance(row, SkippedItem):
             yield row
         else:
-            with error_context(file, location, expected):
+            with convert_errors(file, location, expected):
                 yield from read(row, location)
 
 
 def has_fields(file: Path, *groups: str) -> bool:
-    """Return True if the first row, or the Parquet columns, include all names of a group."""
+    """Return True if the first row or the Parquet columns contain all fields of a group."""
     try:
         if split_suffix(file)[1] in PARQUET:
             names = set(read_column_types(file))

@@ -1,4 +1,4 @@
-"""A file's field or column names at any depth, and its first record."""
+"""Find the field or column names of a file at any depth, and its first record."""
 
 from __future__ import annotations
 
@@ -28,18 +28,15 @@ MAX_HEAD_BYTES = 2**18
 MAX_RECORD_CHARACTERS = 300
 #: Suffix of a field name whose value must be an object or a list.
 NESTED = "/"
-#: A string, possibly cut off, with any colon and opening bracket that follow; or a bracket.
+#: A possibly truncated string with the colon and opening bracket after it, if any; or a bracket.
 TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|\\?\Z)(?:\s*(:)\s*([\[{]?))?|[\[\]{}]', re.DOTALL)
 
-#: Field names, outer fields first. The value is True for objects and lists.
+#: Field names, outer fields first. Values are True for objects and lists.
 Shape: TypeAlias = Mapping[str, bool]
 
 
 def list_fields(file: Path) -> Shape:
-    """Return the fields at the start of a JSON file, or the columns of a table.
-
-    The result is empty for other files and unreadable files.
-    """
+    """Return the fields at the start of JSON, or the columns of a table; empty on failure."""
     with suppress(OSError):
         state = file.stat()
         return _list_fields(file, state.st_size, state.st_mtime_ns)
@@ -47,7 +44,7 @@ def list_fields(file: Path) -> Shape:
 
 
 @lru_cache(maxsize=64)
-def _list_fields(file: Path, size: int, changed: int) -> Shape:  # noqa: ARG001
+def _list_fields(file: Path, size: int, modified: int) -> Shape:  # noqa: ARG001
     suffix = split_suffix(file)[1]
     shape = {}
     # Reading the rows will raise the error.
@@ -74,7 +71,7 @@ def _add_fields(shape: dict[str, bool], kind: Any) -> None:
 
 
 def _scan_json(text: str) -> dict[str, bool]:
-    """Return the keys of possibly truncated JSON, ordered by depth."""
+    """Return the keys of possibly truncated JSON, sorted by depth."""
     depths: dict[str, int] = {}
     is_nested: dict[str, bool] = {}
     depth = 0
@@ -90,14 +87,14 @@ def _scan_json(text: str) -> dict[str, bool]:
     return {name: is_nested[name] for name in sorted(depths, key=depths.__getitem__)}
 
 
-def has_marks(shape: Shape, marks: str) -> bool:
-    """Return True if a file has all fields of a layout. `|` separates layouts."""
+def matches_signature(shape: Shape, signature: str) -> bool:
+    """Return True if a file has all fields of any layout in a signature."""
     names = {*shape} | {name + NESTED for name, is_nested in shape.items() if is_nested}
-    return any(names.issuperset(group.split()) for group in marks.split("|"))
+    return any(names.issuperset(group.split()) for group in signature.split("|"))
 
 
 def read_first_record(file: Path) -> str:
-    """Return the first row or line of a file, shortened; an empty string if it is unreadable."""
+    """Return the first row or line of a file, shortened; "" if the file is unreadable."""
     suffix = split_suffix(file)[1]
     with suppress(DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
         if suffix in PARQUET:
@@ -107,8 +104,7 @@ def read_first_record(file: Path) -> str:
             return sanitize(row, MAX_RECORD_CHARACTERS)
         lines = read_head(file, MAX_HEAD_BYTES).split("\n")
         first = next((line for line in lines if line.strip()), "").strip()
-        if suffix in JSON_LINES and len(first) < 2:
-            # The record spans several lines.
+        if suffix in JSON_LINES and len(first) < 2:  # only a bracket
             first = " ".join(map(str.strip, lines))
         return sanitize(first, MAX_RECORD_CHARACTERS)
     return ""

@@ -17,7 +17,7 @@ from posir_tasks.data.formats.passages import (
     Items,
     Passage,
     ReadOptions,
-    SkippedText,
+    SkippedItem,
     read_text,
 )
 from posir_tasks.data.formats.records import read_lines
@@ -28,18 +28,18 @@ ID_COLUMNS = ("_id", "id")
 
 
 def read_csv_texts(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of every row in a CSV or TSV file."""
+    """Yield the text of each row in a CSV or TSV file."""
     frame = read_delimited(file)
-    # Numeric columns are not texts.
-    numbers = frame.cast(pl.Float64, strict=False)
+    # A column of numbers is not a text column.
+    numeric = frame.cast(pl.Float64, strict=False)
     text_columns = [
-        name for name in frame.columns if numbers[name].null_count() > frame[name].null_count()
+        name for name in frame.columns if numeric[name].null_count() > frame[name].null_count()
     ]
     yield from _read_frame(frame, frame.columns, text_columns, options.name(file), options)
 
 
 def read_parquet_texts(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of every row in a Parquet file."""
+    """Yield the text of each row in a Parquet file."""
     types = read_column_types(file)
     text_columns = [column for column, kind in types.items() if kind == pl.String]
     names = {find_text_column(text_columns, options), *_list_id_columns(options)}
@@ -65,33 +65,33 @@ def _read_frame(
 
 
 def read_line_texts(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of every line in a JSON Lines file."""
+    """Yield the text of each line in a JSON Lines file."""
     name = options.name(file)
     for number, line in read_lines(file, f"{name}:"):
-        if isinstance(line, SkippedText):
+        if isinstance(line, SkippedItem):
             yield line
             continue
         location = f"{name}:{number}"
         try:
             row = parse_json(line, location)
         except InputError as error:
-            yield SkippedText(location, "not a JSON object", error.problem, name)
+            yield SkippedItem(location, "not a JSON object", error.problem, name)
             continue
         yield read_text_row(row, name, f"line {number}", location, options)
 
 
-def read_text_row(row: object, file: str, where: str, name: str, options: ReadOptions) -> Item:
-    """Return the text of a row, or a skipped item if it has none.
+def read_text_row(row: object, file: str, location: str, name: str, options: ReadOptions) -> Item:
+    """Return the text of a row as a document, or a skipped item.
 
     Args:
-        row: The row. Values other than objects are skipped.
+        row: An object. Other values are skipped.
         file: Name of the file.
-        where: Location of the row in the file.
+        location: Location of the row in the file.
         name: Name of the row for messages.
         options: The text and id columns.
     """
     if not isinstance(row, Mapping):
-        return SkippedText(name, "not a JSON object", file=file)
+        return SkippedItem(name, "not a JSON object", file=file)
     text_columns = [key for key, value in row.items() if isinstance(value, str)]
     column = find_text_column(text_columns, options)
     if column is None:
@@ -99,18 +99,18 @@ def read_text_row(row: object, file: str, where: str, name: str, options: ReadOp
     ids = (row.get(key) for key in _list_id_columns(options))
     identifier = next((value for value in ids if value not in (None, "")), None)
     if not isinstance(identifier, str | int | None):
-        return SkippedText(name, "with an id that is neither text nor an integer", file=file)
+        return SkippedItem(name, "with an id that is neither text nor an integer", file=file)
     text = str(row[column]).encode("utf-8", "replace").decode()
-    item = read_text(file, where, text, name)
+    item = read_text(file, location, text, name)
     if isinstance(item, Passage):
         return replace(item, id=None if identifier is None else str(identifier))
     return item
 
 
-def _skip_without_text(name: str, file: str, columns: Iterable[object]) -> SkippedText:
+def _skip_without_text(name: str, file: str, columns: Iterable[object]) -> SkippedItem:
     names = sanitize(", ".join(map(str, columns)), 300)
     detail = f"it has {names}; choose one with --column, or text_field in `posir build`"
-    return SkippedText(name, "without a text column", detail, file)
+    return SkippedItem(name, "without a text column", detail, file)
 
 
 def _list_id_columns(options: ReadOptions) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ def _list_id_columns(options: ReadOptions) -> tuple[str, ...]:
 
 
 def find_text_column(text_columns: Iterable[str], options: ReadOptions) -> str | None:
-    """Choose the text column among string columns; return None if it is missing or ambiguous."""
+    """Choose the text column among the string columns; None if it is missing or ambiguous."""
     ids = _list_id_columns(options)
     columns = [name for name in text_columns if name not in ids]
     if options.column is None and len(columns) == 1:

@@ -350,7 +350,7 @@ def test_translated_evidence_matches_human_translations(squad_data, tmp_path, co
     truth = Truth(translations)
     texts_by_id = {document.id: document.text for document in translated.documents}
     spans = [
-        (row.text, row.document, row.evidence.of(texts_by_id[row.document]))
+        (row.text, row.document, row.evidence.slice(texts_by_id[row.document]))
         for row in translated.questions
     ]
     is_correct = [truth.has_answer(*span) for span in spans]

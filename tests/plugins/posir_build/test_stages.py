@@ -36,7 +36,7 @@ from posir_build.stage_report import (
 from posir_build.translate import Translator, remove_prefix
 from posir_build.verify import Verifier, count_pools, summarize_audit, summarize_audit_ranges
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.data.formats.passages import Passage, SkippedText
+from posir_tasks.data.formats.passages import Passage, SkippedItem
 from posir_tasks.language_models.chat_client import AnswerFault
 from posir_tasks.text.spans import Span
 from posir_tasks.text.words import estimate_tokens
@@ -88,7 +88,7 @@ def test_sample_discards_empty_foreign_and_near_duplicate_texts():
         ("e", "Something entirely different is told in this text about bees and their keepers."),
     )
     result = sample(
-        [*rows, SkippedText("d.txt", "empty"), SkippedText("f.txt", "not UTF-8", "byte 0xf6 at 3")]
+        [*rows, SkippedItem("d.txt", "empty"), SkippedItem("f.txt", "not UTF-8", "byte 0xf6 at 3")]
     )
     assert result.count_reasons() == {
         "empty": 1,
@@ -943,7 +943,7 @@ def test_a_span_is_mapped_by_sentences():
     (kept,) = result.questions
     assert result.documents[0].text == " ".join(list(GERMAN.values())[:4])
     assert (
-        kept.evidence.of(result.documents[0].text)
+        kept.evidence.slice(result.documents[0].text)
         == GERMAN["In 1901 the mill burned down within one night."]
     )
     assert (kept.id, kept.text) == (FIRE.id, GERMAN[FIRE.text])

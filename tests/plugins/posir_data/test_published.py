@@ -43,7 +43,7 @@ def read(source, **options):
     for name, (_, document, span) in data.questions.items():
         if name not in data.unpositioned:
             query = data.places[name].query if name in data.places else name
-            places.setdefault(query, []).append(span.of(data.documents[document]))
+            places.setdefault(query, []).append(span.slice(data.documents[document]))
     reasons = {}
     for skipped in dict.fromkeys(item for item in (*data.skipped, *data.unpositioned.values())):
         reasons[skipped.detail or skipped.reason] = (
@@ -126,7 +126,8 @@ def test_tydi_qa(tmp_path):
     evidence_data = read_evidence_data(open_data(file, language="tel-Telu"))
     texts = evidence_data.documents
     located = [
-        [row.span.of(texts[row.document]) for row in spans] for _, spans in evidence_data.questions
+        [row.span.slice(texts[row.document]) for row in spans]
+        for _, spans in evidence_data.questions
     ]
     assert located == [["1869"], ["నక్షత్రం", passage], ["నక్షత్రం"], ["1869"]]
 

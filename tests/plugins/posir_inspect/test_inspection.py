@@ -19,7 +19,7 @@ from posir_mitigate.references import parse_reference
 from posir_significance.findings import ChangeState, Quantity, State
 from posir_significance.messages.verdicts import describe_verdict, label_state
 from posir_tasks.base.errors import PosirError
-from posir_tasks.data.formats.passages import SkippedText
+from posir_tasks.data.formats.passages import SkippedItem
 from posir_tasks.display.tables import Medium
 from posir_tasks.models.embeddings.encoding import DEFAULT_CONTEXT, ModelEncoder
 from posir_tasks.models.reading_length import Bounds, ReadingLength
@@ -146,7 +146,7 @@ def test_output_in_terminal_json_and_html(
     assert values["fading"][-1]["groups"]["all"]["state"] == findings.state
     assert values["rows"][0]["level"] == 0.95
     assert values["window"]["measured_on"]["words_read"] == {"low": 60, "high": 60}
-    skipped = (SkippedText("<script>alert(1)</script>", "empty"),)
+    skipped = (SkippedItem("<script>alert(1)</script>", "empty"),)
     page = complete_inspection(replace(inspection, skipped=skipped)).to_html()
     assert "<script>alert(1)" not in page
     assert not re.search(

@@ -131,7 +131,7 @@ def judge(
     planned = plan_questions(texts.questions, texts.wordings)
     answers = {
         item.key: SimpleNamespace(
-            hits=answer(item.document, item.sentence.of(DOCUMENTS[f"t{item.document[1:]}"]))
+            hits=answer(item.document, item.sentence.slice(DOCUMENTS[f"t{item.document[1:]}"]))
         )
         for item in planned
     }

@@ -60,7 +60,7 @@ def compute_similarities(model, texts, queries):
 
 def split_text(model, *chunking):
     (tokens,) = find_tokenizer(model).find_tokens([TEXT])
-    return Chunking(*chunking).divide(TEXT, tokens)
+    return Chunking(*chunking).split_text(TEXT, tokens)
 
 
 def test_token_chunks_are_slices_of_the_text(model):
@@ -272,7 +272,7 @@ def test_open_model_encodes_and_scores_chunks(tmp_path, method, vectors):
     model, plain = posir.open_model(f"{folder}{method}"), posir.open_model(folder)
     encoded, (query,) = model.encode(TEXTS), model.encode(["a copper bell"], query=True)
     (tokens,) = find_tokenizer(plain.encoder.model).find_tokens([TEXT])
-    parts = Chunking(8, 4).divide(TEXT, tokens)
+    parts = Chunking(8, 4).split_text(TEXT, tokens)
     assert [len(chunk_vectors) for chunk_vectors in encoded[:2]] == [vectors or len(parts), 1]
     if not vectors:
         assert np.allclose(encoded[0], np.concatenate(plain.encode(parts)), atol=1e-5)

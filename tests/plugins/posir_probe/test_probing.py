@@ -218,7 +218,7 @@ class Length(Probe):
 def test_a_plugin_adds_a_probe_and_mistakes_are_reported(monkeypatch, caplog):
     class Plugins:
         @staticmethod
-        def callers(_):
+        def iterate_callers(_):
             yield "probes", lambda: [build_builtin_probes()]
             yield "theirs", lambda: [[Length(), Length(), "no probe"]]
             yield "broken", partial(int, "x")

@@ -17,7 +17,7 @@ from posir_run.jobs import JobOutcome, find_missing_jobs, find_workload
 from posir_run.worker import Settings
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.posir import SubsetKey
-from posir_tasks.data.repository import LocalRepository, data_folder
+from posir_tasks.data.repository import LocalRepository, get_data_folder
 from posir_tasks.text import languages
 from tests.plugins.posir_run.test_dispatch import FakeEngine
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
@@ -49,9 +49,9 @@ def build_engine(workload, failing=()):
     def outcome(job):
         if job.subset in failing:
             return JobOutcome(failure="bad data")
-        repository = LocalRepository(data_folder() / POSIR_FOLDER)
+        repository = LocalRepository(get_data_folder() / POSIR_FOLDER)
         run = {
-            "data_revision": repository.revision(
+            "data_revision": repository.resolve_revision(
                 SubsetKey("eng-Latn", "eng-Latn", job.subset).files
             )
         }

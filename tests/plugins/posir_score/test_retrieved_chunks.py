@@ -264,7 +264,7 @@ def test_chunks_of_a_run_score_like_those_of_a_splitter(tmp_path: Path):
     data = EvidenceData.from_positions("data", {"all": subset.read()})
     assert [len(spans) for _, spans in data.questions] == [2, 1]
     pieces = [
-        (name, chunk) for name, text in TEXTS.items() for chunk in splitter.divide(text).chunks
+        (name, chunk) for name, text in TEXTS.items() for chunk in splitter.split_text(text).chunks
     ]
     vectors = encoder([chunk for _, chunk in pieces], PromptType.document)
     hits: dict[str, list[Hit]] = {}

@@ -227,7 +227,7 @@ def test_histograms_equal_pandas_cut(domains, statistics):
 
 def test_pooling_is_independent_of_order(statistics):
     first, last = pool(statistics.subsets), pool(statistics.subsets[::-1])
-    assert first.histogram() == last.histogram()
+    assert first.count_positions() == last.count_positions()
     assert (first.lengths, first.documents, first.queries) == (
         last.lengths,
         last.documents,
@@ -434,7 +434,7 @@ def test_figures_show_counts_and_source(statistics):
     assert [figure.model for figure in figures] == ["eng-Latn", "jpn-Jpan", "all languages"]
     for figure, group in zip(figures, group_by_language(statistics.subsets), strict=True):
         assert sorted(list_bars(figure.chart)) == sorted(
-            counts for counts in group[-1].histogram().values() if any(counts)
+            counts for counts in group[-1].count_positions().values() if any(counts)
         )
     figure = json.dumps(figures[0].chart.to_dict(), ensure_ascii=False)
     assert f"{POSIR_FOLDER}, eng-Latn" in figure
@@ -503,6 +503,6 @@ def test_parent_folders_and_subfolders_are_opened(folder, domains):
 )
 def test_the_spread_of_evidence_is_described(scheme, counts, expected):
     total = SimpleNamespace(
-        positions=SimpleNamespace(axes=scheme().axes), histogram=lambda: {"all": counts}
+        positions=SimpleNamespace(axes=scheme().axes), count_positions=lambda: {"all": counts}
     )
     assert expected in describe_spread(total)

@@ -36,7 +36,7 @@ from posir_tasks.base.untrusted import (
 from posir_tasks.data.checks import iterate_rows, read_column_types
 from posir_tasks.data.formats.catalog import read_file
 from posir_tasks.data.formats.documents import read_html_file
-from posir_tasks.data.formats.passages import ReadOptions, SkippedText
+from posir_tasks.data.formats.passages import ReadOptions, SkippedItem
 from posir_tasks.data.formats.qrels import is_qrels
 from posir_tasks.data.formats.records import read_lines
 from posir_tasks.datasets.opening import open_data
@@ -366,7 +366,7 @@ def test_time_is_not_quadratic_in_the_text_length(tmp_path: Path):
     assert TextLocator(text).locate("".join(f"v{n} " for n in range(30_000))) is None
     page = tmp_path / "a.html"
     page.write_text('<div style="margin-top: 99999999em">' * 100 + "text")
-    assert not any(isinstance(item, SkippedText) for item in read_html_file(page, ReadOptions()))
+    assert not any(isinstance(item, SkippedItem) for item in read_html_file(page, ReadOptions()))
 
 
 def test_the_time_of_a_document_is_limited(monkeypatch: pytest.MonkeyPatch):
@@ -409,11 +409,11 @@ def test_pages_of_a_pdf_and_their_time_are_limited(tmp_path: Path, monkeypatch: 
     )
     monkeypatch.setenv("POSIR_MAX_ROWS", "10000")
     (skipped,) = read_file(many, ReadOptions())
-    assert isinstance(skipped, SkippedText)
+    assert isinstance(skipped, SkippedItem)
     assert "POSIR_MAX_ROWS" in skipped.detail
     monkeypatch.undo()
     (empty,) = read_file(many, ReadOptions())
-    assert isinstance(empty, SkippedText)
+    assert isinstance(empty, SkippedItem)
     assert empty.reason == "empty"
     # Each node contains the next one ten times.
     levels = [
@@ -423,7 +423,7 @@ def test_pages_of_a_pdf_and_their_time_are_limited(tmp_path: Path, monkeypatch: 
     nested = write_pdf(tmp_path / "nested.pdf", ["3 0 R"], [*levels, page])
     monkeypatch.setenv("POSIR_MAX_SECONDS", "1")
     (refused,) = read_file(nested, ReadOptions())
-    assert isinstance(refused, SkippedText)
+    assert isinstance(refused, SkippedItem)
 
 
 def test_limits_allow_normal_yaml():

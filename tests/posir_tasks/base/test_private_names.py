@@ -12,7 +12,7 @@ from posir_tasks.base import private_names
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.private_names import PRIVATE_NAMES, PrivateName
 from posir_tasks.tasks.posir import PosIRMini
-from tests.posir_tasks.mteb.test_result_saving import MODEL, result_of
+from tests.posir_tasks.mteb.test_result_saving import MODEL, make_result
 
 BM25 = "mteb/baseline-bm25s"
 CORPUS = Dataset.from_dict(
@@ -130,7 +130,7 @@ def test_evaluate_saves_and_loads_through_the_cache(monkeypatch, tmp_path):
         "get_task_result_path",
         lambda *_, **__: tmp_path / "elsewhere" / "PosIR-English.json",
     )
-    ResultCache.save_to_cache.__wrapped__(cache, result_of(["sports"]), MODEL, encode_kwargs={})
+    ResultCache.save_to_cache.__wrapped__(cache, make_result(["sports"]), MODEL, encode_kwargs={})
     written = sorted(
         file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*") if file.is_file()
     )

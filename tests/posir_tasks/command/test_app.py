@@ -155,7 +155,7 @@ def test_a_plugin_that_cannot_add_its_commands_is_named(monkeypatch, caplog):
         "clash": lambda: [[same]],
         "old": lambda: [["name"]],
     }
-    plugins = SimpleNamespace(callers={"posir_commands": declared.items()}.get)
+    plugins = SimpleNamespace(iterate_callers={"posir_commands": declared.items()}.get)
     monkeypatch.setattr("posir_tasks.plugin_api.get_plugins", lambda: plugins)
     assert [command.name for command in list_commands()] == [
         "tasks",
@@ -180,7 +180,7 @@ def test_a_plugin_that_cannot_add_its_commands_is_named(monkeypatch, caplog):
 )
 def test_a_command_that_cannot_be_imported_reports_the_reason(monkeypatch, target, problem):
     plugins = SimpleNamespace(
-        callers=lambda _: [("working", lambda: [[Command("extra", target, "Do more.")]])]
+        iterate_callers=lambda _: [("working", lambda: [[Command("extra", target, "Do more.")]])]
     )
     monkeypatch.setattr("posir_tasks.plugin_api.get_plugins", lambda: plugins)
     assert "extra" in call_posir(["--help"]).output

@@ -1,4 +1,4 @@
-"""Copies of relevant documents are counted at every door, and merged where the user says so."""
+"""Copies of relevant documents are counted by all functions, and merged on request."""
 
 import logging
 import random
@@ -25,8 +25,7 @@ from posir_tasks.text.spans import Span
 from posir_tasks.values.evidence import Place
 from tests.support.datasets import write_beir_folder
 
-#: `a1` and `z1` are copies that differ in white space; `b` and `c` are copies of an irrelevant
-#: text.
+#: `a1` and `z1` are copies with different white space; `b` and `c` are irrelevant copies.
 TEXTS = {
     "m": "The mill burned down in 1901, long ago.",
     "a1": "The bridge  was opened\nin 1887 by the king.",
@@ -34,7 +33,7 @@ TEXTS = {
     "b": "Nothing is known of the harbor before 1700.",
     "c": "Nothing is known of the harbor before 1700.",
 }
-ASKED = [
+QUERIES = [
     {"_id": "mill", "text": "When did the mill burn?", "answer": "in 1901"},
     {"_id": "bridge", "text": "When was the bridge opened?", "answer": "in 1887"},
 ]
@@ -43,15 +42,15 @@ ASKED = [
 def write_folder(folder: Path, names: Any = TEXTS, relevant: str = "z1") -> Path:
     corpus = [{"_id": name, "text": text} for name, text in zip(names, TEXTS.values(), strict=True)]
     return write_beir_folder(
-        folder, corpus, ASKED, [("mill", next(iter(names)), 1), ("bridge", relevant, 1)]
+        folder, corpus, QUERIES, [("mill", next(iter(names)), 1), ("bridge", relevant, 1)]
     )
 
 
-def read(result: Result) -> str:
+def join_footer(result: Result) -> str:
     return " ".join(result.footer)
 
 
-def build(texts: dict[str, str]) -> pl.DataFrame:
+def build_corpus(texts: dict[str, str]) -> pl.DataFrame:
     return build_text_frame([*texts], [*texts.values()])
 
 
@@ -59,38 +58,38 @@ def build(texts: dict[str, str]) -> pl.DataFrame:
     st.dictionaries(st.text("abc", min_size=1), st.text("xy \n\t", max_size=6), max_size=12),
     st.data(),
 )
-def test_copies_have_the_words_of_a_relevant_document(texts: dict[str, str], data: st.DataObject):
+def test_copies_and_originals_match_a_direct_search(texts: dict[str, str], data: st.DataObject):
     relevant = {name for name in texts if data.draw(st.booleans())}
     by_words: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name, text in texts.items():
         by_words[tuple(text.split())].append(name)
-    several = [names for words, names in by_words.items() if words and len(names) > 1]
-    copies = find_copies(build(texts), relevant)
+    repeated_groups = [names for words, names in by_words.items() if words and len(names) > 1]
+    copies = find_copies(build_corpus(texts), relevant)
     assert [[*group] for group in copies.groups] == [
-        names for names in several if relevant & {*names}
+        names for names in repeated_groups if relevant & {*names}
     ]
     assert bool(copies) == bool(copies.groups)
-    originals = choose_originals(build(texts), relevant)
-    for names in several:
+    originals = choose_originals(build_corpus(texts), relevant)
+    for names in repeated_groups:
         original = min(relevant & {*names} or names)
         assert {originals.get(name, name) for name in names} == {original}
         assert original not in originals
-    assert {*originals} <= {name for names in several for name in names}
+    assert {*originals} <= {name for names in repeated_groups for name in names}
 
 
 @given(st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=6), st.data())
-def test_a_span_moves_to_the_same_words(words: list[str], data: st.DataObject):
+def test_spans_move_to_the_same_words(words: list[str], data: st.DataObject):
     blanks = st.text(" \n\u00a0", min_size=1, max_size=3)
     text, other = ("".join(word + data.draw(blanks) for word in words) for _ in range(2))
     first = data.draw(st.integers(0, len(words) - 1))
     begin = sum(map(len, words[:first]))
     places = [place for place, letter in enumerate(text) if not letter.isspace()]
     span = Span(places[begin], places[begin + len(words[first]) - 1] + 1)
-    assert move_span(span, text, other).of(other) == words[first] == span.of(text)
+    assert move_span(span, text, other).slice(other) == words[first] == span.slice(text)
 
 
-def test_a_score_of_merged_copies_does_not_depend_on_ids(tmp_path: Path):
-    """All documents tie: their ids decide, unless copies are one document."""
+def test_scores_of_merged_copies_do_not_depend_on_ids(tmp_path: Path):
+    """All documents tie, so ids decide unless copies are merged."""
     scores = {False: set[float](), True: set[float]()}
     for number, ids in enumerate(("abc", "bca", "cab")):
         names = {"m": "", ids[0]: "", ids[1]: "", ids[2]: "", "y": ""}
@@ -108,7 +107,7 @@ def test_a_score_of_merged_copies_does_not_depend_on_ids(tmp_path: Path):
     assert scores == {False: {1.0, round((1 + 1 / np.log2(3)) / 2, 6)}, True: {1.0}}
 
 
-def test_a_whole_text_that_is_a_copy_makes_no_chunk(tmp_path: Path):
+def test_merged_whole_documents_are_not_counted_as_chunks(tmp_path: Path):
     run = {"mill": {"m": 3.0, "b": 2.0, "c": 1.0}, "bridge": {"a1": 2.0, "b": 1.5, "z1": 1.0}}
     scored = posir.score(
         run, data=write_folder(tmp_path / "beir"), output=tmp_path / "out", merge_copies=True
@@ -120,9 +119,9 @@ def test_a_whole_text_that_is_a_copy_makes_no_chunk(tmp_path: Path):
         0,
         0,
     )
-    again = {"mill": {"m#1": 3.0, "b#0": 2.0}, "bridge": {"b#0": 3.0, "a1#4": 2.0, "z1#2": 1.0}}
+    chunk_run = {"mill": {"m#1": 3.0, "b#0": 2.0}, "bridge": {"b#0": 3.0, "a1#4": 2.0, "z1#2": 1.0}}
     chunks = posir.score(
-        again,
+        chunk_run,
         data=write_folder(tmp_path / "b2"),
         name="c",
         output=tmp_path / "o",
@@ -132,40 +131,40 @@ def test_a_whole_text_that_is_a_copy_makes_no_chunk(tmp_path: Path):
     assert chunks.runs[0].ndcg_at_10 == pytest.approx((1 + 1 / np.log2(3)) / 2)
 
 
-def test_grades_of_copies_become_the_highest(tmp_path: Path):
+def test_merged_copies_get_the_highest_grade(tmp_path: Path):
     qrels = [("mill", "m", 1), ("bridge", "a1", 1), ("bridge", "z1", 3), ("bridge", "b", 0)]
     corpus = [{"_id": name, "text": text} for name, text in TEXTS.items()]
-    folder = write_beir_folder(tmp_path / "beir", corpus, ASKED, qrels)
+    folder = write_beir_folder(tmp_path / "beir", corpus, QUERIES, qrels)
     subset = open_data(folder).subsets[0]
     data, judgments, originals = merge_copies(subset.read(), subset.judgments)
     assert originals == {"z1": "a1", "c": "b"}
     assert judgments.grades == {"mill": {"m": 1}, "bridge": {"a1": 3, "b": 0}}
-    # Both copies have the answer: one place is left.
+    # Both copies contain the answer, so one span remains.
     assert (data.evidence.query_ids, data.places, data.queries["id"][:]) == (
         ["mill", "bridge"],
         {},
         ["mill", "bridge"],
     )
-    assert [span.of(TEXTS[name]) for _, _, name, span in data.list_questions() if span] == [
+    assert [span.slice(TEXTS[name]) for _, _, name, span in data.list_questions() if span] == [
         "in 1901",
         "in 1887",
     ]
 
 
-def test_excerpts_of_copies_are_in_one_document(tmp_path: Path):
+def test_excerpts_of_copies_are_moved_to_one_document(tmp_path: Path):
     folder = write_folder(tmp_path / "beir")
-    kept, merged = (
+    unmerged, merged = (
         read_evidence_data(open_data(folder), merge_copies=is_merged) for is_merged in (False, True)
     )
-    assert ([*kept.documents], [*merged.documents]) == ([*TEXTS], ["m", "a1", "b"])
+    assert ([*unmerged.documents], [*merged.documents]) == ([*TEXTS], ["m", "a1", "b"])
     texts = merged.documents
-    assert [excerpt.span.of(texts[excerpt.document]) for _, (excerpt,) in merged.questions] == [
+    assert [excerpt.span.slice(texts[excerpt.document]) for _, (excerpt,) in merged.questions] == [
         "in 1901",
         "in 1887",
     ]
 
 
-def test_overlapping_places_of_copies_are_joined():
+def test_overlapping_spans_of_copies_are_merged():
     texts = {"a": "one two three", "b": "one two three", "d": "four"}
     questions = {
         "q": ("Q?", "a", Span(0, 7)),
@@ -193,20 +192,22 @@ def test_overlapping_places_of_copies_are_joined():
     assert merged.evidence.clusters == ("T", "", "T", "T")
 
 
-def test_copies_are_counted_at_every_door(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_all_functions_report_copies(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     folder, target = write_folder(tmp_path / "beir"), {"language": "eng-Latn", "domain": "harbor"}
     count = "1 of 2 relevant documents has"
     imported = posir.import_data(folder, output=tmp_path / "kept", **target)
     merged = posir.import_data(folder, output=tmp_path / "merged", merge_copies=True, **target)
-    assert (count in read(imported), count in read(merged)) == (True, False)
+    assert (count in join_footer(imported), count in join_footer(merged)) == (True, False)
     assert [
         len(open_data(tmp_path / name).subsets[0].read().corpus) for name in ("kept", "merged")
     ] == [5, 3]
-    assert [count in read(posir.validate(tmp_path / name)) for name in ("kept", "merged")] == [
+    assert [
+        count in join_footer(posir.validate(tmp_path / name)) for name in ("kept", "merged")
+    ] == [
         True,
         False,
     ]
-    doors = {
+    functions = {
         "stats": lambda name: posir.stats(tmp_path / name),
         "score": lambda name: posir.score(
             {"mill": {"m": 1.0}, "bridge": {"z1": 1.0}},
@@ -216,11 +217,11 @@ def test_copies_are_counted_at_every_door(tmp_path: Path, caplog: pytest.LogCapt
         ),
         "task": lambda name: read_task(tmp_path / name),
     }
-    for door in doors.values():
+    for call_function in functions.values():
         for name, is_counted in (("kept", True), ("merged", False)):
             caplog.clear()
             with caplog.at_level(logging.WARNING):
-                door(name)
+                call_function(name)
             assert any(count in record.getMessage() for record in caplog.records) == is_counted
 
 
@@ -231,20 +232,18 @@ def read_task(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_scores_of_merged_copies_are_those_of_pytrec_eval(tmp_path: Path, seed: int):
-    """The run and the judgments are merged here by other means: the highest score and grade of the
-    documents of a text.
-    """
-    draw = random.Random(seed)
+def test_scores_of_merged_copies_match_pytrec_eval(tmp_path: Path, seed: int):
+    """Run and judgments are merged independently, with the highest score and grade per text."""
+    rng = random.Random(seed)
     texts = {
-        f"{draw.randrange(10**6):06}": f"Text {draw.randrange(6)} of some words." for _ in range(15)
+        f"{rng.randrange(10**6):06}": f"Text {rng.randrange(6)} of some words." for _ in range(15)
     }
     queries = [f"q{number}" for number in range(4)]
     grades = {
-        query: {name: draw.randrange(3) for name in draw.sample([*texts], 6)} for query in queries
+        query: {name: rng.randrange(3) for name in rng.sample([*texts], 6)} for query in queries
     }
     run = {
-        query: {name: draw.randrange(100) / 7 + place / 1e6 for place, name in enumerate(texts)}
+        query: {name: rng.randrange(100) / 7 + place / 1e6 for place, name in enumerate(texts)}
         for query in queries
     }
     folder = write_beir_folder(

@@ -1,6 +1,4 @@
-"""Digests of files: cached for large files, and never outdated. Digests of a dataset: by
-content.
-"""
+"""File digests are cached and never outdated; dataset digests depend on the content only."""
 
 import hashlib
 import os
@@ -27,7 +25,7 @@ def cache(tmp_path, monkeypatch) -> Path:
     return tmp_path / "cache" / "digests"
 
 
-def expected(content: bytes) -> bytes:
+def digest_directly(content: bytes) -> bytes:
     return hashlib.blake2b(content).digest()
 
 
@@ -38,44 +36,44 @@ def file(tmp_path) -> Path:
 
 
 def test_a_large_file_is_read_once(file, cache, monkeypatch):
-    assert digest_file(file) == expected(b"0123456789")
+    assert digest_file(file) == digest_directly(b"0123456789")
     monkeypatch.setattr(digests, "_digests", {})
     monkeypatch.setattr(digests, "_compute", None)
-    assert digest_file(file) == expected(b"0123456789")
+    assert digest_file(file) == digest_directly(b"0123456789")
     assert len(list(cache.iterdir())) == 1
 
 
-def test_a_small_file_and_a_file_just_written_are_not_cached(tmp_path, cache, monkeypatch):
+def test_small_and_new_files_are_not_cached(tmp_path, cache, monkeypatch):
     (tmp_path / "small").write_bytes(b"012345678")
-    assert digest_file(tmp_path / "small") == expected(b"012345678")
+    assert digest_file(tmp_path / "small") == digest_directly(b"012345678")
     monkeypatch.setattr(digests, "MIN_CACHED_AGE", 2)
     (tmp_path / "new").write_bytes(b"0123456789")
-    assert digest_file(tmp_path / "new") == expected(b"0123456789")
+    assert digest_file(tmp_path / "new") == digest_directly(b"0123456789")
     assert not cache.exists()
 
 
-def test_other_content_of_the_same_size_and_time_is_seen(file):
+def test_changed_content_with_the_same_size_and_time_is_detected(file):
     before = file.stat()
     digest_file(file)
     time.sleep(0.02)
     file.write_bytes(b"9876543210")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert digest_file(file) == expected(b"9876543210")
+    assert digest_file(file) == digest_directly(b"9876543210")
 
 
-def test_a_damaged_or_unwritable_cache_only_costs_time(file, cache, monkeypatch):
+def test_a_damaged_or_unwritable_cache_is_ignored(file, cache, monkeypatch):
     digest_file(file)
     next(cache.iterdir()).write_bytes(b"short")
     monkeypatch.setattr(digests, "_digests", {})
-    assert digest_file(file) == expected(b"0123456789")
+    assert digest_file(file) == digest_directly(b"0123456789")
     next(cache.iterdir()).unlink()
     cache.rmdir()
     cache.write_text("a file")
     monkeypatch.setattr(digests, "_digests", {})
-    assert digest_file(file) == expected(b"0123456789")
+    assert digest_file(file) == digest_directly(b"0123456789")
 
 
-# The content of a dataset.
+# Dataset digests.
 
 TEXTS = st.lists(
     st.tuples(st.text("ab", min_size=1, max_size=3), st.text("abä文", max_size=3)), max_size=6
@@ -89,14 +87,14 @@ def dataset(rows):
 
 @settings(max_examples=20)
 @given(TEXTS, TEXTS)
-def test_digests_of_texts_are_equal_for_the_same_rows_only(first, other):
+def test_text_digests_are_equal_only_for_the_same_rows(first, other):
     assert (digest_texts(dataset(first)) == digest_texts(dataset(other))) == (
         dict(first) == dict(other)
     )
     assert digest_texts(dataset(sorted(dict(first).items()))) == digest_texts(dataset(first))
 
 
-def test_a_selection_and_other_columns_do_not_change_the_digest(monkeypatch):
+def test_selections_and_other_columns_do_not_change_digests(monkeypatch):
     rows = {f"d{number}": "text" * number for number in range(30)}
     expected = digest_texts(dataset(rows))
     monkeypatch.setattr("posir_tasks.data.data.BATCH_ROWS", 7)
@@ -105,7 +103,7 @@ def test_a_selection_and_other_columns_do_not_change_the_digest(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("changed", "differs"),
+    ("changes", "differs"),
     [
         ({"corpus": {"d1": "one", "d2": "another"}}, {"corpus"}),
         ({"corpus": {"d1": "one", "d2": "two", "d3": "one"}}, {"corpus"}),
@@ -118,7 +116,7 @@ def test_a_selection_and_other_columns_do_not_change_the_digest(monkeypatch):
         ({}, set()),
     ],
 )
-def test_every_part_of_the_data_is_in_the_digest(changed, differs):
+def test_digests_cover_all_parts_of_the_data(changes, differs):
     def build(corpus=None, queries=None, **columns):
         fields = {
             "document_ids": ["d1"],
@@ -131,5 +129,5 @@ def test_every_part_of_the_data_is_in_the_digest(changed, differs):
         data = PositionData(texts, dataset(queries or {"q1": "what is it"}), evidence, "")
         return digest_data(data)
 
-    before, after = build(), build(**changed)
+    before, after = build(), build(**changes)
     assert {name for name in before if before[name] != after[name]} == differs

@@ -1,4 +1,4 @@
-"""Grades and what does not fit in judgments: the same for every door, in any order of rows."""
+"""Grades and audits of judgments do not depend on the format or the order of rows."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from tests.support.datasets import posir_tables, write_beir_folder, write_domain
 
 
 @pytest.mark.parametrize(
-    "stated",
+    "value",
     ["1", "1.0", "1e0", "+1", " 1 ", "01", "10e-1", 1, 1.0, True, np.int32(1), np.float32(1)],
 )
-def test_a_whole_number_is_an_integer_however_it_is_written(stated):
-    grade = read_grade(stated)
+def test_whole_numbers_become_integers(value):
+    grade = read_grade(value)
     assert (grade, type(grade)) == (1, int)
 
 
 @given(st.decimals(-1000, 1000, allow_nan=False, places=4))
-def test_a_fraction_is_kept(value: Decimal):
+def test_fractions_are_preserved(value: Decimal):
     assert read_grade(str(value)) == float(value)
     assert read_grade(float(value)) == float(value)
 
 
 @pytest.mark.parametrize(
-    "stated",
+    "value",
     [
         "",
         " ",
@@ -66,48 +66,48 @@ def test_a_fraction_is_kept(value: Decimal):
         "1e",
     ],
 )
-def test_anything_else_is_refused(stated):
+def test_other_strings_are_rejected(value):
     with pytest.raises(ValueError, match="must be a number"):
-        read_grade(stated)
+        read_grade(value)
 
 
 @pytest.mark.parametrize(
-    "stated", [None, float("nan"), float("-inf"), MAX_GRADE + 2, [1], 1 + 0j, Fraction(10**30)]
+    "value", [None, float("nan"), float("-inf"), MAX_GRADE + 2, [1], 1 + 0j, Fraction(10**30)]
 )
-def test_other_values_are_refused(stated):
+def test_other_values_are_rejected(value):
     with pytest.raises(ValueError, match="must be a number"):
-        read_grade(stated)
+        read_grade(value)
 
 
-ROWS = st.lists(
+JUDGED_ROWS = st.lists(
     st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.sampled_from([-1, 0, 0.5, 1, 2])),
     max_size=8,
 )
 
 
-@given(ROWS, st.randoms())
-def test_the_order_of_rows_decides_nothing(rows, random):
+@given(JUDGED_ROWS, st.randoms())
+def test_grades_do_not_depend_on_row_order(rows, random):
     shuffled = [*rows]
     random.shuffle(shuffled)
     grades, others = collect_grades(rows), collect_grades(shuffled)
     assert (grades.by_query, grades.contradictions) == (others.by_query, others.contradictions)
-    stated = {
+    value = {
         (query, document): [grade for *pair, grade in rows if pair == [query, document]]
         for query, document, _ in rows
     }
     assert grades.by_query == {
         query: {
-            document: max(values) for (other, document), values in stated.items() if other == query
+            document: max(values) for (other, document), values in value.items() if other == query
         }
-        for query, _ in stated
+        for query, _ in value
     }
     assert set(grades.contradictions) == {
-        pair for pair, values in stated.items() if len({*values}) > 1
+        pair for pair, values in value.items() if len({*values}) > 1
     }
 
 
 def write_qrels(folder: Path, rows: list[tuple[str, str, object]], kind: str) -> Path:
-    """Write qrels as BEIR or TREC have them, and return what `--data` takes."""
+    """Write qrels in BEIR or TREC format, and return the path for `--data`."""
     if kind == "beir":
         corpus = [{"_id": f"d{row}", "text": f"Text {row}."} for row in range(3)]
         queries = [{"_id": f"q{row}", "text": f"Question {row}?"} for row in range(2)]
@@ -119,7 +119,7 @@ def write_qrels(folder: Path, rows: list[tuple[str, str, object]], kind: str) ->
 
 
 @pytest.mark.parametrize("kind", ["beir", "trec"])
-def test_every_door_has_the_same_grades(tmp_path, kind):
+def test_beir_and_trec_have_the_same_grades(tmp_path, kind):
     rows = [
         ("q0", "d0", "0.50"),
         ("q0", "d1", "1e0"),
@@ -131,13 +131,13 @@ def test_every_door_has_the_same_grades(tmp_path, kind):
     (subset,) = posir.open_data(write_qrels(tmp_path, rows, kind), language="eng-Latn").subsets
     assert subset.judgments.grades == {"q0": {"d0": 0.5, "d1": 1, "d2": -2}, "q1": {"d0": 1}}
     assert subset.judgments.contradictions == (("q1", "d0"),)
-    written = Judgments(
+    reordered = Judgments(
         subset.judgments.queries, {"q1": {"d0": 1}, "q0": {"d1": 1, "d0": 0.5, "d2": -2}}
     )
-    assert subset.judgments.digest() == written.digest()
+    assert subset.judgments.digest() == reordered.digest()
 
 
-STATED = st.sampled_from(
+GRADES = st.sampled_from(
     [
         "0",
         "1",
@@ -160,18 +160,18 @@ STATED = st.sampled_from(
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["q0", "q1"]), st.sampled_from(["d0", "d1", "zz"]), STATED),
+        st.tuples(st.sampled_from(["q0", "q1"]), st.sampled_from(["d0", "d1", "zz"]), GRADES),
         min_size=1,
         max_size=6,
     ),
     st.sampled_from(["beir", "trec"]),
 )
-def test_random_qrels_have_the_grades_that_pandas_reads(rows, kind):
+def test_grades_of_random_qrels_match_pandas(rows, kind):
     with TemporaryDirectory() as folder:
-        # A file of qrels is recognized by its first lines.
-        first = [("q0", f"x{row}", "1") for row in range(20)]
-        file = write_qrels(Path(folder), [*first, *rows], kind)
-        frame = pd.DataFrame([*first, *rows], columns=["query", "document", "grade"])
+        # Qrels files are recognized by their first lines.
+        padding = [("q0", f"x{row}", "1") for row in range(20)]
+        file = write_qrels(Path(folder), [*padding, *rows], kind)
+        frame = pd.DataFrame([*padding, *rows], columns=["query", "document", "grade"])
         frame["grade"] = pd.to_numeric(
             frame["grade"].mask(frame["grade"].str.contains("[_xa]")), errors="coerce"
         )
@@ -185,26 +185,26 @@ def test_random_qrels_have_the_grades_that_pandas_reads(rows, kind):
     expected = frame.groupby(["query", "document"])["grade"].agg(["max", "nunique"])
     assert {
         (query, name): grade
-        for query, of_query in grades.items()
-        for name, grade in of_query.items()
+        for query, query_grades in grades.items()
+        for name, grade in query_grades.items()
     } == dict(expected["max"])
     assert {*subset.judgments.contradictions} == {*expected.index[expected["nunique"] > 1]}
 
 
-@pytest.mark.parametrize("stated", ["nan", "1e300", "0,9"])
+@pytest.mark.parametrize("value", ["nan", "1e300", "0,9"])
 @pytest.mark.parametrize("kind", ["beir", "trec"])
-def test_a_malformed_grade_is_refused_by_its_place(tmp_path, kind, stated):
-    rows = [*(("q0", f"d{row}", 1) for row in range(25)), ("q1", "d1", stated)]
-    place = (
+def test_errors_name_the_location_of_a_malformed_grade(tmp_path, kind, value):
+    rows = [*(("q0", f"d{row}", 1) for row in range(25)), ("q1", "d1", value)]
+    location = (
         "test.tsv: field 'score': .*first: 25"
         if kind == "beir"
         else "judged.qrels: (line 26|query q1, document d1: grade)"
     )
-    with pytest.raises(DataError, match=place):
+    with pytest.raises(DataError, match=location):
         posir.open_data(write_qrels(tmp_path, rows, kind), language="eng-Latn").subsets[0].judgments  # noqa: B018
 
 
-def test_a_digest_tells_fractional_grades_apart():
+def test_digests_distinguish_fractional_grades():
     data = PositionData.from_questions(
         {"d": "Some text."}, {"a": ("Q?", "d", Span(0, 4)), "b": ("Q?", "d", Span(5, 9))}
     )
@@ -214,7 +214,7 @@ def test_a_digest_tells_fractional_grades_apart():
         )
         for grade in (1, 2, 0.5, 0.9)
     ]
-    # As before fractions were read.
+    # The digest of whole grades must not change.
     assert digests[0] == "b45f1a409dcfc395"
     assert len(set(digests)) == 4
 
@@ -232,7 +232,7 @@ JUDGED = Judgments(
 )
 
 
-def test_misfits_are_counted_with_the_first_of_them():
+def test_suspicious_items_are_counted_with_an_example():
     audit = JudgmentAudit.from_judgments(JUDGED, {"d0", "d1"})
     assert audit.totals == {"queries": 4, "relevant": 4}
     assert audit.items == {
@@ -248,13 +248,13 @@ def test_misfits_are_counted_with_the_first_of_them():
     }
     assert len([*audit.describe()]) == 9
     assert [*JudgmentAudit(Counter(queries=3, relevant=3)).describe()] == []
-    # Without texts, neither documents nor queries are known.
-    alone = JudgmentAudit.from_judgments(JUDGED, None)
-    counts = [alone.items[kind].count for kind in ("missing_documents", "without_text")]
-    assert (counts, alone.items["contradictions"].count) == ([0, 0], 1)
+    # Qrels without texts cannot lack documents or queries.
+    qrels_audit = JudgmentAudit.from_judgments(JUDGED, None)
+    counts = [qrels_audit.items[kind].count for kind in ("missing_documents", "without_text")]
+    assert (counts, qrels_audit.items["contradictions"].count) == ([0, 0], 1)
 
 
-def test_texts_show_copies_and_questions_that_are_documents():
+def test_copies_and_queries_that_equal_documents_are_counted():
     texts = {"d0": "A mill.", "d1": "A  mill.", "d2": "Who\nburned it?", "d3": ""}
     questions = {"q0": ("Who burned it?", "d0", Span(0, 1)), "q1": ("When?", "d2", Span(0, 3))}
     skipped = [skip_question("f", f"lost{number}", Cause.AMBIGUOUS) for number in range(2)]
@@ -263,8 +263,8 @@ def test_texts_show_copies_and_questions_that_are_documents():
     audit = JudgmentAudit.from_judgments(judgments, {*texts}).add_data(data, judgments)
     assert audit.items["self_hits"] == SuspiciousItems(1, "q0")
     assert audit.items["copies"] == SuspiciousItems(1, "d0")
-    both = audit + audit
-    assert both.list_rows()[-2:] == [
+    total = audit + audit
+    assert total.list_rows()[-2:] == [
         {
             "finding": "Relevant documents with the text of another document",
             "count": 2,
@@ -278,27 +278,27 @@ def test_texts_show_copies_and_questions_that_are_documents():
             "first": "lost0",
         },
     ]
-    assert both.has_findings
+    assert total.has_findings
     assert not JudgmentAudit(Counter(queries=1, relevant=1)).has_findings
 
 
-def test_audits_of_subsets_add():
+def test_audits_are_additive():
     audit = JudgmentAudit.from_judgments(JUDGED, {"d0", "d1"})
     totals = Counter(queries=1, relevant=2)
-    both = JudgmentAudit(totals, {"without_text": SuspiciousItems(3, "x")}) + audit
-    assert both.totals == {"queries": 5, "relevant": 6}
-    assert both.items["without_text"] == SuspiciousItems(4, "x")
-    assert both.items["missing_documents"] == audit.items["missing_documents"]
+    total = JudgmentAudit(totals, {"without_text": SuspiciousItems(3, "x")}) + audit
+    assert total.totals == {"queries": 5, "relevant": 6}
+    assert total.items["without_text"] == SuspiciousItems(4, "x")
+    assert total.items["missing_documents"] == audit.items["missing_documents"]
 
 
-def test_an_example_cannot_control_a_terminal():
+def test_examples_cannot_control_the_terminal():
     items = {"without_relevant": SuspiciousItems(1, "q\x1b[31m")}
     audit = JudgmentAudit(Counter(queries=1), items)
     assert "\x1b" not in "".join(audit.describe())
 
 
 @pytest.mark.parametrize("is_last", [False, True])
-def test_contradictions_in_the_layout_are_counted(tmp_path, is_last):
+def test_contradictions_in_the_posir_layout_are_counted(tmp_path, is_last):
     tables = posir_tables()
     judged = tables["qrels"]
     zero = judged.head(1).with_columns(score=pl.lit(0, judged["score"].dtype))

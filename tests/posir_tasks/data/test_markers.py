@@ -1,6 +1,4 @@
-"""Marks of questions without an answer are no evidence, and words of a text are; listed answers are
-tried in their order.
-"""
+"""Markers of missing answers are not evidence, and listed answers are tried in order."""
 
 import json
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 import posir
 from posir_score.evidence_spans import read_evidence_data
 from posir_tasks.base.errors import PosirError
-from posir_tasks.data.formats.passages import Answer, Cause, Use
+from posir_tasks.data.formats.passages import Answer, Cause, SearchScope
 from posir_tasks.data.markers import is_flagged_unanswerable, is_no_answer_marker
 from posir_tasks.datasets.opening import open_data
 from tests.support.datasets import write_beir_folder
@@ -29,10 +27,8 @@ def list_answers(*answers: tuple[str, int]) -> dict[str, Any]:
     }
 
 
-def write(folder: Path, suffix: str, rows: list[dict[str, Any]]) -> Path:
-    """Write rows of context, question and what else they state, in one of the formats with
-    questions.
-    """
+def write_questions(folder: Path, suffix: str, rows: list[dict[str, Any]]) -> Path:
+    """Write rows with context, question and other fields in a question format."""
     file = folder / f"questions{suffix}"
     if suffix == ".json":
         paragraphs = [
@@ -52,11 +48,13 @@ def write(folder: Path, suffix: str, rows: list[dict[str, Any]]) -> Path:
     return file
 
 
-def read(path: Path, **options: Any) -> tuple[list[str], list[str], tuple[str, ...]]:
-    """Return the evidence, the reasons why questions are skipped, and the warnings."""
+def read_answers(path: Path, **options: Any) -> tuple[list[str], list[str], tuple[str, ...]]:
+    """Return the evidence, the reasons for skipping questions, and the warnings."""
     data = open_data(path, language="eng-Latn", **options).subsets[0].read()
     texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
-    answers = [span.of(texts[document]) for _, _, document, span in data.list_questions() if span]
+    answers = [
+        span.slice(texts[document]) for _, _, document, span in data.list_questions() if span
+    ]
     return answers, [skipped.detail for skipped in data.skipped], data.warnings
 
 
@@ -64,12 +62,11 @@ FORMATS = [".json", ".jsonl", ".parquet"]
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_the_mark_of_quac_is_no_evidence(tmp_path: Path, suffix: str):
+def test_quac_markers_are_not_evidence(tmp_path: Path, suffix: str):
     rows = [
         {"context": QUAC, "question": "When?", **list_answers(("in 1901", 21))},
         {"context": QUAC, "question": "Why?", **list_answers(("CANNOTANSWER", len(TEXT) + 1))},
-        # Half of the annotators give no answer, as QuAC's own evaluation counts it; then a
-        # minority.
+        # Half of the annotators give no answer; in the next row, a minority.
         {
             "context": QUAC,
             "question": "Who?",
@@ -81,12 +78,12 @@ def test_the_mark_of_quac_is_no_evidence(tmp_path: Path, suffix: str):
             **list_answers(("CANNOTANSWER", 55), ("The mill", 0), ("burned", 9)),
         },
     ]
-    answers, skipped, _ = read(write(tmp_path, suffix, rows))
+    answers, skipped, _ = read_answers(write_questions(tmp_path, suffix, rows))
     assert (answers, skipped) == (["in 1901", "The mill"], [Cause.UNANSWERABLE] * 2)
 
 
-#: Answer, start, document, and whether it is a mark.
-MARKS: list[tuple[str, int | None, str, bool]] = [
+#: Answer, start, document, and True for a marker.
+MARKERS: list[tuple[str, int | None, str, bool]] = [
     ("CANNOTANSWER", 55, QUAC, True),
     ("CANNOTANSWER", None, TEXT, True),
     ("NO_ANSWER", 0, TEXT, True),
@@ -111,8 +108,10 @@ MARKS: list[tuple[str, int | None, str, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "start", "document", "expected"), MARKS)
-def test_a_mark_is_no_word_of_the_text(text: str, start: int | None, document: str, expected: bool):
+@pytest.mark.parametrize(("text", "start", "document", "expected"), MARKERS)
+def test_markers_are_distinguished_from_words(
+    text: str, start: int | None, document: str, expected: bool
+):
     assert is_no_answer_marker(Answer(text, start), document) == expected
 
 
@@ -130,17 +129,19 @@ def test_a_mark_is_no_word_of_the_text(text: str, start: int | None, document: s
     ],
 )
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_a_flag_says_that_there_is_no_answer(tmp_path: Path, flag: dict[str, Any], suffix: str):
-    fine = {name: not value if isinstance(value, bool) else None for name, value in flag.items()}
+def test_flagged_questions_are_unanswerable(tmp_path: Path, flag: dict[str, Any], suffix: str):
+    answerable = {
+        name: not value if isinstance(value, bool) else None for name, value in flag.items()
+    }
     rows = [
-        {"context": TEXT, "question": f"{n}?", **list_answers(("in 1901", 21)), **row}
-        for n, row in enumerate((flag, fine))
+        {"context": TEXT, "question": f"{number}?", **list_answers(("in 1901", 21)), **row}
+        for number, row in enumerate((flag, answerable))
     ]
-    answers, skipped, _ = read(write(tmp_path, suffix, rows))
+    answers, skipped, _ = read_answers(write_questions(tmp_path, suffix, rows))
     assert (answers, skipped) == (["in 1901"], [Cause.UNANSWERABLE])
     assert (
         is_flagged_unanswerable(flag),
-        is_flagged_unanswerable(fine),
+        is_flagged_unanswerable(answerable),
         is_flagged_unanswerable({}),
     ) == (
         True,
@@ -149,7 +150,7 @@ def test_a_flag_says_that_there_is_no_answer(tmp_path: Path, flag: dict[str, Any
     )
 
 
-def test_queries_of_beir_have_marks_and_flags_too(tmp_path: Path):
+def test_markers_and_flags_in_beir_queries(tmp_path: Path):
     queries = [
         {"_id": "a", "text": "When?", "answer": "in 1901"},
         {"_id": "b", "text": "Why?", "answer": "CANNOTANSWER"},
@@ -158,11 +159,11 @@ def test_queries_of_beir_have_marks_and_flags_too(tmp_path: Path):
     folder = write_beir_folder(
         tmp_path / "b", [{"_id": "d", "text": QUAC}], queries, [(name, "d", 1) for name in "abc"]
     )
-    assert read(folder)[:2] == (["in 1901"], [Cause.UNANSWERABLE] * 2)
+    assert read_answers(folder)[:2] == (["in 1901"], [Cause.UNANSWERABLE] * 2)
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_the_first_listed_answer_that_is_in_its_document_counts(tmp_path: Path, suffix: str):
+def test_the_first_answer_in_the_document_is_used(tmp_path: Path, suffix: str):
     rows = [
         {
             "context": TEXT,
@@ -173,17 +174,17 @@ def test_the_first_listed_answer_that_is_in_its_document_counts(tmp_path: Path, 
         {"context": TEXT, "question": "3?", **list_answers(("1902", 24), ("1903", 24))},
         {"context": TEXT, "question": "blank?", **list_answers(("", 0), ("burned", 9))},
         {"context": TEXT, "question": "word?", **list_answers(("unknown", 24), ("burned", 9))},
-        # The first is moved by a character, which is no guess.
+        # The first answer is moved by one character.
         {"context": TEXT, "question": "4?", **list_answers(("mill", 5), ("burned", 9))},
     ]
-    answers, skipped, warnings = read(path := write(tmp_path, suffix, rows))
+    answers, skipped, warnings = read_answers(path := write_questions(tmp_path, suffix, rows))
     assert (answers, len(skipped)) == (["burned", "mill", "burned", "burned", "mill"], 1)
     assert "1902" in skipped[0]
     assert [warning[:15] for warning in warnings] == ["Answers to 1 of", "1 question of 5"]
-    assert read(path, repair=False)[0] == ["burned", "mill", "burned", "burned", "burned"]
+    assert read_answers(path, repair=False)[0] == ["burned", "mill", "burned", "burned", "burned"]
 
 
-def test_an_invalid_row_of_listed_answers_excludes_itself_alone(tmp_path: Path):
+def test_an_invalid_answer_does_not_affect_other_answers(tmp_path: Path):
     rows = [
         {
             "context": TEXT,
@@ -193,19 +194,19 @@ def test_an_invalid_row_of_listed_answers_excludes_itself_alone(tmp_path: Path):
         {"context": TEXT, "question": "2?", "answers": [[4, "mill"], [9, "burned"]]},
         {"context": TEXT, "question": "3?", "answers": [{"text": "1901"}]},
     ]
-    answers, skipped, _ = read(write(tmp_path, ".jsonl", rows))
+    answers, skipped, _ = read_answers(write_questions(tmp_path, ".jsonl", rows))
     assert (answers, len(skipped)) == (["mill", "mill"], 1)
 
 
-#: Documents that differ in a name, as policies do.
+#: Documents that differ in a name, like policies.
 POLICIES = [
     f"The {name} site keeps data for {years} years."
     for years, name in enumerate(("red", "blue", "green"), start=2)
 ]
 
 
-def ask(questions: list[str]) -> list[dict[str, Any]]:
-    """Return rows in which each question is asked of each document, about its years."""
+def build_rows(questions: list[str]) -> list[dict[str, Any]]:
+    """Build a row for each question and document, with the years as the answer."""
     return [
         {
             "context": text,
@@ -218,36 +219,42 @@ def ask(questions: list[str]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_a_text_asked_of_several_documents_is_about_its_own(tmp_path: Path, suffix: str):
-    path = write(tmp_path, suffix, ask(["How long?", "how  long?", "What of {}?"]))
+def test_repeated_questions_are_about_their_own_document(tmp_path: Path, suffix: str):
+    path = write_questions(tmp_path, suffix, build_rows(["How long?", "how  long?", "What of {}?"]))
     opened = open_data(path)
-    assert (opened.use, opened.repeated) == (Use.WITHIN, type(opened.repeated)(9, 6))
-    target: dict[str, Any] = {
+    assert (opened.search_scope, opened.repeated) == (
+        SearchScope.DOCUMENT,
+        type(opened.repeated)(9, 6),
+    )
+    options: dict[str, Any] = {
         "language": "eng-Latn",
         "domain": "policies",
         "output": tmp_path / "out",
     }
-    for call in (
-        lambda: posir.import_data(path, **target),
+    for function in (
+        lambda: posir.import_data(path, **options),
         lambda: posir.stats(path),
         opened.require_corpus,
     ):
         with pytest.raises(PosirError, match=r"6 of 9 questions .*--scope corpus"):
-            call()
+            function()
     assert not (tmp_path / "out").exists()
-    posir.import_data(path, scope="corpus", **target)
-    assert open_data(path, scope="corpus").use is Use.CORPUS
+    posir.import_data(path, scope="corpus", **options)
+    assert open_data(path, scope="corpus").search_scope is SearchScope.CORPUS
     assert posir.stats(path, scope="corpus").exit_status == 0
     assert (
-        open_data(write(tmp_path, suffix, ask(["What of {}?"])), scope="document").use is Use.WITHIN
+        open_data(
+            write_questions(tmp_path, suffix, build_rows(["What of {}?"])), scope="document"
+        ).search_scope
+        is SearchScope.DOCUMENT
     )
-    assert open_data(tmp_path / "out", scope="document").use is Use.WITHIN
+    assert open_data(tmp_path / "out", scope="document").search_scope is SearchScope.DOCUMENT
 
 
-def test_chunks_of_repeated_texts_are_scored_in_their_document(
+def test_chunks_for_repeated_questions_are_scored_in_their_document(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    path = write(tmp_path, ".jsonl", ask(["How long?", "What of {}?"]))
+    path = write_questions(tmp_path, ".jsonl", build_rows(["How long?", "What of {}?"]))
     assert (
         read_evidence_data(open_data(path)).within_document,
         read_evidence_data(open_data(path, scope="corpus")).within_document,
@@ -257,14 +264,23 @@ def test_chunks_of_repeated_texts_are_scored_in_their_document(
     ]
 
 
-def test_fewer_repeated_texts_are_counted_in_one_sentence(tmp_path: Path):
-    path = write(tmp_path, ".jsonl", ask(["How long?", "What of {}?", "Why does {} keep it?"]))
-    assert open_data(path).use is Use.CORPUS
-    assert any(warning.startswith("3 of 9 questions have a text") for warning in read(path)[2])
-    assert open_data(write(tmp_path, ".jsonl", ask(["What of {}?"]))).repeated.repeated == 0
+def test_few_repeated_questions_cause_a_warning(tmp_path: Path):
+    path = write_questions(
+        tmp_path, ".jsonl", build_rows(["How long?", "What of {}?", "Why does {} keep it?"])
+    )
+    assert open_data(path).search_scope is SearchScope.CORPUS
+    assert any(
+        warning.startswith("3 of 9 questions have a text") for warning in read_answers(path)[2]
+    )
+    assert (
+        open_data(
+            write_questions(tmp_path, ".jsonl", build_rows(["What of {}?"]))
+        ).repeated.repeated
+        == 0
+    )
 
 
-def test_several_documents_and_copies_repeat_nothing(tmp_path: Path):
+def test_copies_and_multi_document_queries_are_not_repeated_questions(tmp_path: Path):
     corpus = [
         {"_id": f"d{number}", "text": text}
         for number, text in enumerate((POLICIES[0], POLICIES[1], POLICIES[0]))
@@ -276,6 +292,6 @@ def test_several_documents_and_copies_repeat_nothing(tmp_path: Path):
     qrels = [("all", "d0", 1), ("all", "d1", 1), ("copy0", "d0", 1), ("copy2", "d2", 1)]
     opened = open_data(write_beir_folder(tmp_path / "beir", corpus, queries, qrels))
     assert opened.repeated == type(opened.repeated)(3, 0)
-    unplaced = [{"_id": "all", "text": "Who keeps data?"}]
-    opened = open_data(write_beir_folder(tmp_path / "unplaced", corpus, unplaced, qrels[:2]))
-    assert (opened.repeated.repeated, opened.use) == (0, Use.CORPUS)
+    without_spans = [{"_id": "all", "text": "Who keeps data?"}]
+    opened = open_data(write_beir_folder(tmp_path / "unplaced", corpus, without_spans, qrels[:2]))
+    assert (opened.repeated.repeated, opened.search_scope) == (0, SearchScope.CORPUS)

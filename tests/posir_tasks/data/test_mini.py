@@ -1,4 +1,4 @@
-"""PosIR-Mini is as large, as varied and as even as it says."""
+"""PosIR-Mini has the documented size, variety and balance."""
 
 from collections import Counter
 
@@ -15,18 +15,18 @@ def mini():
     return read_mini()
 
 
-def test_a_marked_text_is_parsed_into_text_questions_and_spans():
+def test_markup_is_parsed_into_text_questions_and_spans():
     parsed = parse_document("d", "It is {late}[When?], and {dark 👻}[How?].")
     assert (parsed.text, parsed.questions) == ("It is late, and dark 👻.", ("When?", "How?"))
     assert [parsed.text[start:end] for start, end in parsed.spans] == ["late", "dark 👻"]
 
 
-def test_documents_and_questions_are_even_over_cells(
+def test_documents_and_questions_are_balanced(
     mini,
 ):
     assert len(mini.corpus) >= 60
     assert len(mini.queries) == len(mini.evidence) >= 360
-    words = [len(text.split()) for text in mini.corpus["text"]]
+    words = [len(texts.split()) for texts in mini.corpus["text"]]
     assert 80 <= min(words) < max(words) <= 1_600
     for column in (
         mini.corpus["id"],
@@ -38,8 +38,8 @@ def test_documents_and_questions_are_even_over_cells(
     assert mini.evidence.query_ids == mini.queries["id"][:]
     assert set(mini.evidence.document_ids) == set(mini.corpus["id"])
     assert not set("{}[]") & set("".join([*mini.corpus["text"], *mini.queries["text"]]))
-    assert not any("===" in text for text in mini.corpus["text"])
-    assert all(text.endswith("?") for text in mini.queries["text"])
+    assert not any("===" in texts for texts in mini.corpus["text"])
+    assert all(texts.endswith("?") for texts in mini.queries["text"])
     cells = RelativePositions().cells(mini.evidence)
     positions, lengths = (
         np.bincount(cells.position, minlength=20),
@@ -62,16 +62,16 @@ def test_documents_and_questions_are_even_over_cells(
     assert len(combinations) == 4 * len(domains)
 
 
-def test_spans_are_the_marked_words(mini):
+def test_spans_cover_the_marked_words(mini):
     marked = {
         f"{document.id}/{number}": document.text[slice(*span)]
         for document in read_documents()
         for number, span in enumerate(document.spans, start=1)
     }
-    text = dict(zip(mini.corpus["id"], mini.corpus["text"], strict=True))
+    texts = dict(zip(mini.corpus["id"], mini.corpus["text"], strict=True))
     assert mini.evidence.characters.tolist() == [
-        len(text[name]) for name in mini.evidence.document_ids
+        len(texts[name]) for name in mini.evidence.document_ids
     ]
     for query, _, name, span in mini.list_questions():
-        assert 0 <= span.start < span.end <= len(text[name])
-        assert span.of(text[name]) == marked[query] == marked[query].strip()
+        assert 0 <= span.start < span.end <= len(texts[name])
+        assert span.slice(texts[name]) == marked[query] == marked[query].strip()

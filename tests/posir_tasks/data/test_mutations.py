@@ -1,8 +1,8 @@
-"""A valid dataset, changed at random: the validator reports what is wrong, and the loader reads
-every row that it can.
+"""Random changes of a valid dataset: the validator reports every error, and the loader reads all
+usable rows.
 
-The expected values are computed independently: tables read by pyarrow, rules applied row by row in
-plain Python, bins by pandas.
+Expected values are computed independently: tables with pyarrow, rules in plain Python, bins with
+pandas.
 """
 
 import random
@@ -46,7 +46,7 @@ ASKED = {
 }
 TOKENS = [1, 512, 513, 1024, 1025, 1536, 1537]
 LANGUAGE, ENGLISH = "deu-Latn", "eng-Latn"
-KINDS = {
+COLUMN_KINDS = {
     "corpus": {"_id": "text", "text": "text"},
     "queries": {
         "_id": "text",
@@ -59,16 +59,16 @@ KINDS = {
 }
 
 
-def is_kind(kind, expected_kind):
-    of = pa.types
+def has_kind(kind, expected_kind):
+    types = pa.types
     if expected_kind == "text":
-        return of.is_string(kind) or of.is_large_string(kind)
+        return types.is_string(kind) or types.is_large_string(kind)
     if expected_kind == "span":
         return (
-            of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind)
-        ) and of.is_integer(kind.value_type)
-    return of.is_integer(kind) or (
-        expected_kind == "number" and (of.is_floating(kind) or of.is_decimal(kind))
+            types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+        ) and types.is_integer(kind.value_type)
+    return types.is_integer(kind) or (
+        expected_kind == "number" and (types.is_floating(kind) or types.is_decimal(kind))
     )
 
 
@@ -78,13 +78,13 @@ def fits_64_bits(value):
     return not isinstance(value, int) or value < 2**63
 
 
-def table_or_none(file, kinds):
-    """The rows of a file, None where it cannot be read or a column is not of its kind."""
+def read_valid_table(file, kinds):
+    """Return the rows of a file; None if it is unreadable or a column has the wrong type."""
     try:
         table = pq.ParquetFile(file).read()
         table.validate(full=True)
         fits = all(
-            table.column_names.count(name) == 1 and is_kind(table[name].type, kinds[name])
+            table.column_names.count(name) == 1 and has_kind(table[name].type, kinds[name])
             for name in kinds
         )
         rows = table.select(list(kinds)).to_pylist() if fits else []
@@ -97,17 +97,17 @@ def table_or_none(file, kinds):
         return None
 
 
-def right_rows(corpus, queries, qrels, *, same_language):
-    """The document of each query, None where a rule of the layout is broken."""
+def find_valid_documents(corpus, queries, qrels, *, same_language):
+    """Return the document of each query; None if any rule of the layout is violated."""
     ids = [document["_id"] for document in corpus]
     texts = [row["text"] for row in (*corpus, *queries)]
-    asked = [query["_id"] for query in queries]
+    query_ids = [query["_id"] for query in queries]
     if (
-        not all((*ids, *asked))
+        not all((*ids, *query_ids))
         or len({*ids}) < len(ids)
-        or len({*asked}) < len(asked)
+        or len({*query_ids}) < len(query_ids)
         or not ids
-        or not asked
+        or not query_ids
     ):
         return None
     if not all(text and text.strip() for text in texts) or any(
@@ -140,8 +140,8 @@ def right_rows(corpus, queries, qrels, *, same_language):
     return documents
 
 
-def first_of_each_id(rows):
-    """The rows with an id, of several with the same id the first."""
+def select_first_by_id(rows):
+    """Map each valid id to its first row."""
     values = {}
     for row in rows:
         if row["_id"] and "\0" not in row["_id"]:
@@ -149,16 +149,16 @@ def first_of_each_id(rows):
     return values
 
 
-def readable_rows(corpus, queries, qrels):
-    """Each query that can be evaluated with its document, None where there is none."""
-    texts = first_of_each_id(corpus)
+def find_usable_queries(corpus, queries, qrels):
+    """Return the usable queries with their documents; None if there are none."""
+    texts = select_first_by_id(corpus)
     judged = [
         row
         for row in qrels
         if None not in row.values() and np.isfinite(float(row["score"])) and row["score"] > 0
     ]
     values = []
-    for name, query in first_of_each_id(queries).items():
+    for name, query in select_first_by_id(queries).items():
         span, positives = (
             query["pos_char_span"] or [],
             {row["corpus-id"] for row in judged if row["query-id"] == name},
@@ -176,15 +176,17 @@ def readable_rows(corpus, queries, qrels):
     return values or None
 
 
-def expected(folder, corpus_folder, *, same_language):
-    """Whether the validator finds nothing wrong; documents and cells of each query by pandas, None
-    if nothing can be read.
+def compute_expected(folder, corpus_folder, *, same_language):
+    """Return True if the data is valid, and the document and cells of each usable query; None if
+    there are none.
     """
     places = {"corpus": corpus_folder, "queries": folder, "qrels": folder}
-    tables = {name: table_or_none(places[name] / FILES[name], KINDS[name]) for name in FILES}
+    tables = {
+        name: read_valid_table(places[name] / FILES[name], COLUMN_KINDS[name]) for name in FILES
+    }
     if None in tables.values():
         return False, None
-    rows = readable_rows(**tables)
+    rows = find_usable_queries(**tables)
     if rows is None:
         return False, None
     frame = pd.DataFrame(rows)
@@ -206,27 +208,27 @@ def expected(folder, corpus_folder, *, same_language):
             ),
         }
     )
-    return right_rows(**tables, same_language=same_language) is not None, cells
+    return find_valid_documents(**tables, same_language=same_language) is not None, cells
 
 
-def check(root, corpus_language):
-    """The loader, the validator and the expectation agree on a folder."""
+def check_consistency(root, corpus_language):
+    """Compare loader and validator with the expected values."""
     same_language = corpus_language == LANGUAGE
     folder, corpus_folder = root / LANGUAGE / "sports", root / corpus_language / "sports"
-    is_valid, right = expected(folder, corpus_folder, same_language=same_language)
+    is_valid, expected_cells = compute_expected(folder, corpus_folder, same_language=same_language)
     problems, _ = inspect_domain(
         LocalRepository(root), SubsetKey(LANGUAGE, corpus_language, "sports")
     )
     assert (not problems) == is_valid, problems
     assert all(problem.file.startswith(str(root)) for problem in problems)
     try:
-        data, refusal = (
+        data, read_error = (
             read_domain(LocalRepository(root), LANGUAGE, corpus_language, "sports"),
             None,
         )
     except DataError as error:
-        data, refusal = None, error
-    assert (data is None) == (right is None), refusal
+        data, read_error = None, error
+    assert (data is None) == (expected_cells is None), read_error
     if data is not None:
         evidence, cells = data.evidence, RelativePositions().cells(data.evidence)
         assert data.queries["id"][:] == evidence.query_ids
@@ -238,17 +240,21 @@ def check(root, corpus_language):
             evidence.ends,
         )
         columns = dict(
-            zip(right.columns, map(list, (*read, cells.position, cells.length)), strict=True)
+            zip(
+                expected_cells.columns,
+                map(list, (*read, cells.position, cells.length)),
+                strict=True,
+            )
         )
-        assert columns == right.to_dict("list")
+        assert columns == expected_cells.to_dict("list")
         but_for_titles = all(problem.field == "pos_title" for problem in problems)
         harmless = {"queries_removed", "judgments_with_several_grades"}
         assert (data.tolerated.keys() <= harmless) == (is_valid or but_for_titles), problems
 
 
 @given(MUTATIONS, st.sampled_from([LANGUAGE, ENGLISH]))
-def test_a_mutated_dataset_is_read_and_validated_strictly(mutations, corpus_language):
-    """Searched in its own corpus, which is changed too, or in the English one."""
+def test_mutated_datasets_are_read_and_validated_strictly(mutations, corpus_language):
+    """The corpus is the changed corpus of the same language, or the English corpus."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         tables = posir_tables(TEXTS, ASKED)
@@ -257,37 +263,39 @@ def test_a_mutated_dataset_is_read_and_validated_strictly(mutations, corpus_lang
         folder = write_domain(root, tables, language=LANGUAGE)
         for mutate in mutations:
             mutate(folder)
-        check(root, corpus_language)
+        check_consistency(root, corpus_language)
 
 
 def test_the_valid_dataset_is_read(tmp_path):
-    """Otherwise the test above could pass by refusing everything."""
+    """Otherwise the test above could pass by rejecting all data."""
     tables = posir_tables(TEXTS, ASKED)
     for language in (LANGUAGE, ENGLISH):
         write_domain(tmp_path, tables, language=language)
         folders = tmp_path / LANGUAGE / "sports", tmp_path / language / "sports"
-        is_valid, right = expected(*folders, same_language=language == LANGUAGE)
+        is_valid, expected_cells = compute_expected(*folders, same_language=language == LANGUAGE)
         assert is_valid
-        assert len(right) == len(ASKED)
-        check(tmp_path, language)
+        assert len(expected_cells) == len(ASKED)
+        check_consistency(tmp_path, language)
 
 
-def test_a_damaged_parquet_file_is_one_error_and_never_a_panic(tmp_path, capfd):
-    file, rng, refused = tmp_path / "rows.parquet", random.Random(14), 0
-    asked = [(TEXTS[document], question, answer) for question, document, answer in ASKED.values()]
-    pl.DataFrame(asked, ["context", "question", "answer"], orient="row").write_parquet(file)
+def test_damaged_parquet_files_raise_errors_without_panicking(tmp_path, capfd):
+    file, rng, error_count = tmp_path / "rows.parquet", random.Random(14), 0
+    query_ids = [
+        (TEXTS[document], question, answer) for question, document, answer in ASKED.values()
+    ]
+    pl.DataFrame(query_ids, ["context", "question", "answer"], orient="row").write_parquet(file)
     content = file.read_bytes()
     for number in range(300):
         damaged = bytearray(content)
-        for place in rng.sample(range(len(content)), 1 + number % 4):
-            damaged[place] = rng.randrange(256)
+        for index in rng.sample(range(len(content)), 1 + number % 4):
+            damaged[index] = rng.randrange(256)
         file.write_bytes(damaged[: len(content) - number % 2 * rng.randrange(len(content))])
         try:
             list(read_json_lines(file))
         except DataError as error:
-            refused += f"{file}: not a readable parquet file" in str(error)
+            error_count += f"{file}: not a readable parquet file" in str(error)
         with suppress(DataError):
             list(read_parquet_texts(file, ReadOptions("context")))
         is_question_file(file)
-    assert refused > 100
+    assert error_count > 100
     assert "panicked" not in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""Samples of PosIR: their balance, what they depend on, and their tasks."""
+"""PosIR samples: balance, dependence on the data, and tasks."""
 
 import random
 
@@ -16,7 +16,12 @@ from posir_run.sizes import measure_subsets
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.data import PositionData, digest_data
 from posir_tasks.data.declared import DISTRACTORS
-from posir_tasks.data.nano import DomainSample, choose_questions, locate_list, share_questions
+from posir_tasks.data.nano import (
+    DomainSample,
+    choose_questions,
+    count_domain_questions,
+    locate_sample,
+)
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.tasks.catalog import find_task
 from posir_tasks.values.evidence import Evidence
@@ -26,8 +31,8 @@ NAME = "PosIR-English-Nano"
 
 
 def build_evidence(questions):
-    """Return evidence of documents of 900 characters, from the id, third and length of the document
-    of each question.
+    """Build evidence in documents of 900 characters from tuples of question id, third and document
+    length in tokens.
     """
     names, thirds, lengths = (
         (list(column) for column in zip(*questions, strict=True)) if questions else ([], [], [])
@@ -48,42 +53,45 @@ QUESTIONS = st.lists(QUESTION, max_size=60, unique_by=lambda question: question[
 
 
 @given(QUESTIONS, st.integers(0, 70), st.randoms())
-def test_thirds_are_balanced_and_keep_their_lengths(questions, count, rng):
-    chosen = choose_questions(build_evidence(questions), count)
-    assert (chosen, len(chosen)) == (sorted(set(chosen)), min(count, len(questions)))
-    drawn = [
-        [questions[row][2] for row in chosen if questions[row][1] == third] for third in range(3)
+def test_thirds_are_balanced_with_representative_lengths(questions, count, rng):
+    selection = choose_questions(build_evidence(questions), count)
+    assert (selection, len(selection)) == (sorted(set(selection)), min(count, len(questions)))
+    sampled_lengths = [
+        [questions[row][2] for row in selection if questions[row][1] == third] for third in range(3)
     ]
-    full = [[length for _, place, length in questions if place == third] for third in range(3)]
-    most = max(map(len, drawn))
+    all_lengths = [
+        [length for _, question_third, length in questions if question_third == third]
+        for third in range(3)
+    ]
+    max_size = max(map(len, sampled_lengths))
     assert all(
-        len(some) in (most, most - 1) or len(some) == len(every)
-        for some, every in zip(drawn, full, strict=True)
+        len(sampled) in (max_size, max_size - 1) or len(sampled) == len(full)
+        for sampled, full in zip(sampled_lengths, all_lengths, strict=True)
     )
-    # Of the shortest documents up to any length, a third has its share, to within one question.
-    for some, every in zip(drawn, full, strict=True):
-        for length in every:
-            share = len(some) * sum(other <= length for other in every) / len(every)
-            assert abs(sum(other <= length for other in some) - share) < 1
-    # The order of the rows says nothing.
+    # Up to any length, the sample has its share of documents, to within one question.
+    for sampled, full in zip(sampled_lengths, all_lengths, strict=True):
+        for length in full:
+            share = len(sampled) * sum(other <= length for other in full) / len(full)
+            assert abs(sum(other <= length for other in sampled) - share) < 1
+    # The order of rows has no effect.
     shuffled = rng.sample(questions, len(questions))
-    names = {questions[row][0] for row in chosen}
+    names = {questions[row][0] for row in selection}
     assert {shuffled[row][0] for row in choose_questions(build_evidence(shuffled), count)} == names
 
 
-def test_domains_of_posir_have_the_same_share():
+def test_posir_domains_get_equal_shares():
     assert (
-        share_questions("sports", ["sports"])
-        == share_questions("game", ["game", "mine", "sports"])
+        count_domain_questions("sports", ["sports"])
+        == count_domain_questions("game", ["game", "mine", "sports"])
         == 48
     )
     assert [
-        share_questions("mine", ["mine", "sports"]),
-        share_questions("mine", ["mine", "other"]),
+        count_domain_questions("mine", ["mine", "sports"]),
+        count_domain_questions("mine", ["mine", "other"]),
     ] == [1_500, 750]
 
 
-def test_each_question_brings_its_document_and_the_best_others():
+def test_samples_contain_relevant_documents_and_best_distractors():
     texts = {f"d{number}": f"text {number}" for number in range(40)}
     questions = {"q0": ("a?", "d3", (0, 4)), "q1": ("b?", "d30", (0, 4))}
     data = PositionData.from_questions(texts, questions)
@@ -98,22 +106,22 @@ def test_each_question_brings_its_document_and_the_best_others():
 
 
 def make_tables(seed=0, documents=300):
-    """Return tables of documents of four sentences of random words, with a question on one sentence
-    of each.
+    """Build tables of documents with four sentences of random words and a question about one of
+    them.
     """
     words = [
         f"{first}{last}" for first in "bdfgklmnprst" for last in ("arok", "elim", "ozun", "utix")
     ]
-    rng, texts, asked = random.Random(seed), {}, {}
+    rng, texts, questions = random.Random(seed), {}, {}
     for number in range(documents):
         sentences = [" ".join(rng.choices(words, k=9)) for _ in range(4)]
         texts[f"d{number}"] = ". ".join(sentences)
-        asked[f"q{number}"] = (
+        questions[f"q{number}"] = (
             " ".join(sentences[number % 4].split()[::2]),
             f"d{number}",
             sentences[number % 4],
         )
-    return posir_tables(texts, asked)
+    return posir_tables(texts, questions)
 
 
 @pytest.fixture
@@ -124,17 +132,17 @@ def root(tmp_path, monkeypatch):
     return tmp_path / POSIR_FOLDER
 
 
-def test_a_sample_is_selected_once_and_refused_for_other_data(root, monkeypatch, caplog):
+def test_a_sample_is_selected_once_and_rejected_for_other_data(root, monkeypatch, caplog):
     task = mteb.get_task(NAME)
-    planned = measure_subsets([(task, "sports")])[0]
+    plan = measure_subsets([(task, "sports")])[0]
     result = mteb.evaluate(
         mteb.get_model("mteb/baseline-bm25s"), task, cache=None, show_progress_bar=False
     )
     run = result.task_results[0].scores["test"][0]["position_run"]
     assert "selecting the sample from the full corpus" in caplog.text
     full, sample = find_task("PosIR-English")().read_subset("sports"), task.read_subset("sports")
-    assert (len(sample.queries), planned.queries, planned.counted) == (48, 48, False)
-    # As mteb itself searches the full corpus.
+    assert (len(sample.queries), plan.queries, plan.counted) == (48, 48, False)
+    # Compare with mteb's search of the full corpus.
     model, task_arguments = (
         BM25Search(),
         {"task_metadata": task.metadata, "hf_split": "test", "hf_subset": "sports"},
@@ -161,21 +169,21 @@ def test_a_sample_is_selected_once_and_refused_for_other_data(root, monkeypatch,
             task.read_subset("sports")
     assert posir.nano("PosIR-English").to_polars().drop("documents").rows() == [("sports", 48, 300)]
     assert len(task.read_subset("sports").queries) == 48
-    locate_list(NAME, "sports").write_text("{}")
+    locate_sample(NAME, "sports").write_text("{}")
     with pytest.raises(DataError, match="not a sample"):
         task.read_subset("sports")
 
 
 @pytest.mark.usefixtures("root")
-def test_a_plan_selects_nothing():
+def test_planning_does_not_select_a_sample():
     row = posir.nano("PosIR-English", plan=True).to_polars().row(0, named=True)
     assert (row["documents"], row["seconds"] > 0) == (300, True)
-    assert not locate_list(NAME, "sports").exists()
+    assert not locate_sample(NAME, "sports").exists()
     with pytest.raises(PosirError, match="PosIR-German-English: has no sample"):
         posir.nano("PosIR-German-English")
 
 
-def test_samples_are_tasks_and_a_benchmark_of_their_own():
+def test_samples_have_tasks_and_a_separate_benchmark():
     assert (
         find_task("PosIR-Hindi-Nano").language.name,
         find_task("PosIR-German-English-Nano"),
@@ -188,7 +196,7 @@ def test_samples_are_tasks_and_a_benchmark_of_their_own():
     )
 
 
-def test_without_data_the_size_of_a_sample_is_planned(monkeypatch, tmp_path):
+def test_sample_sizes_are_planned_without_data(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     task = mteb.get_task(NAME)
     sizes = measure_subsets((task, domain) for domain in task.hf_subsets)

@@ -1,5 +1,5 @@
-"""Offsets that count otherwise are recognized by the texts of answers, for a whole file, and become
-code points.
+"""Offset conventions are recognized per file by the answer texts, and offsets are converted to code
+points.
 """
 
 import json
@@ -13,34 +13,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_tasks.data.formats.passages import Answer
-from posir_tasks.data.offsets import COUNTINGS, recognize_counting
+from posir_tasks.data.offsets import CONVENTIONS, recognize_convention
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.text.spans import Span
 from tests.support.datasets import write_beir_folder
 
-#: Texts before each answer whose lengths differ in all ways of counting.
+#: Texts whose offsets differ between all units.
 TEXTS = [
     f"\ufeff {'😀' * number} Bei Köln 👍  steht\r\nseit {1870 + number} die Brücke №{number}. 🎉"
     for number in range(1, 9)
 ]
 ANSWERS = [str(1870 + number) for number in range(1, 9)]
-#: Offset of a code point of a text, by how it is counted.
-COUNT = {
-    "code points": lambda _, place: place,
-    "UTF-16": lambda text, place: len(text[:place].encode("utf-16-le")) // 2,
-    "bytes": lambda text, place: len(text[:place].encode()),
-    "from 1": lambda _, place: place + 1,
-    "line ends of one": lambda text, place: len(text[:place].replace("\r\n", "\n")),
-    "runs of white space": lambda text, place: len(re.sub(r"\s+", " ", text[:place])),
-    "after white space": lambda text, place: len(text[:place].lstrip(" \ufeff")),
+#: Converts an offset in code points to another unit.
+CONVERSIONS = {
+    "code points": lambda _, offset: offset,
+    "UTF-16": lambda text, offset: len(text[:offset].encode("utf-16-le")) // 2,
+    "bytes": lambda text, offset: len(text[:offset].encode()),
+    "from 1": lambda _, offset: offset + 1,
+    "line ends of one": lambda text, offset: len(text[:offset].replace("\r\n", "\n")),
+    "runs of white space": lambda text, offset: len(re.sub(r"\s+", " ", text[:offset])),
+    "after white space": lambda text, offset: len(text[:offset].lstrip(" \ufeff")),
 }
 
 
-def state(
-    way: str, text: str, answer: str, *, has_text: bool = True, included: int = 0
+def build_fields(
+    unit: str, text: str, answer: str, *, has_text: bool = True, end_shift: int = 0
 ) -> dict[str, Any]:
     start = text.index(answer)
-    span = (COUNT[way](text, start), COUNT[way](text, start + len(answer)) - included)
+    span = (
+        CONVERSIONS[unit](text, start),
+        CONVERSIONS[unit](text, start + len(answer)) - end_shift,
+    )
     return dict(zip(("start", "end"), span, strict=True)) | ({"answer": answer} if has_text else {})
 
 
@@ -50,10 +53,10 @@ def write_lines(folder: Path, rows: list[dict[str, Any]]) -> Path:
     return file
 
 
-def write_squad(folder: Path, way: str) -> Path:
+def write_squad(folder: Path, unit: str) -> Path:
     paragraphs = [
         {"context": text, "qas": [{"id": answer, "question": f"Wann {answer}?", "answers": [
-            {"text": answer, "answer_start": state(way, text, answer)["start"]}]}]}
+            {"text": answer, "answer_start": build_fields(unit, text, answer)["start"]}]}]}
         for text, answer in zip(TEXTS, ANSWERS, strict=True)
     ]  # fmt: skip
     file = folder / "squad.json"
@@ -61,8 +64,8 @@ def write_squad(folder: Path, way: str) -> Path:
     return file
 
 
-def write_beir(folder: Path, way: str) -> Path:
-    spans = [state(way, text, answer) for text, answer in zip(TEXTS, ANSWERS, strict=True)]
+def write_beir(folder: Path, unit: str) -> Path:
+    spans = [build_fields(unit, text, answer) for text, answer in zip(TEXTS, ANSWERS, strict=True)]
     names = range(len(TEXTS))
     corpus = [{"_id": f"d{name}", "text": TEXTS[name]} for name in names]
     queries = [
@@ -74,36 +77,40 @@ def write_beir(folder: Path, way: str) -> Path:
     return write_beir_folder(folder / "beir", corpus, queries, qrels, ("start", "end"))
 
 
-def write_own(folder: Path, way: str) -> Path:
+def write_json_lines(folder: Path, unit: str) -> Path:
     rows = zip(TEXTS, ANSWERS, strict=True)
     return write_lines(
         folder,
-        [{"context": text, "question": f"Wann {a}?"} | state(way, text, a) for text, a in rows],
+        [
+            {"context": text, "question": f"Wann {answer}?"} | build_fields(unit, text, answer)
+            for text, answer in rows
+        ],
     )
 
 
 def read_answers(path: Path, **options: Any) -> list[str]:
     data = open_data(path, language="deu-Latn", **options).subsets[0].read()
     texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
-    return [span.of(texts[document]) for _, _, document, span in data.list_questions() if span]
+    return [span.slice(texts[document]) for _, _, document, span in data.list_questions() if span]
 
 
-@pytest.mark.parametrize("way", COUNT)
-@pytest.mark.parametrize("write", [write_squad, write_own, write_beir])
-def test_answers_are_where_the_file_says_however_it_counts(tmp_path: Path, way: str, write: Any):
-    path = write(tmp_path, way)
+@pytest.mark.parametrize("unit", CONVERSIONS)
+@pytest.mark.parametrize("write", [write_squad, write_json_lines, write_beir])
+def test_answers_are_located_in_all_offset_units(tmp_path: Path, unit: str, write: Any):
+    path = write(tmp_path, unit)
     assert read_answers(path) == ANSWERS
     data = open_data(path).subsets[0].read()
-    assert (len(data.warnings), len(data.skipped)) == (int(way != "code points"), 0)
-    if way in ("UTF-16", "bytes"):
+    assert (len(data.warnings), len(data.skipped)) == (int(unit != "code points"), 0)
+    if unit in ("UTF-16", "bytes"):
         assert read_answers(path, repair=False) == []
 
 
-@pytest.mark.parametrize("way", ["code points", "UTF-16", "bytes"])
-def test_ends_that_include_the_last_unit_are_recognized(tmp_path: Path, way: str):
+@pytest.mark.parametrize("unit", ["code points", "UTF-16", "bytes"])
+def test_inclusive_ends_are_recognized(tmp_path: Path, unit: str):
     rows = [
-        {"context": text, "question": f"Wann {a}?"} | state(way, text, a, included=1)
-        for text, a in zip(TEXTS, ANSWERS, strict=True)
+        {"context": text, "question": f"Wann {answer}?"}
+        | build_fields(unit, text, answer, end_shift=1)
+        for text, answer in zip(TEXTS, ANSWERS, strict=True)
     ]
     assert read_answers(write_lines(tmp_path, rows)) == ANSWERS
 
@@ -115,62 +122,63 @@ def test_ends_that_include_the_last_unit_are_recognized(tmp_path: Path, way: str
         max_size=8,
     )
 )
-def test_every_counting_is_inverted(parts: list[tuple[str, str]]):
+def test_conversions_are_inverted(pairs: list[tuple[str, str]]):
     rows = [
         (f"{before}{answer} z", Span(len(before), len(before) + len(answer)))
-        for before, answer in parts
+        for before, answer in pairs
     ]
-    for counting in COUNTINGS[:3]:
+    for convention in CONVENTIONS[:3]:
         encodings = {"Unicode code points": ("utf-32-le", 4), "UTF-16 code units": ("utf-16-le", 2)}
-        encoding, size = encodings.get(counting.title, ("utf-8", 1))
-        stated = [
+        encoding, size = encodings.get(convention.title, ("utf-8", 1))
+        answers = [
             (
                 Answer(
-                    span.of(text), *(len(text[:place].encode(encoding)) // size for place in span)
+                    span.slice(text),
+                    *(len(text[:offset].encode(encoding)) // size for offset in span),
                 ),
                 text,
             )
             for text, span in rows
         ]
-        converted = [counting.convert(answer, text) for answer, text in stated]
+        converted = [convention.convert(answer, text) for answer, text in answers]
         assert [(answer.start, answer.end) for answer in converted] == [
             tuple(span) for _, span in rows
         ]
-        assert recognize_counting(stated)[1] == len(rows)
+        assert recognize_convention(answers)[1] == len(rows)
 
 
-def test_a_file_decides_and_not_a_question():
-    """One answer in twenty that is exact by another counting changes nothing; nor do few shifted
-    ones.
-    """
+def test_conventions_are_recognized_per_file():
+    """One answer of twenty in another unit, or few shifted answers, are ignored."""
     right = [(Answer("b", 3), "😀aab")] * 19
     wrong = [(Answer("b", 4), "😀aab")]
-    assert recognize_counting(right + wrong)[0].title == "Unicode code points"
-    assert recognize_counting([(Answer("b", 4), "aaab")] * 2)[0].title == "Unicode code points"
+    assert recognize_convention(right + wrong)[0].title == "Unicode code points"
+    assert recognize_convention([(Answer("b", 4), "aaab")] * 2)[0].title == "Unicode code points"
     assert (
-        recognize_counting([(Answer("b", 4), "aaab")] * 3)[0].title == "Unicode code points from 1"
+        recognize_convention([(Answer("b", 4), "aaab")] * 3)[0].title
+        == "Unicode code points from 1"
     )
-    assert recognize_counting(wrong)[0].title == "UTF-16 code units"
+    assert recognize_convention(wrong)[0].title == "UTF-16 code units"
 
 
-def test_spans_without_texts_are_said_to_be_unchecked(tmp_path: Path):
+def test_spans_without_answer_texts_cause_a_warning(tmp_path: Path):
     rows = [
-        {"context": text, "question": f"Wann {a}?"}
-        | state("code points", text, a, has_text=number > 1)
-        for number, (text, a) in enumerate(zip(TEXTS, ANSWERS, strict=True))
+        {"context": text, "question": f"Wann {answer}?"}
+        | build_fields("code points", text, answer, has_text=number > 1)
+        for number, (text, answer) in enumerate(zip(TEXTS, ANSWERS, strict=True))
     ]
     path = write_lines(tmp_path, rows)
     (warning,) = open_data(path).subsets[0].read().warnings
     assert warning.startswith("2 of 8 spans")
-    # The others of the file decide how they count.
-    wide = [
-        {"context": text, "question": f"Wann {a}?"} | state("bytes", text, a, has_text=number > 1)
-        for number, (text, a) in enumerate(zip(TEXTS, ANSWERS, strict=True))
+    # The other answers of the file determine the unit.
+    byte_rows = [
+        {"context": text, "question": f"Wann {answer}?"}
+        | build_fields("bytes", text, answer, has_text=number > 1)
+        for number, (text, answer) in enumerate(zip(TEXTS, ANSWERS, strict=True))
     ]
-    assert read_answers(write_lines(tmp_path, wide)) == ANSWERS
+    assert read_answers(write_lines(tmp_path, byte_rows)) == ANSWERS
 
 
-def test_data_in_the_layout_has_nothing_to_check():
+def test_spans_in_the_posir_layout_are_exact():
     items = chain.from_iterable(
         subset.read_passages() for subset in open_data("PosIR-Mini").subsets
     )

@@ -1,6 +1,4 @@
-"""Reading the PosIR layout: valid data is read unchanged, and every error is reported with file,
-field and row.
-"""
+"""Valid data in the PosIR layout is read unchanged, and errors name file, field and row."""
 
 import re
 from pathlib import Path
@@ -34,20 +32,20 @@ def validate(root, language="eng-Latn", corpus_language="eng-Latn"):
     )
 
 
-def with_cell(tables, table, field, row, value):
-    """The tables with one value changed; a list also changes the type where it must."""
+def change_cell(tables, table, field, row, value):
+    """Change one value in the tables, and the column type if necessary."""
     values = tables[table][field].to_list()
     values[row] = value
     numbers = [
         number for value in values for number in (value if isinstance(value, list) else [value])
     ]
-    kind = (
+    dtype = (
         pl.UInt64
         if any(isinstance(number, int) and number >= 2**63 for number in numbers)
         else None
     )
     column = pl.Series(
-        field, values, pl.List(kind) if kind and isinstance(value, list) else kind, strict=False
+        field, values, pl.List(dtype) if dtype and isinstance(value, list) else dtype, strict=False
     )
     return tables | {table: tables[table].with_columns(column)}
 
@@ -72,7 +70,7 @@ def test_a_valid_domain_is_read_unchanged(posir_folder):
     assert (data.tolerated, data.warnings) == ({}, ())
 
 
-def test_titles_are_optional_and_never_passed_to_the_model(tmp_path):
+def test_titles_are_optional_and_not_model_input(tmp_path):
     tables = posir_tables()
     tables["queries"] = tables["queries"].with_columns(
         pos_title=pl.Series([None, "Bees", "Bees", " "])
@@ -83,45 +81,47 @@ def test_titles_are_optional_and_never_passed_to_the_model(tmp_path):
     assert data.corpus.column_names == data.queries.column_names == ["id", "text"]
 
 
-def test_equivalent_types_and_orders_of_rows_are_equal(tmp_path, posir_folder):
+def test_compatible_types_and_other_row_orders_are_equivalent(tmp_path, posir_folder):
     tables, expected = posir_tables(), read(posir_folder).evidence
-    kinds = {
+    types = {
         "pos_char_span": pl.Array(pl.Int32, 2),
         "pos_char_length": pl.Int32,
         "pos_token_length": pl.UInt16,
     }
-    # Documents judged not relevant and repeated judgments are no further positives.
-    more = pl.DataFrame(
+    # Irrelevant documents and repeated judgments do not add positives.
+    more_rows = pl.DataFrame(
         {"query-id": ["q0", "q1"], "corpus-id": ["doc_3", "doc_1"], "score": [0, 1]}
     )
-    qrels = pl.concat([tables["qrels"], more]).reverse()
-    write_domain(tmp_path, tables | {"queries": tables["queries"].cast(kinds), "qrels": qrels})
+    qrels = pl.concat([tables["qrels"], more_rows]).reverse()
+    write_domain(tmp_path, tables | {"queries": tables["queries"].cast(types), "qrels": qrels})
     data = read(tmp_path)
     assert data.evidence.query_ids == data.queries["id"][:] == expected.query_ids
     assert data.evidence.document_ids == expected.document_ids
     assert data.evidence.starts.tolist() == expected.starts.tolist()
 
 
-def test_queries_of_the_qrels_alone_are_dropped_and_counted(tmp_path):
+def test_queries_only_in_qrels_are_dropped_and_counted(tmp_path):
     tables = posir_tables()
-    gone = pl.DataFrame(
+    extra_rows = pl.DataFrame(
         {
             "query-id": ["gone0", "gone0", "gone1"],
             "corpus-id": ["doc_0", "doc_9", "doc_1"],
             "score": [1, 1, 1],
         }
     )
-    write_domain(tmp_path, tables | {"qrels": pl.concat([gone, tables["qrels"]])})
+    write_domain(tmp_path, tables | {"qrels": pl.concat([extra_rows, tables["qrels"]])})
     data = read(tmp_path)
     assert data.tolerated == {"queries_removed": 2}
     assert data.warnings == ("eng-Latn/sports: 2 queries are in the qrels but not in the data",)
     assert data.evidence.query_ids == ["q0", "q1", "q2", "q3"]
 
 
-def test_queries_are_read_against_the_corpus_of_another_language(tmp_path):
+def test_queries_are_read_with_a_corpus_in_another_language(tmp_path):
     english, german = posir_tables(), posir_tables()
-    asked = pl.concat_str(pl.lit("Frage: "), "text").alias("text")
-    german["queries"] = german["queries"].with_columns(asked, pl.col("pos_char_length") + 50)
+    question_text = pl.concat_str(pl.lit("Frage: "), "text").alias("text")
+    german["queries"] = german["queries"].with_columns(
+        question_text, pl.col("pos_char_length") + 50
+    )
     write_domain(tmp_path, english)
     write_domain(
         tmp_path, {name: german[name] for name in ("queries", "qrels")}, language="deu-Latn"
@@ -134,7 +134,7 @@ def test_queries_are_read_against_the_corpus_of_another_language(tmp_path):
     ]
 
 
-def test_domains_are_the_folders_with_data(posir_folder):
+def test_domains_are_folders_with_data(posir_folder):
     write_domain(posir_folder, posir_tables(), domain="game")
     write_domain(posir_folder, posir_tables(), language="deu-Latn", domain="news_media")
     (posir_folder / "eng-Latn" / "extra.parquet").write_bytes(b"")
@@ -154,16 +154,16 @@ def test_a_missing_or_corrupt_file_is_named(posir_folder, table, content):
         read(posir_folder)
 
 
-#: Field, its column, what another kind of values.
-OTHER_KINDS = [
+#: Table, field and values of the wrong type.
+WRONG_TYPES = [
     ("queries", "pos_char_span", ["15-27", "0-3", "32-41", "14-33"]),
     ("queries", "pos_char_span", [[15.5, 27.0], [0.0, 3.0], [32.0, 41.0], [14.0, 33.0]]),
     ("queries", "pos_char_length", [52.5, 64.0, 64.0, 33.0]),
     ("corpus", "text", [{"title": "a"}, {"title": "b"}, {"title": "c"}, {"title": "d"}]),
     ("qrels", "score", ["yes", "yes", "yes", "yes"]),
 ]
-#: Table, what is wrong with it, and what is said of its file.
-WRONG_TABLES = [
+#: Table, change, and start of the message after the file name.
+INVALID_TABLES = [
     *(
         (table, lambda frame, field=field: frame.drop(field), f"field '{field}': missing column;")
         for table in FILES
@@ -175,24 +175,23 @@ WRONG_TABLES = [
             lambda frame, column=(field, values): frame.with_columns(pl.Series(*column)),
             f"field '{field}'",
         )
-        for table, field, values in OTHER_KINDS
+        for table, field, values in WRONG_TYPES
     ),
     *((table, pl.DataFrame.clear, "has no rows; at least one") for table in ("corpus", "queries")),
 ]
 
 
-@pytest.mark.parametrize(("table", "change", "said"), WRONG_TABLES)
-def test_missing_and_other_columns_and_empty_tables_are_named(tmp_path, table, change, said):
+@pytest.mark.parametrize(("table", "change", "message"), INVALID_TABLES)
+def test_missing_or_invalid_columns_and_empty_tables_are_named(tmp_path, table, change, message):
     tables = posir_tables()
     folder = write_domain(tmp_path, tables | {table: change(tables[table])})
-    with pytest.raises(DataError, match=re.escape(f"{folder / FILES[table]}: {said}")):
+    with pytest.raises(DataError, match=re.escape(f"{folder / FILES[table]}: {message}")):
         read(tmp_path)
 
 
-#: Table, field, row and the wrong value there; what the message says beside file, field and row;
-#: what a task makes of it: the key of the rule, and the queries that are left; None if it is an
-#: error.
-WRONG_VALUES = {
+#: Table, field, row, invalid value, message, rule key (None for an error), and number of remaining
+#: queries in a task.
+INVALID_VALUES = {
     "empty document": ("corpus", "text", 2, "", "is empty", "documents_without_text", 4),
     "null query": ("queries", "text", 1, None, "is empty", "queries_without_text", 3),
     "null document id": ("corpus", "_id", 3, None, "is empty", "documents_without_id", 4),
@@ -353,20 +352,20 @@ WRONG_VALUES = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG_VALUES)
-def test_a_wrong_value_is_refused_by_file_field_and_row(tmp_path, case):
-    table, field, row, value, said, key, left = WRONG_VALUES[case]
-    folder = write_domain(tmp_path, with_cell(posir_tables(), table, field, row, value))
+@pytest.mark.parametrize("case", INVALID_VALUES)
+def test_errors_name_file_field_and_row_of_an_invalid_value(tmp_path, case):
+    table, field, row, value, message, key, remaining = INVALID_VALUES[case]
+    folder = write_domain(tmp_path, change_cell(posir_tables(), table, field, row, value))
     with pytest.raises(DataError) as caught:
         validate(tmp_path)
     if case == "empty document":
-        # Only the query whose relevant document it is has a problem.
+        # Only the query about this document has a problem.
         assert [row.split("field ")[1][:17] for row in str(caught.value).splitlines()] == [
             "'pos_char_length'"
         ]
     else:
         (line,) = [
-            line for line in str(caught.value).splitlines() if f"field '{field}': {said}" in line
+            line for line in str(caught.value).splitlines() if f"field '{field}': {message}" in line
         ]
         assert line.startswith(f"{folder / FILES[table]}: ")
         rows = (
@@ -377,25 +376,27 @@ def test_a_wrong_value_is_refused_by_file_field_and_row(tmp_path, case):
             else [row]
         )
         assert f"{len(rows)} row{'s' * (len(rows) > 1)}, first: {rows[0]}" in line
-    if not left:
+    if not remaining:
         with pytest.raises(DataError):
             read(tmp_path)
         return
     data = read(tmp_path)
-    removed = {"queries_removed"} if case in ("null query id", "duplicate query id") else set()
-    without = {"queries_without_document"} if table == "qrels" else set()
-    assert {*data.tolerated} - removed - without - {"queries_with_another_length"} | {key} == {key}
+    removed_queries = (
+        {"queries_removed"} if case in ("null query id", "duplicate query id") else set()
+    )
+    missing_document = {"queries_without_document"} if table == "qrels" else set()
+    assert {*data.tolerated} - removed_queries - missing_document - {
+        "queries_with_another_length"
+    } | {key} == {key}
     assert set(data.tolerated.values()) == {1}
-    assert len(data.evidence) == len(data.queries) == left
+    assert len(data.evidence) == len(data.queries) == remaining
     assert len(data.warnings) == len(data.tolerated)
     assert any(warning.startswith("eng-Latn/sports: 1 of 4 ") for warning in data.warnings)
     assert None not in data.corpus["text"]
 
 
-def test_positions_beside_a_translation_are_those_of_columns(tmp_path, posir_folder):
-    """Texts in the corpus are three times as long as the English originals whose spans the columns
-    have.
-    """
+def test_positions_of_translations_come_from_the_columns(tmp_path, posir_folder):
+    """The texts are three times as long as the English originals, to which the columns refer."""
     tables = posir_tables()
     tables["corpus"] = tables["corpus"].with_columns(
         pl.concat_str(pl.col("text"), pl.col("text"), pl.col("text"))
@@ -423,7 +424,7 @@ def test_positions_beside_a_translation_are_those_of_columns(tmp_path, posir_fol
     )
 
 
-def test_where_nothing_can_be_evaluated_the_reasons_are_told(tmp_path):
+def test_the_error_for_unusable_data_lists_the_reasons(tmp_path):
     tables = posir_tables()
     write_domain(tmp_path, tables | {"queries": tables["queries"].with_columns(pos_token_length=0)})
     with pytest.raises(
@@ -434,24 +435,24 @@ def test_where_nothing_can_be_evaluated_the_reasons_are_told(tmp_path):
 
 
 @pytest.mark.parametrize(("documents", "number"), [([], "no"), (["doc_1", "doc_3"], "several")])
-def test_a_query_without_exactly_one_positive_is_refused(tmp_path, documents, number):
+def test_queries_need_exactly_one_positive(tmp_path, documents, number):
     tables = posir_tables()
-    more = pl.DataFrame(
+    more_rows = pl.DataFrame(
         {"query-id": "q1", "corpus-id": pl.Series(documents, dtype=pl.String), "score": 1}
     )
     qrels = pl.concat(
-        [tables["qrels"].filter(pl.col("query-id") != "q1"), more], how="vertical_relaxed"
+        [tables["qrels"].filter(pl.col("query-id") != "q1"), more_rows], how="vertical_relaxed"
     )
     folder = write_domain(tmp_path, tables | {"qrels": qrels})
-    said = (
+    message = (
         f"{folder / FILES['queries']}: field '_id': has {number} relevant document.* in "
         f"{folder / FILES['qrels']}"
     )
-    with pytest.raises(DataError, match=rf"{said}.*1 row, first: 1 \('q1'\)"):
+    with pytest.raises(DataError, match=rf"{message}.*1 row, first: 1 \('q1'\)"):
         validate(tmp_path)
 
 
-def test_two_columns_of_one_name_are_refused_where_they_are_read(tmp_path):
+def test_duplicate_column_names_are_rejected_if_read(tmp_path):
     folder = write_domain(tmp_path, posir_tables())
     table = posir_tables()["queries"].to_arrow()
     pq.write_table(
@@ -466,8 +467,8 @@ def test_two_columns_of_one_name_are_refused_where_they_are_read(tmp_path):
         read(tmp_path)
 
 
-#: New columns of a table, and what is refused.
-REFUSED = {
+#: New columns, and the message.
+INVALID_COLUMNS = {
     "one document of two articles": (
         {"queries": {"pos_title": ["a", "b", "other", "c"]}},
         r"field 'pos_title': differs between the queries of one document; .*; 2 rows, first: 1",
@@ -488,9 +489,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_columns_are_refused_with_the_rows(tmp_path, case):
-    changes, message = REFUSED[case]
+@pytest.mark.parametrize("case", INVALID_COLUMNS)
+def test_errors_of_columns_list_the_rows(tmp_path, case):
+    changes, message = INVALID_COLUMNS[case]
     tables = posir_tables()
     for table, columns in changes.items():
         tables[table] = tables[table].with_columns(
@@ -501,10 +502,10 @@ def test_columns_are_refused_with_the_rows(tmp_path, case):
         validate(tmp_path)
 
 
-def test_the_data_one_language_or_one_domain_can_be_given(posir_folder):
+def test_a_layout_is_found_from_data_language_and_domain_folders(posir_folder):
     write_domain(posir_folder, posir_tables(), domain="game")
     write_domain(posir_folder, posir_tables(), language="deu-Latn")
-    named = {
+    counts_by_path = {
         ".": 4,
         "..": 4,
         "eng-Latn": 2,
@@ -512,7 +513,7 @@ def test_the_data_one_language_or_one_domain_can_be_given(posir_folder):
         "eng-Latn/game": 1,
         "deu-Latn/sports": 2,
     }
-    for name, count in named.items():
+    for name, count in counts_by_path.items():
         root, keys = find_layout(posir_folder / name)
         assert (root, len(keys)) == (posir_folder, count), name
 
@@ -524,7 +525,7 @@ def test_a_path_without_data_has_no_layout(tmp_path, name):
     assert find_layout(tmp_path / name) is None
 
 
-def test_the_card_of_a_dataset_is_no_text_of_it(tmp_path: Path):
+def test_dataset_cards_are_not_texts(tmp_path: Path):
     (tmp_path / "README.md").write_text("---\nlicense: mit\n---\nTexts on mills.")
     (tmp_path / "data").mkdir()
     assert not open_data(tmp_path).rows

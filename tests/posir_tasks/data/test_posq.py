@@ -1,6 +1,4 @@
-"""Reading SQuAD-PosQ and FineWeb-PosQ from small files, and their Tiny samples as the authors draw
-them.
-"""
+"""SQuAD-PosQ, FineWeb-PosQ and their Tiny samples are read as in the authors' code."""
 
 import gzip
 import json
@@ -26,7 +24,7 @@ from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import POSITIONS, Evidence
 from posir_tasks.values.schemes import AbsolutePositions, LabeledPositions
 
-#: Id, context, question and the start of each answer; none where the question cannot be answered.
+#: Id, context, question and answer starts (empty if unanswerable).
 TRAIN = [
     ("t1", "Rivers run down.", "Where do rivers run?", [11]),
     ("t2", "Rivers run down.", "Why do they run?", []),
@@ -77,15 +75,15 @@ def write_fineweb(root, rows, labels=pl.String):
     return LocalRepository(root)
 
 
-def test_an_article_is_the_cluster_of_its_contexts(tmp_path):
+def test_articles_cluster_their_contexts(tmp_path):
     repository = write_squad(tmp_path)
     file = tmp_path / "squad_v2/train-00000-of-00001.parquet"
     pl.read_parquet(file).with_columns(
         title=pl.Series(["Rivers", "Rivers", "None", "Pets", "Pets"])
     ).write_parquet(file)
     evidence = read_squad(repository).evidence
-    # The context of v2 is first in the train split; the question of t4 and t5 is assigned to the
-    # last context that has it.
+    # The context of v2 occurs first in the train split. t4 and t5 have the same question, which is
+    # assigned to its last context.
     assert evidence.query_ids == ["t1", "t4", "t5", "v1", "v2", "v3"]
     assert evidence.clusters == ("Rivers", "T", "T", "T", "Rivers", "T")
     columns = DocumentRanks.from_ranks(AbsolutePositions(), evidence, np.ones(6, int)).columns
@@ -95,7 +93,7 @@ def test_an_article_is_the_cluster_of_its_contexts(tmp_path):
     assert read_squad(repository).evidence.clusters == ()
 
 
-def pairs(data):
+def pair_texts(data):
     text = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
     return [
         (asked, text[name])
@@ -103,10 +101,10 @@ def pairs(data):
     ]
 
 
-def test_squad_has_each_context_once_and_answerable_questions(
+def test_squad_has_distinct_contexts_and_answerable_questions(
     tmp_path,
 ):
-    """A question asked of several contexts has the last one, and its own position."""
+    """A question with several contexts is assigned to the last one, but keeps its position."""
     data = read_squad(write_squad(tmp_path))
     assert data.corpus["text"][:] == list(
         dict.fromkeys(context for _, context, *_ in [*TRAIN, *VALIDATION])
@@ -119,7 +117,7 @@ def test_squad_has_each_context_once_and_answerable_questions(
         ("What do they do?", "Birds sing."),
         "Rivers run down.",
     )
-    assert pairs(data) == [
+    assert pair_texts(data) == [
         (rivers[0], text),
         birds,
         birds,
@@ -144,33 +142,36 @@ def test_several_files_of_a_split_are_read_in_order(tmp_path):
     ]
 
 
-def test_tiny_squad_is_the_authors_shuffle(tmp_path, monkeypatch):
-    rows = [(f"t{k}", f"Context number {k % 40}.", f"Question {k}?", [k % 7]) for k in range(150)]
-    whole = read_squad(write_squad(tmp_path, train=rows))
+def test_tiny_squad_is_shuffled_like_the_authors_sample(tmp_path, monkeypatch):
+    rows = [
+        (f"t{number}", f"Context number {number % 40}.", f"Question {number}?", [number % 7])
+        for number in range(150)
+    ]
+    full = read_squad(write_squad(tmp_path, train=rows))
 
     def list_queries(data):
         return list(
             zip(
                 data.evidence.query_ids,
-                *zip(*pairs(data), strict=True),
+                *zip(*pair_texts(data), strict=True),
                 data.evidence.starts.tolist(),
                 strict=True,
             )
         )
 
     monkeypatch.setattr(posq, "TINY_SQUAD_QUERIES", 30)
-    queries = list_queries(whole)
+    queries = list_queries(full)
     random.seed(42)
     random.shuffle(queries)
-    # The sample leaves the global random state alone.
-    state, tiny = random.getstate(), sample_tiny_squad(whole)
+    # Sampling does not change the global random state.
+    state, tiny = random.getstate(), sample_tiny_squad(full)
     assert random.getstate() == state
     assert list_queries(tiny) == queries[:30]
     assert tiny.queries["id"][:] == tiny.evidence.query_ids
-    assert tiny.corpus["text"][:] == whole.corpus["text"][:]
+    assert tiny.corpus["text"][:] == full.corpus["text"][:]
 
 
-def test_tiny_sizes_and_seed_are_those_of_the_paper():
+def test_tiny_sizes_and_seed_match_the_paper():
     sizes = (posq.TINY_SQUAD_QUERIES, posq.TINY_FINEWEB_CLASS, posq.TINY_RAW_CLASS)
     assert (*sizes, posq.TINY_SEED) == (10_000, 1_000, 3_300, 42)
 
@@ -184,14 +185,14 @@ def test_tiny_sizes_and_seed_are_those_of_the_paper():
         (("t1", "Rivers run down.", "Where?", [None]), "answer_start", "is outside its context"),
     ],
 )
-def test_a_wrong_row_of_squad_is_refused_by_file_and_field(tmp_path, change, field, message):
+def test_errors_name_file_and_field_of_an_invalid_squad_row(tmp_path, change, field, message):
     repository = write_squad(tmp_path, train=[change])
     file = tmp_path / "squad_v2" / "train-00000-of-00001.parquet"
     with pytest.raises(DataError, match=re.escape(f"{file}: field '{field}': {message}")):
         read_squad(repository)
 
 
-def test_a_repeated_id_and_a_missing_split_or_column_are_named(tmp_path):
+def test_repeated_ids_and_missing_splits_or_columns_are_named(tmp_path):
     with pytest.raises(DataError, match=r"field 'id': is a duplicate.*2 rows"):
         read_squad(write_squad(tmp_path, validation=[TRAIN[0]]))
     (tmp_path / "squad_v2" / "validation-00000-of-00001.parquet").unlink()
@@ -213,7 +214,7 @@ FINEWEB = [
 ]
 
 
-def test_fineweb_passages_without_a_question_are_corpus_only(tmp_path):
+def test_fineweb_passages_without_questions_are_only_in_the_corpus(tmp_path):
     data = read_fineweb(write_fineweb(tmp_path, FINEWEB))
     assert data.corpus["text"][:] == [
         "One passage.",
@@ -221,7 +222,7 @@ def test_fineweb_passages_without_a_question_are_corpus_only(tmp_path):
         "Another one without a question.",
         "Third passage.",
     ]
-    assert pairs(data) == [(question, content) for question, content, _ in FINEWEB if question]
+    assert pair_texts(data) == [(question, content) for question, content, _ in FINEWEB if question]
     assert data.evidence.labels == ("beginning", "end", "middle", "beginning, end")
     rows = [
         (question, content, label.split(", ") if label else None)
@@ -232,20 +233,20 @@ def test_fineweb_passages_without_a_question_are_corpus_only(tmp_path):
 
 
 @pytest.mark.parametrize("label", ["start", "", None])
-def test_a_fineweb_question_without_a_label_is_left_out(tmp_path, label):
+def test_fineweb_questions_without_labels_are_omitted(tmp_path, label):
     data = read_fineweb(write_fineweb(tmp_path, [*FINEWEB, ("Where?", "Here.", label)]))
     assert len(data.evidence) == 4
     assert data.corpus["text"][:][-1] == "Here."
     assert data.tolerated == {"questions_without_label": 1}
     assert "1 of 7 rows have a question and no label of beginning, middle, end" in data.warnings[0]
-    alone = write_fineweb(tmp_path / "alone", [("Where?", "Here.", label)])
+    repository = write_fineweb(tmp_path / "alone", [("Where?", "Here.", label)])
     with pytest.raises(
         DataError, match=r"no question can be evaluated\.\n1 of 1 rows have a question and no label"
     ):
-        read_fineweb(alone)
+        read_fineweb(repository)
 
 
-#: As released: JSON objects with the labels of the first version, one or two a question.
+#: Rows of the first release, with one or two labels per question.
 RAW = [
     {
         "question": "Where does it begin?",
@@ -271,14 +272,14 @@ RAW = [
 @pytest.mark.parametrize(
     "name", ["train.json", "data/fineweb[1].jsonl", "fineweb.jsonl.gz", "list.json"]
 )
-def test_the_first_release_of_fineweb_is_json_with_two_labels(tmp_path, name):
+def test_the_first_fineweb_release_is_json_with_two_labels(tmp_path, name):
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     text = json.dumps(RAW) if name == "list.json" else "\n".join(map(json.dumps, RAW))
     file.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     (tmp_path / "dataset_infos.json").write_text("{}")
     data = read_fineweb_raw(LocalRepository(tmp_path))
-    assert pairs(data) == [(row["question"], row["content"]) for row in RAW]
+    assert pair_texts(data) == [(row["question"], row["content"]) for row in RAW]
     assert data.evidence.labels == ("beginning", "beginning+middle", "middle+end")
     cells = LabeledPositions().cells(data.evidence)
     assert list(zip(cells.query.tolist(), cells.position.tolist(), strict=True)) == [
@@ -296,21 +297,24 @@ def test_the_first_release_of_fineweb_is_json_with_two_labels(tmp_path, name):
     assert labels == ("beginning", "beginning, middle", "middle, end")
 
 
-def test_fineweb_as_json_lines_is_what_it_is_in_parquet(tmp_path):
-    parquet, lines = read_fineweb(write_fineweb(tmp_path / "parquet", FINEWEB)), tmp_path / "lines"
-    lines.mkdir()
+def test_fineweb_in_json_lines_equals_parquet(tmp_path):
+    parquet, folder = read_fineweb(write_fineweb(tmp_path / "parquet", FINEWEB)), tmp_path / "lines"
+    folder.mkdir()
     rows = [dict(zip(("question", "content", "span_class"), row, strict=True)) for row in FINEWEB]
-    (lines / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    data = read_fineweb(LocalRepository(lines))
-    assert (pairs(data), data.corpus["text"][:]) == (pairs(parquet), parquet.corpus["text"][:])
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    data = read_fineweb(LocalRepository(folder))
+    assert (pair_texts(data), data.corpus["text"][:]) == (
+        pair_texts(parquet),
+        parquet.corpus["text"][:],
+    )
     assert data.evidence.labels == parquet.evidence.labels
-    (lines / "train.jsonl").unlink()
+    (folder / "train.jsonl").unlink()
     with pytest.raises(DataError, match=r"no file train-\*\.parquet, and no JSON file"):
-        read_fineweb(LocalRepository(lines))
+        read_fineweb(LocalRepository(folder))
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('{"question": "a", "content": "b"', "train.jsonl: is not readable JSON"),
         (
@@ -323,14 +327,14 @@ def test_fineweb_as_json_lines_is_what_it_is_in_parquet(tmp_path):
         ),
     ],
 )
-def test_a_json_file_that_is_not_the_first_release_is_named(tmp_path, text, said):
+def test_invalid_json_files_are_named(tmp_path, text, message):
     (tmp_path / "train.jsonl").write_text(text)
-    with pytest.raises(DataError, match=re.escape(said)):
+    with pytest.raises(DataError, match=re.escape(message)):
         read_fineweb_raw(LocalRepository(tmp_path))
 
 
-def test_the_first_tiny_sample_has_the_published_numbers():
-    """Labels in the shares of the release (Myopic Trap, Table 2; PosQ, Appendix B)."""
+def test_the_first_tiny_sample_has_the_published_sizes():
+    """Labels have the published frequencies (Myopic Trap, Table 2; PosQ, Appendix B)."""
     shares = {
         "beginning": 15_961,
         "beginning+middle": 87_883,
@@ -349,13 +353,17 @@ def test_the_first_tiny_sample_has_the_published_numbers():
     assert len(tiny.evidence) == pytest.approx(6_620, abs=10)
 
 
-def test_tiny_fineweb_is_the_authors_shuffle_by_class(tmp_path):
+def test_tiny_fineweb_is_shuffled_by_class_like_the_authors_sample(tmp_path):
     labels = ["beginning", "middle", "end", "beginning+middle", "end"]
     rows = [
-        (f"Question {k % 90}?" if k % 9 else "", f"Passage {k % 50}.", labels[k % 5])
-        for k in range(200)
+        (
+            f"Question {number % 90}?" if number % 9 else "",
+            f"Passage {number % 50}.",
+            labels[number % 5],
+        )
+        for number in range(200)
     ]
-    whole = read_fineweb(write_fineweb(tmp_path, rows))
+    full = read_fineweb(write_fineweb(tmp_path, rows))
     queries = [row for row in rows if row[0]]
     random.seed(42)
     random.shuffle(queries)
@@ -363,11 +371,11 @@ def test_tiny_fineweb_is_the_authors_shuffle_by_class(tmp_path):
     for name in ("beginning", "middle", "end"):
         for question, _, label in [row for row in queries if name in row[2]][:12]:
             expected.setdefault(question, (last[question], label))
-    tiny = sample_tiny_fineweb(whole, 12)
+    tiny = sample_tiny_fineweb(full, 12)
     values = {
         question: (passage, label)
-        for (question, passage), label in zip(pairs(tiny), tiny.evidence.labels, strict=True)
+        for (question, passage), label in zip(pair_texts(tiny), tiny.evidence.labels, strict=True)
     }
     assert list(values.items()) == list(expected.items())
     assert len(tiny.queries) == len(values) < 36
-    assert tiny.corpus["text"][:] == whole.corpus["text"][:]
+    assert tiny.corpus["text"][:] == full.corpus["text"][:]

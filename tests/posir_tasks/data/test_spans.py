@@ -1,4 +1,4 @@
-"""The span of an answer: as stated, moved to the only match nearby, or none."""
+"""The span of an answer is the declared span, the only match nearby, or an error."""
 
 import json
 import re
@@ -18,12 +18,12 @@ from posir_tasks.data.questions import (
 )
 from posir_tasks.text.spans import Span
 
-few_letters = st.text("ab ", max_size=40)
-letters = st.text("ab ", min_size=1, max_size=3)
+DOCUMENTS = st.text("ab ", max_size=40)
+PIECES = st.text("ab ", min_size=1, max_size=3)
 
 
 @given(st.text(max_size=30), st.text(min_size=1, max_size=10), st.integers(-50, 50))
-def test_a_stated_span_is_accepted_exactly_where_its_text_is(before, answer, shift):
+def test_declared_spans_must_match_their_text(before, answer, shift):
     assume(answer.strip())
     document, start = before + answer + " after", len(before) + shift
     if start >= 0 and document.startswith(answer, start):
@@ -33,20 +33,20 @@ def test_a_stated_span_is_accepted_exactly_where_its_text_is(before, answer, shi
             resolve_span(Answer(answer, start), document)
 
 
-@given(few_letters, letters)
-def test_a_text_alone_has_a_span_if_it_occurs_once(document, text):
-    places = find_occurrences(text, document)
-    assert places == [match.start() for match in re.finditer(f"(?={text})", document)]
+@given(DOCUMENTS, PIECES)
+def test_an_answer_without_start_must_be_unique(document, text):
+    starts = find_occurrences(text, document)
+    assert starts == [match.start() for match in re.finditer(f"(?={text})", document)]
     assume(text.strip())
-    if len(places) == 1:
-        assert resolve_span(Answer(text), document) == Span(places[0], places[0] + len(text))
+    if len(starts) == 1:
+        assert resolve_span(Answer(text), document) == Span(starts[0], starts[0] + len(text))
     else:
-        with pytest.raises(UnusableError, match=f"occurs {len(places)} times in"):
+        with pytest.raises(UnusableError, match=f"occurs {len(starts)} times in"):
             resolve_span(Answer(text), document)
 
 
-@given(few_letters, st.integers(-3, 45), st.integers(-3, 45))
-def test_start_and_end_alone_must_quote_text_of_the_document(document, start, end):
+@given(DOCUMENTS, st.integers(-3, 45), st.integers(-3, 45))
+def test_a_span_without_answer_must_contain_text(document, start, end):
     if 0 <= start < end <= len(document) and document[start:end].strip():
         assert resolve_span(Answer(start=start, end=end), document) == Span(start, end)
     else:
@@ -66,31 +66,29 @@ def test_start_and_end_alone_must_quote_text_of_the_document(document, start, en
         (Answer("and", 10**30), "the nearest match is at 12"),
     ],
 )
-def test_an_answer_that_does_not_match_is_refused(answer, message):
+def test_mismatched_answers_are_rejected(answer, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         resolve_span(answer, "sun and sky and sea ..........")
 
 
-@given(few_letters, letters, st.integers(-8, 48))
+@given(DOCUMENTS, PIECES, st.integers(-8, 48))
 @example("Zoë flew.", "flew. ", 4)
 @example("Zoë flew.", "\n flew", 2)
 @example("abcdefgh and", "and", 4)
 @example("aa", "a", -7)
-def test_a_repair_takes_the_only_match_nearby_or_none(document, text, start):
-    """Against a scan of every start nearby: the text as it is, then without white space at its
-    ends.
-    """
+def test_repair_finds_the_only_match_nearby(document, text, start):
+    """Compare with a scan of all starts nearby, for the exact and then the stripped text."""
     assume(text.strip())
 
-    def scan(match, at):
-        nearby = range(max(0, at - REPAIR_DISTANCE), at + REPAIR_DISTANCE + 1)
-        return [place for place in nearby if document[place:].startswith(match)]
+    def scan(match, position):
+        nearby = range(max(0, position - REPAIR_DISTANCE), position + REPAIR_DISTANCE + 1)
+        return [candidate for candidate in nearby if document[candidate:].startswith(match)]
 
     bare = text.strip()
     exact, stripped = scan(text, start), scan(bare, start + text.index(bare))
-    match, places = (text, exact) if exact else (bare, stripped)
-    if len(places) == 1:
-        assert repair_span(text, start, document) == Span(places[0], places[0] + len(match))
+    match, starts = (text, exact) if exact else (bare, stripped)
+    if len(starts) == 1:
+        assert repair_span(text, start, document) == Span(starts[0], starts[0] + len(match))
     else:
         with pytest.raises(ValueError, match=r"occurs \d+ times near|is not at character"):
             repair_span(text, start, document)
@@ -110,7 +108,7 @@ PERSIAN = "در خانه کنار رود ماهیگیر پیری زندگی می
         ("two words", "two\u00a0words", "Here two\u00a0words are."),
     ],
 )
-def test_a_repair_takes_the_spelling_of_the_document(answer, evidence, document):
+def test_repair_finds_other_spellings(answer, evidence, document):
     start = document.index(evidence)
     with pytest.raises(ValueError, match="is not at character"):
         resolve_span(Answer(answer, start), document)
@@ -121,20 +119,18 @@ def test_a_repair_takes_the_spelling_of_the_document(answer, evidence, document)
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
-def test_another_unicode_form_is_named_and_never_taken(form):
+def test_other_unicode_forms_are_reported_but_not_matched(form):
     other = {"NFC": "NFD", "NFD": "NFC"}[form]
     document = unicodedata.normalize(form, "Das Café in Zürich.")
     answer = unicodedata.normalize(other, "Zürich")
-    for stated in (Answer(answer, document.index("Z")), Answer(answer)):
+    for declared_answer in (Answer(answer, document.index("Z")), Answer(answer)):
         with pytest.raises(ValueError, match="in another Unicode form"):
-            find_span(stated, document, repair=True)
+            find_span(declared_answer, document, repair=True)
 
 
-def test_the_same_text_is_rarely_near_once_more(squad_data):
-    """What REPAIR_DISTANCE rests on: how often another place would be taken for the right one, were
-    that lost.
-    """
-    near = []
+def test_answers_are_rarely_repeated_nearby(squad_data):
+    """Measure how often REPAIR_DISTANCE would allow a wrong match."""
+    match_counts = []
     for article in json.loads((squad_data / "xquad.zh.json").read_text(encoding="utf-8"))["data"]:
         for context, qa in (
             (paragraph["context"], qa)
@@ -143,5 +139,7 @@ def test_the_same_text_is_rarely_near_once_more(squad_data):
         ):
             start = qa["answers"][0]["answer_start"]
             first, last = max(0, start - REPAIR_DISTANCE), start + REPAIR_DISTANCE
-            near.append(len(find_occurrences(qa["answers"][0]["text"], context, first, last)))
-    assert (sum(places > 1 for places in near), len(near)) == (4, 1_190)
+            match_counts.append(
+                len(find_occurrences(qa["answers"][0]["text"], context, first, last))
+            )
+    assert (sum(starts > 1 for starts in match_counts), len(match_counts)) == (4, 1_190)

@@ -1,4 +1,4 @@
-"""Texts in memory: spans are those of the quoted evidence, in code points of any script."""
+"""Evidence in texts in memory is located in code points, for any script."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ DOCUMENTS = {
 }
 
 
-def test_evidence_is_a_span_of_its_document():
+def test_evidence_is_located_in_its_document():
     questions = [("Which metal?", "bell", "copper"), ("Which fruit?", "crane", "plums")]
     data = build_position_data(DOCUMENTS, questions, revision="7")
     assert data.evidence.map_positives() == {"q0": "bell", "q1": "crane"}
@@ -55,17 +55,17 @@ def test_spans_count_code_points_of_any_script(before, after):
         ),
     ],
 )
-def test_an_unusable_question_is_named(question, message):
-    with pytest.raises(DataError) as raised:
+def test_unusable_questions_are_named(question, message):
+    with pytest.raises(DataError) as error_info:
         build_position_data(
             DOCUMENTS, [("Which metal?", "bell", "copper"), question, question], revision="1"
         )
-    first, second = str(raised.value).splitlines()
+    first, second = str(error_info.value).splitlines()
     assert first.startswith(f"question 1 ({question[0]!r}): {message}")
     assert second.startswith("question 2 ")
 
 
-def test_no_question_and_an_empty_document_are_named():
+def test_missing_questions_and_empty_documents_are_named():
     with pytest.raises(DataError, match="there is no question"):
         build_position_data(DOCUMENTS, [], revision="1")
     with pytest.raises(DataError, match="document 'blank': has no text"):

@@ -1,4 +1,4 @@
-"""mteb's registry with others behind it, whose tasks are created when they are needed."""
+"""Patches extend mteb's registries, create tasks on demand, and tolerate changes of mteb."""
 
 import sys
 from importlib.metadata import version
@@ -32,13 +32,13 @@ def problems(monkeypatch):
     return private_names.failures
 
 
-def test_the_first_registry_with_a_name_wins_and_all_are_listed():
-    ours, theirs = (
+def test_the_first_registry_takes_precedence_and_all_are_listed():
+    own_tasks, plugin_tasks = (
         Mock(return_value={"Own": int, "Host": bool}),
         Mock(return_value={"Own": set, "Other": str}),
     )
     host = {"Host": dict}
-    registry = Registry(host, LazyTasks(ours), LazyTasks(theirs))
+    registry = Registry(host, LazyTasks(own_tasks), LazyTasks(plugin_tasks))
     for name, task, calls in (
         ("Host", dict, (0, 0)),
         ("Own", int, (1, 0)),
@@ -46,7 +46,7 @@ def test_the_first_registry_with_a_name_wins_and_all_are_listed():
         ("Other", str, (1, 1)),
     ):
         assert (registry.get(name), name in registry) == (task, task is not None)
-        assert (ours.call_count, theirs.call_count) == calls
+        assert (own_tasks.call_count, plugin_tasks.call_count) == calls
     tasks = registry.values()
     assert list(registry.items()) == [("Host", dict), ("Own", int), ("Other", str)]
     registry["New"] = list
@@ -54,18 +54,18 @@ def test_the_first_registry_with_a_name_wins_and_all_are_listed():
     assert list(tasks) == [dict, list, int, str]
 
 
-def test_creating_tasks_may_look_tasks_up():
+def test_tasks_may_be_looked_up_during_creation():
     def make():
-        asked.append("Own" in registry)
+        lookups.append("Own" in registry)
         return {"Own": int}
 
-    asked = []
+    lookups = []
     registry = Registry({}, LazyTasks(make))
     assert registry["Own"] is int
-    assert asked == [False]
+    assert lookups == [False]
 
 
-def test_tasks_that_cannot_be_created_are_reported_once(problems, capsys):
+def test_task_creation_failures_are_reported_once(problems, capsys):
     def fail():
         raise ImportError("mteb moved it")
 
@@ -76,7 +76,7 @@ def test_tasks_that_cannot_be_created_are_reported_once(problems, capsys):
     assert capsys.readouterr().err.count("posir: fail failed for mteb 2.") == 1
 
 
-def make_mteb(
+def build_model_meta(
     load=lambda self, device=None: f"{self.name} on {device}", from_hub=lambda model: model
 ):
     module = ModuleType("mteb.models.model_meta")
@@ -103,27 +103,25 @@ def fail(*_, **__):
         (mteb_patches, "warn_repository_code"),
     ],
 )
-def test_a_patch_that_does_not_fit_leaves_loading_to_mteb(
-    problems, capsys, monkeypatch, module, name
-):
-    for owner, part, value in (
+def test_loading_falls_back_to_mteb_if_a_patch_fails(problems, capsys, monkeypatch, module, name):
+    for owner, attribute, value in (
         (hub, "explain_missing_weights", lambda _: mteb_patches.nullcontext()),
         (run_settings, "prepare_for_loading", lambda meta: meta),
         (run_settings, "apply_run_settings", lambda model: model),
         (module, name, fail),
     ):
-        monkeypatch.setattr(owner, part, value)
-    mteb = make_mteb()
+        monkeypatch.setattr(owner, attribute, value)
+    mteb = build_model_meta()
     mteb_patches.explain_missing_models(mteb)
     assert [mteb.ModelMeta().load_model(device="cpu") for _ in range(2)] == ["org/model on cpu"] * 2
     assert problems == ["explain_missing_models: ImportError: mteb moved it"]
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_errors_of_mteb_and_for_the_user_are_no_misfit(problems, monkeypatch):
+def test_errors_from_mteb_and_user_errors_are_not_patch_failures(problems, monkeypatch):
     monkeypatch.setattr(hub, "explain_missing_weights", lambda _: mteb_patches.nullcontext())
     monkeypatch.setattr(run_settings, "prepare_for_loading", lambda meta: meta)
-    mteb = make_mteb(load=fail)
+    mteb = build_model_meta(load=fail)
     mteb_patches.explain_missing_models(mteb)
     with pytest.raises(ImportError):
         mteb.ModelMeta().load_model()
@@ -136,50 +134,50 @@ def test_errors_of_mteb_and_for_the_user_are_no_misfit(problems, monkeypatch):
     assert not problems
 
 
-def test_a_method_with_other_parameters_is_left_as_it_is():
-    mteb = make_mteb(from_hub=lambda repository: repository)
+def test_methods_with_other_parameters_are_not_patched():
+    mteb = build_model_meta(from_hub=lambda repository: repository)
     before = dict(vars(mteb.ModelMeta))
     with pytest.raises(PosirError, match="instead of model"):
         mteb_patches.explain_missing_models(mteb)
     assert dict(vars(mteb.ModelMeta)) == before
 
 
-def test_a_run_ends_with_answers_of_plugins_that_cannot_fail_it(monkeypatch, capsys):
-    class Says:
+def test_a_run_prints_findings_despite_failing_plugins(monkeypatch, capsys):
+    class Working:
         @hookimpl
         def posir_answers(self, file):
             return [(file.stem, "No bias.")]
 
-    class Fails:
+    class Failing:
         @hookimpl
         def posir_answers(self):
             raise PosirError("unreadable")
 
     manager = pluggy.PluginManager(plugin_api.PROJECT)
     manager.add_hookspecs(plugin_api)
-    manager.register(Fails(), name="fails")
-    manager.register(Says(), name="says")
+    manager.register(Failing(), name="fails")
+    manager.register(Working(), name="says")
     monkeypatch.setattr(plugin_api, "get_plugins", lambda: plugin_api.Plugins(manager, ()))
     monkeypatch.setattr(
         result_saving,
-        "process_saver",
+        "get_result_saver",
         lambda: SimpleNamespace(used_files={Path("PosIR-Mini.json"): None}),
     )
-    ran = []
-    mteb = SimpleNamespace(run=lambda args: ran.append(args.verbosity))
+    verbosities = []
+    mteb = SimpleNamespace(run=lambda args: verbosities.append(args.verbosity))
     mteb_patches.answer_runs(mteb)
-    for verbosity, printed in (
+    for verbosity, expected in (
         (2, ["PosIR-Mini", "No bias.", "  posir report 'my results'"]),
         (0, []),
     ):
         mteb.run(SimpleNamespace(model="a", verbosity=verbosity, output_folder="my results"))
         lines = capsys.readouterr().err.splitlines()
-        assert [line for line in lines if line in printed] == printed
-        assert bool(lines) == bool(printed)
-    assert ran == [2, 0]
+        assert [line for line in lines if line in expected] == expected
+        assert bool(lines) == bool(expected)
+    assert verbosities == [2, 0]
 
 
-def test_a_resolver_that_does_not_fit_leaves_the_others(problems, monkeypatch):
+def test_other_resolvers_work_despite_a_failing_one(problems, monkeypatch):
     monkeypatch.setattr(
         registry,
         "collect_plugin_resolvers",
@@ -191,7 +189,7 @@ def test_a_resolver_that_does_not_fit_leaves_the_others(problems, monkeypatch):
     assert problems == ["add_model_references: ImportError: mteb moved it"]
 
 
-def test_a_model_that_ran_code_of_its_repository_is_named(caplog, monkeypatch):
+def test_models_that_ran_repository_code_are_named(caplog, monkeypatch):
     meta = SimpleNamespace(name="org/model", revision="5f1b", loader=print)
     before = mteb_patches.find_repository_code()
     mteb_patches.warn_repository_code(meta, before)
@@ -205,7 +203,7 @@ def test_a_model_that_ran_code_of_its_repository_is_named(caplog, monkeypatch):
     assert "5f1b" in line
 
 
-def test_a_newer_mteb_than_tested_is_reported_in_one_line(problems, monkeypatch, capsys):
+def test_an_untested_mteb_version_is_reported_in_one_line(problems, monkeypatch, capsys):
     assert Version(version("mteb")) <= Version(NEWEST_TESTED), (
         "test with it, then raise NEWEST_TESTED"
     )
@@ -230,25 +228,25 @@ TEXTS = [
 ]
 
 
-def test_a_model_like_gpt2_is_probed_as_if_each_text_were_alone(tmp_path):
+def test_a_gpt2_model_gives_the_same_values_in_batches(tmp_path):
     folder = str(write_tiny_gpt2(tmp_path / "gpt2"))
     probe = SegmentSimilarity(3)
-    (together,) = run_plans(
+    (batched,) = run_plans(
         load_encoder(folder, None, batch_size=8), [probe.plan(ProbeData.from_texts(TEXTS))]
     )
-    (alone,) = run_plans(
+    (unbatched,) = run_plans(
         load_encoder(folder, None, batch_size=1), [probe.plan(ProbeData.from_texts(TEXTS))]
     )
-    np.testing.assert_allclose(together.values, alone.values, atol=1e-5)
-    assert np.ptp(together.values) > 1e-4
+    np.testing.assert_allclose(batched.values, unbatched.values, atol=1e-5)
+    assert np.ptp(batched.values) > 1e-4
 
 
 @pytest.mark.parametrize(
-    ("pad", "end", "expected"),
+    ("pad_token", "eos_token", "expected"),
     [(None, "</s>", "</s>"), ("<pad>", "</s>", "<pad>"), (None, None, None)],
 )
-def test_only_a_missing_padding_token_is_replaced(pad, end, expected):
-    model = SimpleNamespace(tokenizer=SimpleNamespace(pad_token=pad, eos_token=end))
+def test_only_a_missing_padding_token_is_replaced(pad_token, eos_token, expected):
+    model = SimpleNamespace(tokenizer=SimpleNamespace(pad_token=pad_token, eos_token=eos_token))
     ensure_padding(model)
     assert model.tokenizer.pad_token == expected
     ensure_padding(object())

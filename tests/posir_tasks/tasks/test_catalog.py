@@ -25,7 +25,7 @@ from posir_tasks.tasks.catalog import (
     name_larger_task,
 )
 from posir_tasks.values.schemes import RelativePositions
-from tests.posir_tasks.test_plugin_api import Point, module
+from tests.posir_tasks.test_plugin_api import FakeEntryPoint, make_plugin
 from tests.support.commands import python
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 from tests.support.hub import serve
@@ -152,7 +152,7 @@ def test_plugins_add_languages_and_invalid_ones_are_rejected(monkeypatch, tmp_pa
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(plugin_api)
     for name, codes in (("good", ["ell-Grek"]), ("wrong", ["fa"])):
-        manager.register(module(posir_languages=lambda codes=codes: codes), name)
+        manager.register(make_plugin(posir_languages=lambda codes=codes: codes), name)
     monkeypatch.setattr(catalog, "get_plugins", lambda: Plugins(manager, ()))
     collect_plugin_languages.cache_clear()
     try:
@@ -213,7 +213,7 @@ class FailingTask(ValidTask):
 
 
 def build_plugin(*tasks):
-    return module(posir_task_classes=lambda: list(tasks))
+    return make_plugin(posir_task_classes=lambda: list(tasks))
 
 
 def raise_error():
@@ -221,16 +221,16 @@ def raise_error():
 
 
 def collect(*plugins, taken=()):
-    points = [Point(f"plugin{number}", plugin) for number, plugin in enumerate(plugins)]
+    points = [FakeEntryPoint(f"plugin{number}", plugin) for number, plugin in enumerate(plugins)]
     return collect_tasks(load_plugins(points), dict.fromkeys(taken, "mteb.tasks.theirs"))
 
 
 def test_plugin_tasks_are_found_with_their_plugin():
     # A hook may return an iterator.
-    yielding = module(posir_task_classes=lambda: iter([name_task("Fourth")]))
+    yielding = make_plugin(posir_task_classes=lambda: iter([name_task("Fourth")]))
     tasks, _ = collect(
         build_plugin(ValidTask),
-        module(posir_scores=lambda: {}),
+        make_plugin(posir_scores=lambda: {}),
         build_plugin(name_task("Other"), name_task("Third")),
         yielding,
     )
@@ -291,7 +291,7 @@ def test_only_the_invalid_task_is_rejected(task, message):
     ],
 )
 def test_a_hook_that_returns_no_list_is_reported(provide, message):
-    tasks, (problem,) = collect(module(posir_task_classes=provide), build_plugin(ValidTask))
+    tasks, (problem,) = collect(make_plugin(posir_task_classes=provide), build_plugin(ValidTask))
     assert re.match(f"plugin 'plugin0' could not provide its tasks: .*{message}", problem)
     assert list(tasks) == ["Good"]
 

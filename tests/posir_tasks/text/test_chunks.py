@@ -23,9 +23,9 @@ def test_chunks_cover_every_unit_and_end_with_the_text(units, size, stride, chun
     assert Chunking(size, stride).group(units) == chunks
 
 
-def test_a_text_of_one_chunk_is_left_as_it_is():
-    assert Chunking(2).divide(" one two ", [(1, 4), (5, 8)]) == [" one two "]
-    assert Chunking(1).divide(" one two ", [(1, 4), (5, 8)]) == ["one", "two"]
+def test_a_single_chunk_is_the_unchanged_text():
+    assert Chunking(2).split_text(" one two ", [(1, 4), (5, 8)]) == [" one two "]
+    assert Chunking(1).split_text(" one two ", [(1, 4), (5, 8)]) == ["one", "two"]
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def test_a_text_of_one_chunk_is_left_as_it_is():
     ],
     ids=["list", "generator", "objects"],
 )
-def test_lists_generators_and_objects_with_a_text_are_chunks(split):
-    divided = TextSplitter("split", split).divide("a b  a")
-    assert divided.chunks == ("a", "b", "a")
-    assert divided.spans == ((0, 1), (2, 3), (5, 6))
-    # Blank chunks are left out.
-    assert TextSplitter("lines", str.splitlines).divide("a\n\n \nb").chunks == ("a", "b")
+def test_splitters_may_return_lists_generators_or_objects(split):
+    chunked = TextSplitter("split", split).split_text("a b  a")
+    assert chunked.chunks == ("a", "b", "a")
+    assert chunked.spans == ((0, 1), (2, 3), (5, 6))
+    # Blank chunks are omitted.
+    assert TextSplitter("lines", str.splitlines).split_text("a\n\n \nb").chunks == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_lists_generators_and_objects_with_a_text_are_chunks(split):
         ),
     ],
 )
-def test_a_bad_splitter_is_one_sentence(split, message: str):
+def test_splitter_errors_are_one_sentence(split, message: str):
     with pytest.raises(PosirError) as error:
-        TextSplitter("s", split).divide_all(["Some text."])
+        TextSplitter("s", split).split_texts(["Some text."])
     assert str(error.value).startswith(message)
 
 
-def test_splitters_of_one_name_are_numbered():
+def test_splitters_with_the_same_name_are_numbered():
     class Recursive:
         def split_text(self, text: str) -> list[str]:
             return [text]
@@ -75,8 +75,8 @@ def test_splitters_of_one_name_are_numbered():
     def split(text: str) -> list[str]:
         return [text]
 
-    given = [split, split, split, Recursive().split_text, Recursive()]
-    assert [splitter.name for splitter in name_splitters(given)] == [
+    splitters = [split, split, split, Recursive().split_text, Recursive()]
+    assert [splitter.name for splitter in name_splitters(splitters)] == [
         "split",
         "split#2",
         "split#3",

@@ -1,6 +1,4 @@
-"""Any language: valid codes are taken, wrong ones refused with what may be meant; the table says
-what the papers report.
-"""
+"""Language codes of all languages are checked, with suggestions for invalid codes."""
 
 import re
 import subprocess
@@ -22,7 +20,7 @@ from posir_tasks.text.languages import (
     name_languages,
 )
 
-TRIED = {
+EXAMPLES = {
     "pes-Arab": "Persian",
     "tha-Thai": "Thai",
     "jpn-Jpan": "Japanese",
@@ -31,9 +29,9 @@ TRIED = {
 }
 
 
-def test_the_code_of_any_individual_language_and_script_is_valid():
+def test_codes_of_all_individual_languages_and_scripts_are_valid():
     for code in (
-        *TRIED,
+        *EXAMPLES,
         *(language.code for language in LANGUAGES),
         "srp-Latn",
         "cmn-Hant",
@@ -64,26 +62,26 @@ def test_the_code_of_any_individual_language_and_script_is_valid():
         ("", "ISO 639-3 has no individual language ''"),
     ],
 )
-def test_a_wrong_code_is_refused_with_what_may_be_meant(code, message):
+def test_invalid_codes_are_rejected_with_suggestions(code, message):
     with pytest.raises(PosirError, match=re.escape(message)):
         check_code(code)
 
 
-def test_every_suggested_member_is_an_individual_language():
+def test_members_of_macrolanguages_are_individual_languages():
     for members in list_macrolanguages().values():
         assert {*members} <= ISO_TO_LANGUAGE.keys() - list_macrolanguages().keys()
 
 
-def test_names_are_unique_and_found_again():
+def test_names_are_unique_and_can_be_looked_up():
     names = list_language_names()
     assert len({*names.values()}) == len(names) > 7_000
     assert all(re.fullmatch("[A-Z][A-Za-z]*", name) for name in names.values())
-    for code, name in TRIED.items():
+    for code, name in EXAMPLES.items():
         assert find_language(name, list) == Language(name, code)
         assert find_language(f"{name}-{code[4:]}", list).code == code
 
 
-def test_a_script_is_part_of_the_name_where_it_is_needed():
+def test_names_include_the_script_if_necessary():
     codes = ["pes-Arab", "srp-Latn", "cmn-Hant", "fas-Arab", "eng-Latn", "junk", "uzn-Cyrl"]
     assert [language.name for language in name_languages(codes)] == [
         "Chinese-Hant",
@@ -99,7 +97,7 @@ def test_a_script_is_part_of_the_name_where_it_is_needed():
     assert find_language("Serbian-Latn", list).code == "srp-Latn"
 
 
-def test_without_a_usual_script_the_data_decides():
+def test_the_data_determines_the_script_without_a_default():
     assert find_default_script("pnb") == find_default_script("lah") == "Arab"
     code = next(code for code in list_language_names() if find_default_script(code) is None)
     name = list_language_names()[code]
@@ -112,11 +110,11 @@ def test_without_a_usual_script_the_data_decides():
     "name",
     ["Germany", "Klingonese", "German-Latn", "Persian-Xxxx", "persian", "", "English-English"],
 )
-def test_other_names_are_no_language(name):
+def test_unknown_names_are_not_languages(name):
     assert find_language(name, list) is None
 
 
-def test_the_table_has_the_ten_languages_of_the_paper():
+def test_the_table_contains_the_languages_of_the_paper():
     assert (
         len({language.name for language in LANGUAGES})
         == len({language.code for language in LANGUAGES})
@@ -130,7 +128,7 @@ def test_the_table_has_the_ten_languages_of_the_paper():
     assert PIVOT.code == "eng-Latn"
 
 
-def test_the_tables_cost_no_import_of_mteb():
+def test_checking_codes_does_not_import_mteb():
     code = (
         "import sys, posir_tasks.text.languages as c; c.check_code('deu-Latn'); sys.exit('mteb' in "
         "sys.modules)"

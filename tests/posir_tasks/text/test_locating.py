@@ -1,4 +1,4 @@
-"""Pieces of a text are found where they were taken from, however they are rewritten."""
+"""Pieces of a text are located, even if they have been rewritten."""
 
 import unicodedata
 
@@ -22,15 +22,17 @@ TEXT = "First part.  First part.\n\nSecond\tpart, and the rest of it."
         ("one two three", ["three", "stranger", "one"], [(8, 13), None, (0, 3)]),
     ],
 )
-def test_chunks_are_sought_where_the_last_one_ends_or_elsewhere(text, chunks, spans):
+def test_chunks_are_searched_after_the_previous_chunk_first(text, chunks, spans):
     assert locate_chunks(text, chunks) == spans
 
 
 @given(st.text("ab \n", min_size=1, max_size=60), st.integers(1, 9), st.integers(1, 9))
-def test_each_located_chunk_is_the_text_of_its_span(text: str, size: int, step: int):
+def test_spans_contain_their_chunks(text: str, size: int, step: int):
     chunks = [text[start : start + size] for start in range(0, len(text), min(size, step))]
     spans = locate_chunks(text, chunks)
-    assert all(span and span.of(text) == chunk for span, chunk in zip(spans, chunks, strict=True))
+    assert all(
+        span and span.slice(text) == chunk for span, chunk in zip(spans, chunks, strict=True)
+    )
     if step >= size:
         assert spans == [
             Span(start, min(start + size, len(text))) for start in range(0, len(text), size)
@@ -40,53 +42,51 @@ def test_each_located_chunk_is_the_text_of_its_span(text: str, size: int, step: 
 @pytest.mark.parametrize(
     ("piece", "start", "span"),
     [
-        # Twice in the text: the stated start decides where it fits, and is ignored where it does
-        # not.
+        # The piece occurs twice. A start is used only if it matches.
         ("First part.", 13, (13, 24)),
         ("First part.", 5, (0, 11)),
-        # White space as a cleaner leaves it; lower case and blanks as a decoded tokenizer does.
+        # Normalized white space; lower case and spaces as in decoded tokens.
         ("First part. Second part,", None, (13, 38)),
         ("second part , and the rest of it .", None, (26, 57)),
-        # 31 of 33 letters and digits: one is another, one is missing; of 3 of 10 others, it is
-        # another text.
+        # 31 of 33 letters and digits match; with 3 of 10 different, the piece is not located.
         ("first partt. second part and the rst of it", None, (13, 57)),
         ("Fjrsl tart.", None, None),
         ("", None, (0, 0)),
     ],
 )
-def test_each_way_finds_what_the_ones_before_it_do_not(piece, start, span):
+def test_matches_are_tried_from_exact_to_loose(piece, start, span):
     assert TextLocator(TEXT).locate(piece, start) == span
 
 
-def test_decomposed_letters_are_mapped_back():
+def test_decomposed_letters_are_located_in_the_original():
     text = "Die Straße nach Zürich, Ångström und ﬁne한국."
     locator = TextLocator(text)
     for piece in ("STRASSE NACH ZURICH", "strasse  nach zürich"):
-        assert locator.locate(piece).of(text) == "Straße nach Zürich"
-    assert locator.locate(unicodedata.normalize("NFD", "한국")).of(text) == "한국"
-    assert locator.locate("angstrom UND").of(text) == "Ångström und"
+        assert locator.locate(piece).slice(text) == "Straße nach Zürich"
+    assert locator.locate(unicodedata.normalize("NFD", "한국")).slice(text) == "한국"
+    assert locator.locate("angstrom UND").slice(text) == "Ångström und"
 
 
 @given(
     st.lists(st.sampled_from(["Ab1", "ÇD,", "e f", "ß.", "漢字", "\n"]), min_size=3, max_size=12),
     st.data(),
 )
-def test_what_a_tokenizer_decodes_is_found_where_its_letters_are(words, data):
+def test_decoded_tokens_are_located_by_their_letters(words, data):
     text = "  ".join(words)
     start = data.draw(st.integers(0, len(text) - 1))
     piece = text[start : data.draw(st.integers(start + 1, len(text)))]
     decoded = " ".join(unicodedata.normalize("NFD", piece).casefold())
-    letters = [place for place, character in enumerate(text) if character.isalnum()]
+    letters = [index for index, character in enumerate(text) if character.isalnum()]
     span = TextLocator(text).locate(decoded)
     if any(map(str.isalnum, piece)):
-        kept = [
-            unicodedata.normalize("NFD", text[place]).casefold()
-            for place in letters
-            if place in range(*span)
+        located_letters = [
+            unicodedata.normalize("NFD", text[index]).casefold()
+            for index in letters
+            if index in range(*span)
         ]
-        wanted = [
+        expected_letters = [
             unicodedata.normalize("NFD", character).casefold()
             for character in piece
             if character.isalnum()
         ]
-        assert kept == wanted
+        assert located_letters == expected_letters

@@ -1,4 +1,4 @@
-"""Sentence boundaries of any text, in any language."""
+"""Sentence boundaries in any text and language."""
 
 import pytest
 from hypothesis import example, given
@@ -14,29 +14,29 @@ WHITE_SPACE = st.text(st.sampled_from("AB. !?ab\u3000\u2009\u00a0\n\té日。ก
 )
 @example("กขค " * 30, "th")
 @example("!? B\u3000.\u3000 !?", "en")
-def test_sentences_are_in_order_and_lose_nothing_but_white_space(text, language):
+def test_sentences_are_ordered_and_omit_only_white_space(text, language):
     sentences = find_sentences(text, language)
-    places = [0, *(place for sentence in sentences for place in sentence), len(text)]
-    assert places == sorted(places)
+    bounds = [0, *(bound for sentence in sentences for bound in sentence), len(text)]
+    assert bounds == sorted(bounds)
     assert not "".join(
-        text[end:start] for end, start in zip(places[::2], places[1::2], strict=True)
+        text[end:start] for end, start in zip(bounds[::2], bounds[1::2], strict=True)
     ).strip()
 
 
 @pytest.mark.parametrize("language", ["en", "eng-Latn"])
-def test_sentences_are_where_they_say(language):
+def test_sentence_spans_contain_the_sentences(language):
     text = (
         "Dr. Ash came home.  He slept.\n\n# A heading\nAda met B.\u3000Cole. They left. "
         "今日は雨。明日は晴れ。"
     )
-    sentences = [span.of(text) for span in find_sentences(text, language)]
+    sentences = [span.slice(text) for span in find_sentences(text, language)]
     assert sentences[:2] == ["Dr. Ash came home.", "He slept."]
     assert sentences[-3:] == ["They left.", "今日は雨。", "明日は晴れ。"]
 
 
-def test_thai_is_divided_at_spaces_but_not_around_numbers():
+def test_thai_is_split_at_spaces_but_not_around_numbers():
     clause = "ประเทศไทยมีขนาดใหญ่เป็นอันดับที่ 50 ของโลก ตั้งแต่ปี พ.ศ. 2482"
     text = f"{clause} {clause}"
-    sentences = [span.of(text) for span in find_sentences(text, "tha-Thai")]
+    sentences = [span.slice(text) for span in find_sentences(text, "tha-Thai")]
     assert 2 <= len(sentences) < len(text.split())
     assert not any(sentence.startswith("ศ.") for sentence in sentences)

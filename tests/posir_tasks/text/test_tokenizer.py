@@ -1,4 +1,4 @@
-"""Tokens of texts, counted and located."""
+"""Counting and locating tokens."""
 
 import base64
 
@@ -15,18 +15,20 @@ TEXTS = st.text(st.sampled_from("ab é.\n\t語日ก—"), max_size=60)
 
 
 @given(TEXTS)
-def test_estimated_tokens_divide_no_word(text):
+def test_estimated_tokens_do_not_split_words(text):
     (tokens,) = EstimatedTokenizer().find_tokens([text])
     assert len(tokens) == (estimate_tokens(text) if text.strip() else 0)
-    read = [False] * len(text)
+    is_covered = [False] * len(text)
     for start, end in tokens:
         assert text[start:end].strip() == text[start:end]
-        read[start:end] = [True] * (end - start)
-    assert all(text[index].isspace() for index, is_read in enumerate(read) if not is_read)
+        is_covered[start:end] = [True] * (end - start)
+    assert all(
+        text[index].isspace() for index, is_in_token in enumerate(is_covered) if not is_in_token
+    )
     assert sorted(tokens.tolist()) == tokens.tolist()
 
 
-def test_the_tokens_of_a_model_are_located_and_counted():
+def test_model_tokens_are_located_and_counted():
     tokenizer = load_tokenizer(str(get_model_path()))
     text = "Embeddings fade."
     (tokens,) = tokenizer.find_tokens([text])
@@ -34,20 +36,20 @@ def test_the_tokens_of_a_model_are_located_and_counted():
     assert tokenizer.count(text) == 6
 
 
-def test_a_tokenizer_that_does_not_exist_is_refused(tmp_path):
+def test_unknown_tokenizers_are_rejected(tmp_path):
     with pytest.raises(PosirError, match=r"cannot be loaded .* Give a name on the Hub, a folder"):
         load_tokenizer(str(tmp_path / "nowhere"))
 
 
-def test_a_vocabulary_of_tiktoken_is_a_tokenizer(tmp_path):
+def test_tiktoken_files_are_loaded_as_tokenizers(tmp_path):
     tokens = [bytes([byte]) for byte in range(256)]
     tokens += [b"he", b"ll", b"hell", b" he", "é".encode()]
     lines = [f"{base64.b64encode(token).decode()} {rank}" for rank, token in enumerate(tokens)]
     file = tmp_path / "small.tiktoken"
     file.write_text("\n".join(lines) + "\n")
     text = "hello hello é123"
-    (found,) = load_tokenizer(str(file)).find_tokens([text])
-    pieces = [text[start:end] for start, end in found]
+    (token_spans,) = load_tokenizer(str(file)).find_tokens([text])
+    pieces = [text[start:end] for start, end in token_spans]
     assert pieces == ["hell", "o", " ", "hell", "o", " ", "é", "1", "2", "3"]
     file.write_text("aGU= 1 2\n")
     with pytest.raises(PosirError, match="cannot be loaded"):

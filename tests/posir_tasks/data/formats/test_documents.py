@@ -1,4 +1,4 @@
-"""PDF files: what cannot be read of one is said, and nothing else of it is taken for the whole."""
+"""PDF files are read completely, or skipped with the reason."""
 
 import zlib
 from collections.abc import Collection
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from posir_tasks.data.formats.passages import Passage, SkippedText
+from posir_tasks.data.formats.passages import Passage, SkippedItem
 from posir_tasks.datasets.opening import open_data
 
 LINES = ["The bell was cast in copper.", "It rings twice at noon.", "A heron nested on the crane."]
@@ -16,8 +16,8 @@ def compress(text: str) -> bytes:
     return zlib.compress(text.encode())
 
 
-def damage(text: str) -> bytes:
-    """The first half of a text, then a block that zlib refuses."""
+def compress_damaged(text: str) -> bytes:
+    """Compress the first half of a text, and append an invalid block."""
     stream = zlib.compressobj()
     half = len(text) // 2
     return stream.compress(text[:half].encode()) + stream.flush(zlib.Z_FULL_FLUSH) + b"\xff" * 40
@@ -30,9 +30,9 @@ def write_pdf(
     count: int | None = None,
     pictures: Collection[int] = (),
 ) -> None:
-    """Write a PDF with a page for each compressed stream of content; some have pictures."""
-    numbers = [10 + 2 * place for place in range(len(streams))]
-    kids = " ".join(f"{number} 0 R" for number in numbers)
+    """Write a PDF with a page per compressed content stream, some with pictures."""
+    object_numbers = [10 + 2 * index for index in range(len(streams))]
+    kids = " ".join(f"{number} 0 R" for number in object_numbers)
     objects = {
         1: b"<</Type/Catalog/Pages 2 0 R>>",
         2: f"<</Type/Pages/Kids[{kids}]/Count {count or len(streams)}>>".encode(),
@@ -41,14 +41,14 @@ def write_pdf(
         b"8/ColorSpace/DeviceGray/Length 1>>"
         b"stream\n0\nendstream",
     }
-    for place, (number, stream) in enumerate(zip(numbers, streams, strict=True)):
-        picture = "/XObject<</I 4 0 R>>" if place in pictures else ""
+    for index, (number, stream) in enumerate(zip(object_numbers, streams, strict=True)):
+        picture = "/XObject<</I 4 0 R>>" if index in pictures else ""
         resources = f"<</Font<</F 3 0 R>>{picture}>>"
-        page = (
+        draw_lines = (
             f"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Resources{resources}/Contents "
             f"{number + 1} 0 R>>"
         )
-        objects[number] = page.encode()
+        objects[number] = draw_lines.encode()
         objects[number + 1] = (
             f"<</Length {len(stream)}/Filter/FlateDecode>>stream\n".encode()
             + stream
@@ -60,19 +60,19 @@ def write_pdf(
     file.write_bytes(b"%PDF-1.4\n" + body + b"trailer<</Root 1 0 R/Size 40>>\nstartxref\n0\n%%EOF")
 
 
-def page(*lines: str) -> str:
+def draw_lines(*lines: str) -> str:
     return "".join(
         f"BT /F 12 Tf 50 {700 - 20 * row} Td ({line}) Tj ET\n" for row, line in enumerate(lines)
     )
 
 
-def read(file: Path) -> list[Passage | SkippedText]:
+def read_items(file: Path) -> list[Passage | SkippedItem]:
     return list(open_data(file).read_texts())
 
 
 def test_all_pages_are_read(tmp_path: Path):
-    write_pdf(tmp_path / "a.pdf", [compress(page(line)) for line in LINES])
-    (item,) = read(tmp_path / "a.pdf")
+    write_pdf(tmp_path / "a.pdf", [compress(draw_lines(line)) for line in LINES])
+    (item,) = read_items(tmp_path / "a.pdf")
     assert isinstance(item, Passage)
     assert item.text.split("\n") == LINES
 
@@ -80,27 +80,27 @@ def test_all_pages_are_read(tmp_path: Path):
 @pytest.mark.parametrize(
     "options",
     [
-        {"streams": [compress(page(*LINES)), damage(page(*LINES) * 20)]},
-        {"streams": [compress(page(*LINES))], "count": 4},
+        {"streams": [compress(draw_lines(*LINES)), compress_damaged(draw_lines(*LINES) * 20)]},
+        {"streams": [compress(draw_lines(*LINES))], "count": 4},
     ],
     ids=["damaged page", "missing pages"],
 )
-def test_a_file_of_which_a_part_cannot_be_read_is_skipped(tmp_path: Path, options):
+def test_partly_unreadable_files_are_skipped(tmp_path: Path, options):
     write_pdf(tmp_path / "a.pdf", **options)
-    (item,) = read(tmp_path / "a.pdf")
-    assert isinstance(item, SkippedText)
+    (item,) = read_items(tmp_path / "a.pdf")
+    assert isinstance(item, SkippedItem)
     assert item.reason == "unreadable as PDF"
 
 
-def test_pages_that_are_pictures_are_counted(tmp_path: Path):
+def test_scanned_pages_are_counted(tmp_path: Path):
     picture = compress("q /I Do Q")
     write_pdf(
         tmp_path / "a.pdf",
-        [compress(page(*LINES)), picture, compress(""), picture],
+        [compress(draw_lines(*LINES)), picture, compress(""), picture],
         pictures=[1, 3],
     )
-    text, skipped = read(tmp_path / "a.pdf")
+    text, skipped = read_items(tmp_path / "a.pdf")
     assert isinstance(text, Passage)
-    assert isinstance(skipped, SkippedText)
+    assert isinstance(skipped, SkippedItem)
     assert (skipped.reason, skipped.number) == ("scanned PDF pages", 2)
     assert skipped.detail.startswith("pages 2, 4;")

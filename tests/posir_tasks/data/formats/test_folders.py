@@ -1,6 +1,4 @@
-"""Folders of BEIR and of Chroma's chunking evaluation: documented fields are read, all places of
-evidence are kept.
-"""
+"""BEIR and Chroma's chunking evaluation are read with all documented fields and evidence spans."""
 
 import csv
 import json
@@ -30,12 +28,14 @@ CORPUS = [{"_id": "d1", "title": "", "text": TEXT}, {"_id": "d2", "text": "Nobod
 QUERY, SECOND = {"_id": "q1", "text": "When?"}, {"_id": "q2", "text": "Who?"}
 HEADER = ("query-id", "corpus-id", "score")
 WITH_SPAN = (*HEADER, "start", "end")
-FIRST = ("q1", "d1", 1, START, START + 4)
-ALONE = [HEADER, ("q1", "d1", 1)]
+FIRST_ROW = ("q1", "d1", 1, START, START + 4)
+WITHOUT_SPAN = [HEADER, ("q1", "d1", 1)]
 
 
-def write_beir(folder, *, corpus=CORPUS, queries=(QUERY,), qrels=(WITH_SPAN, FIRST), split="test"):
-    """Write a folder as BEIR lays it out; the qrels as rows, the header among them."""
+def write_beir(
+    folder, *, corpus=CORPUS, queries=(QUERY,), qrels=(WITH_SPAN, FIRST_ROW), split="test"
+):
+    """Write a BEIR folder. `qrels` are rows including the header."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     for name, records in (("corpus", corpus), ("queries", queries)):
         (folder / f"{name}.jsonl").write_text(
@@ -52,28 +52,28 @@ def import_beir(tmp_path, split="test", **files):
     return imported(read_beir(folder, ReadOptions(split=split)), tmp_path / "out")
 
 
-STATED = {
+SPAN_FIELDS = {
     "columns of the qrels": {},
-    "columns in another order": {"qrels": [WITH_SPAN[::-1], FIRST[::-1]]},
+    "columns in another order": {"qrels": [WITH_SPAN[::-1], FIRST_ROW[::-1]]},
     "field of the query": {
         "queries": [QUERY | {"pos_char_span": [START, START + 4]}],
-        "qrels": ALONE,
+        "qrels": WITHOUT_SPAN,
     },
     "metadata of the query": {
         "queries": [QUERY | {"metadata": {"pos_char_span": [START, START + 4], "answer": "1999"}}],
-        "qrels": ALONE,
+        "qrels": WITHOUT_SPAN,
     },
-    "the answer alone": {"queries": [QUERY | {"answer": "1999"}], "qrels": ALONE},
+    "the answer alone": {"queries": [QUERY | {"answer": "1999"}], "qrels": WITHOUT_SPAN},
     "twice alike": {"queries": [QUERY | {"pos_char_span": [START, START + 4]}]},
-    "several rows alike": {"qrels": [WITH_SPAN, FIRST, FIRST, ("q1", "d2", 0, "", "")]},
+    "several rows alike": {"qrels": [WITH_SPAN, FIRST_ROW, FIRST_ROW, ("q1", "d2", 0, "", "")]},
     "empty metadata": {"queries": [QUERY | {"metadata": {}}]},
     "a title": {"corpus": [CORPUS[0] | {"title": "Zoë"}, CORPUS[1]]},
 }
 
 
-@pytest.mark.parametrize("case", STATED)
-def test_a_span_is_read_from_every_documented_field(tmp_path, case):
-    result = import_beir(tmp_path, **STATED[case])
+@pytest.mark.parametrize("case", SPAN_FIELDS)
+def test_spans_are_read_from_all_documented_fields(tmp_path, case):
+    result = import_beir(tmp_path, **SPAN_FIELDS[case])
     assert result.skipped == []
     assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
     folder = tmp_path / "out/eng-Latn/sports"
@@ -88,7 +88,7 @@ def test_a_span_is_read_from_every_documented_field(tmp_path, case):
     )
 
 
-def test_another_split_can_be_read(tmp_path):
+def test_other_splits_can_be_read(tmp_path):
     write_beir(tmp_path / "beir", qrels=[HEADER])
     import_beir(tmp_path, split="dev")
     assert len(read_back(tmp_path / "out")) == 1
@@ -99,11 +99,11 @@ def test_another_split_can_be_read(tmp_path):
         imported(read_beir(tmp_path / "beir", ReadOptions(split="train")), tmp_path / "none")
 
 
-KNOWN, UNKNOWN_PLACE = (
+LOCATED_SPAN, UNKNOWN_SPAN = (
     ("q2", "d1", 1, 0, 3),
     "has several places of evidence, one of which is unknown",
 )
-UNUSABLE = {
+UNUSABLE_QUERIES = {
     "no relevant document": ([SECOND], [], "has no relevant document in"),
     "judged not relevant": ([SECOND], [("q2", "d1", 0, 0, 3)], "has no relevant document in"),
     "document unknown": (
@@ -122,25 +122,29 @@ UNUSABLE = {
         [("q2", "d1", 1, "", "")],
         "'pos_char_span' is not valid",
     ),
-    "a place not in the corpus": ([SECOND], [KNOWN, ("q2", "d9", 1, 0, 3)], UNKNOWN_PLACE),
-    "a place not in its document": ([SECOND], [KNOWN, ("q2", "d2", 1, 0, 300)], UNKNOWN_PLACE),
-    "a place without a span": ([SECOND], [KNOWN, ("q2", "d2", 1, "", "")], UNKNOWN_PLACE),
+    "a place not in the corpus": ([SECOND], [LOCATED_SPAN, ("q2", "d9", 1, 0, 3)], UNKNOWN_SPAN),
+    "a place not in its document": (
+        [SECOND],
+        [LOCATED_SPAN, ("q2", "d2", 1, 0, 300)],
+        UNKNOWN_SPAN,
+    ),
+    "a place without a span": ([SECOND], [LOCATED_SPAN, ("q2", "d2", 1, "", "")], UNKNOWN_SPAN),
 }
 
 
-@pytest.mark.parametrize("case", UNUSABLE)
-def test_an_unusable_query_is_skipped_and_named(tmp_path, case):
-    queries, rows, reason = UNUSABLE[case]
-    result = import_beir(tmp_path, queries=[QUERY, *queries], qrels=[WITH_SPAN, FIRST, *rows])
-    of_query = [skipped.detail for skipped in result.skipped if reason in skipped.detail]
-    assert len(of_query) == 1 or reason == UNKNOWN_PLACE
+@pytest.mark.parametrize("case", UNUSABLE_QUERIES)
+def test_unusable_queries_are_skipped_and_named(tmp_path, case):
+    queries, rows, reason = UNUSABLE_QUERIES[case]
+    result = import_beir(tmp_path, queries=[QUERY, *queries], qrels=[WITH_SPAN, FIRST_ROW, *rows])
+    details = [skipped.detail for skipped in result.skipped if reason in skipped.detail]
+    assert len(details) == 1 or reason == UNKNOWN_SPAN
     assert {skipped.name.partition("#")[0] for skipped in result.skipped} == {"q2"}
     assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
     assert not (tmp_path / "out/eng-Latn/sports/places.parquet").exists()
 
 
-REFUSED = {
-    "no header": ({"qrels": [FIRST]}, "test.tsv: missing column(s) query-id, corpus-id, score"),
+INVALID_FILES = {
+    "no header": ({"qrels": [FIRST_ROW]}, "test.tsv: missing column(s) query-id, corpus-id, score"),
     "no qrels": (
         {"qrels": []},
         "test.tsv: missing column(s) query-id, corpus-id, score; the file has none",
@@ -171,15 +175,15 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_an_invalid_file_is_named_and_nothing_written(tmp_path, case):
-    files, message = REFUSED[case]
+@pytest.mark.parametrize("case", INVALID_FILES)
+def test_invalid_files_are_named_and_nothing_is_written(tmp_path, case):
+    files, message = INVALID_FILES[case]
     with pytest.raises(DataError, match=re.escape(message)):
         import_beir(tmp_path, **files)
     assert not (tmp_path / "out").exists()
 
 
-SEVERAL = {
+MULTI_SPAN_QUERIES = {
     "two documents": (
         [("q2", "d1", 3, 0, 3), ("q2", "d2", 1, 0, 6)],
         [("d1", "Zoë", 3), ("d2", "Nobody", 1)],
@@ -195,11 +199,11 @@ SEVERAL = {
 }
 
 
-@pytest.mark.parametrize("case", SEVERAL)
-def test_a_query_with_several_places_is_imported_as_such(tmp_path, case):
-    rows, expected = SEVERAL[case]
-    result = import_beir(tmp_path, queries=[QUERY, SECOND], qrels=[WITH_SPAN, FIRST, *rows])
-    # The grade of a document is the highest of its rows, and the others are counted.
+@pytest.mark.parametrize("case", MULTI_SPAN_QUERIES)
+def test_queries_with_several_spans_are_imported(tmp_path, case):
+    rows, expected = MULTI_SPAN_QUERIES[case]
+    result = import_beir(tmp_path, queries=[QUERY, SECOND], qrels=[WITH_SPAN, FIRST_ROW, *rows])
+    # A document gets the highest grade of its rows. Other grades are counted.
     assert [item.name for item in result.skipped] == ["query q2, document d1"] * (
         case == "two spans"
     )
@@ -209,7 +213,7 @@ def test_a_query_with_several_places_is_imported_as_such(tmp_path, case):
     spans = zip(places["corpus-id"], places["pos_char_span"], places["score"], strict=True)
     texts = {"d1": TEXT, "d2": "Nobody asks."}
     stored = sorted((name, texts[name][start:end], grade) for name, (start, end), grade in spans)
-    # Spans that overlap are one place, from the first character to the last.
+    # Overlapping spans are merged.
     assert stored == (expected or [("d1", TEXT[:6], 1), ("d1", "flew", 1)])
     assert set(places["query-id"]) == {"q2"}
     assert not posir.validate(folder).rows
@@ -219,19 +223,19 @@ def test_a_query_with_several_places_is_imported_as_such(tmp_path, case):
         name: max(grade for other, _, grade in stored if other == name) for name, _, _ in stored
     }
     assert Judgments.from_positions(data).grades == {"q1": {"d1": 1}, "q2": grades}
-    # Reading what was imported as a source yields the same places.
-    again = collect_questions(open_data(folder).subsets[0].read_passages(), "sports", repair=False)
-    assert (again.questions, again.places) == (result.questions, result.places)
+    # Reading the imported data again yields the same spans.
+    reread = collect_questions(open_data(folder).subsets[0].read_passages(), "sports", repair=False)
+    assert (reread.questions, reread.places) == (result.questions, result.places)
 
 
-def test_spans_that_overlap_in_one_place_are_a_query_with_one(tmp_path):
+def test_overlapping_spans_become_one(tmp_path):
     result = import_beir(
         tmp_path, queries=[SECOND], qrels=[WITH_SPAN, ("q2", "d1", 1, 0, 3), ("q2", "d1", 1, 1, 6)]
     )
     assert (read_back(tmp_path / "out"), result.places) == ([("Who?", TEXT, TEXT[:6])], {})
 
 
-WRONG_PLACES = {
+INVALID_SPANS = {
     "query-id": (pl.lit("q1"), "is an id in"),
     "text": (pl.Series(["Who?", "Whose?"]), "differs between the places"),
     "score": (pl.Series([1, 2]), "differs between the places"),
@@ -240,12 +244,14 @@ WRONG_PLACES = {
 }
 
 
-@pytest.mark.parametrize("field", WRONG_PLACES)
-def test_places_that_break_a_rule_are_refused(tmp_path, field):
+@pytest.mark.parametrize("field", INVALID_SPANS)
+def test_invalid_spans_are_rejected(tmp_path, field):
     import_beir(
-        tmp_path, queries=[QUERY, SECOND], qrels=[WITH_SPAN, FIRST, *SEVERAL["two spans"][0]]
+        tmp_path,
+        queries=[QUERY, SECOND],
+        qrels=[WITH_SPAN, FIRST_ROW, *MULTI_SPAN_QUERIES["two spans"][0]],
     )
-    values, message = WRONG_PLACES[field]
+    values, message = INVALID_SPANS[field]
     file = tmp_path / "out/eng-Latn/sports/places.parquet"
     pl.read_parquet(file).with_columns(values.alias(field)).write_parquet(file)
     problems = posir.validate(tmp_path / "out").rows
@@ -255,7 +261,7 @@ def test_places_that_break_a_rule_are_refused(tmp_path, field):
 
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl"])
-def test_a_missing_file_is_named(tmp_path, name):
+def test_missing_files_are_named(tmp_path, name):
     (write_beir(tmp_path / "beir") / name).unlink()
     with pytest.raises(
         DataError, match=re.escape(f"{tmp_path / 'beir' / name}: cannot be read (No such file")
@@ -263,7 +269,7 @@ def test_a_missing_file_is_named(tmp_path, name):
         imported(read_beir(tmp_path / "beir", ReadOptions()), tmp_path / "out")
 
 
-def test_evidence_of_scifact_is_read_by_numbers_of_sentences(tmp_path):
+def test_scifact_evidence_is_read_from_sentence_numbers(tmp_path):
     text = "The mill stood by the river. It burned in 1901. Nobody knew why. It was built again."
     annotations = {"1": [[1, 2]], "2": [[3]], "3": [[0], [3]], "4": [[9]], "5": []}
     queries = [
@@ -277,7 +283,7 @@ def test_evidence_of_scifact_is_read_by_numbers_of_sentences(tmp_path):
     qrels = [HEADER, *((name, "d", 1) for name in annotations)]
     write_beir(tmp_path, corpus=[{"_id": "d", "text": text}], queries=queries, qrels=qrels)
     questions = collect_questions(read_beir(tmp_path, ReadOptions()), "scifact", repair=False)
-    assert {name: span.of(text) for name, (*_, span) in questions.questions.items()} == {
+    assert {name: span.slice(text) for name, (*_, span) in questions.questions.items()} == {
         "1": "It burned in 1901. Nobody knew why.",
         "2": "It was built again.",
         "3": "The mill stood by the river.",
@@ -287,7 +293,7 @@ def test_evidence_of_scifact_is_read_by_numbers_of_sentences(tmp_path):
     assert questions.places == {"3": Place("3"), "3#2": Place("3")}
     details = {name: skipped.detail for name, skipped in questions.unpositioned.items()}
     assert details == {"5": Cause.NO_POSITION}
-    assert [(skip.name, skip.detail) for skip in questions.skipped] == [
+    assert [(item.name, item.detail) for item in questions.skipped] == [
         ("4", "refers to sentence 9 of its document, which has 4")
     ]
 
@@ -300,7 +306,7 @@ TEXTS = {
 }
 
 
-def excerpt(corpus: str, content: str) -> dict[str, Any]:
+def build_excerpt(corpus: str, content: str) -> dict[str, Any]:
     start = TEXTS[corpus].index(content)
     return {"content": content, "start_index": start, "end_index": start + len(content)}
 
@@ -308,10 +314,10 @@ def excerpt(corpus: str, content: str) -> dict[str, Any]:
 QUESTIONS = [
     (
         "When was it cast, and when did it fall?",
-        [excerpt("bells", "1770"), excerpt("bells", "1804")],
+        [build_excerpt("bells", "1770"), build_excerpt("bells", "1804")],
         "bells",
     ),
-    ("How often did the tower burn?", [excerpt("towers", "twice")], "towers"),
+    ("How often did the tower burn?", [build_excerpt("towers", "twice")], "towers"),
 ]
 
 
@@ -323,34 +329,34 @@ def write_chunking_folder(
         (folder / "corpora" / f"{corpus}.md").write_text(text)
     with (folder / name).open("w", newline="") as file:
         rows = [
-            (text, given if isinstance(given, str) else json.dumps(given), corpus)
-            for text, given, corpus in questions
+            (text, references if isinstance(references, str) else json.dumps(references), corpus)
+            for text, references, corpus in questions
         ]
         csv.writer(file).writerows([("question", "references", "corpus_id"), *rows])
     return folder
 
 
 @pytest.mark.parametrize("name", ["questions.csv", "questions_df.csv"])
-def test_all_excerpts_of_a_question_are_read(tmp_path: Path, name: str):
+def test_all_excerpts_are_read(tmp_path: Path, name: str):
     opened = open_data(write_chunking_folder(tmp_path, name=name))
     data = read_evidence_data(opened)
     assert data.documents == TEXTS
     (_, first), (_, second) = data.questions
-    assert [excerpt.span.of(TEXTS["bells"]) for excerpt in first] == ["1770", "1804"]
-    assert [excerpt.span.of(TEXTS["towers"]) for excerpt in second] == ["twice"]
+    assert [excerpt.span.slice(TEXTS["bells"]) for excerpt in first] == ["1770", "1804"]
+    assert [excerpt.span.slice(TEXTS["towers"]) for excerpt in second] == ["twice"]
     assert (data.clusters.tolist(), data.skipped) == ([0, 1], 0)
-    # Position data has the questions with a single excerpt.
-    (subset,) = opened.with_questions("the test").subsets
+    # Position data contains only questions with a single excerpt.
+    (subset,) = opened.select_questions("the test").subsets
     assert subset.read().queries["text"][:] == ["How often did the tower burn?"]
     assert subset.judgments.grades == {"q1": {"bells": 1}, "q2": {"towers": 1}}
 
 
-def test_questions_without_an_excerpt_in_a_corpus_are_skipped(tmp_path: Path):
-    wrong = {"content": "1805", "start_index": 38, "end_index": 42}
+def test_questions_without_located_excerpts_are_skipped(tmp_path: Path):
+    wrong_excerpt = {"content": "1805", "start_index": 38, "end_index": 42}
     questions = [
         *QUESTIONS,
-        ("When?", [wrong], "bells"),
-        ("Where?", [wrong], "absent"),
+        ("When?", [wrong_excerpt], "bells"),
+        ("Where?", [wrong_excerpt], "absent"),
         ("Why?", [], "bells"),
     ]
     data = read_evidence_data(open_data(write_chunking_folder(tmp_path, questions)))
@@ -365,7 +371,7 @@ def test_questions_without_an_excerpt_in_a_corpus_are_skipped(tmp_path: Path):
         ("3", "question 1: 'references' must be a list"),
     ],
 )
-def test_invalid_references_are_one_message(tmp_path: Path, references: str, message: str):
+def test_invalid_references_cause_one_message(tmp_path: Path, references: str, message: str):
     with pytest.raises(DataError) as error:
         read_evidence_data(
             open_data(write_chunking_folder(tmp_path, [("When?", references, "bells")]))

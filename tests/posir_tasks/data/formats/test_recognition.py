@@ -1,6 +1,4 @@
-"""Data in no form that is read: what it has, the nearest format and the line that is wrong are
-named.
-"""
+"""Errors for unknown formats name the content, the nearest format and invalid lines."""
 
 import json
 from pathlib import Path
@@ -17,8 +15,8 @@ from posir_tasks.datasets.opening import QRELS, open_data
 JUDGED = [f"q{number} 0 d{number} 1" for number in range(30)]
 
 
-def changed(place: int, line: str) -> list[str]:
-    return [*JUDGED[:place], line, *JUDGED[place + 1 :]]
+def replace_line(index: int, line: str) -> list[str]:
+    return [*JUDGED[:index], line, *JUDGED[index + 1 :]]
 
 
 @pytest.mark.parametrize(
@@ -26,8 +24,8 @@ def changed(place: int, line: str) -> list[str]:
     [
         ("a.qrels", [f"q{number} 0 d{number}" for number in range(30)], 1),
         ("a.txt", [f"q{number} Q0 d{number}" for number in range(30)], 1),
-        ("a.txt", changed(4, "q4 0 d4"), 5),
-        ("a.txt", changed(25, "q4 0 d4 high"), 26),
+        ("a.txt", replace_line(4, "q4 0 d4"), 5),
+        ("a.txt", replace_line(25, "q4 0 d4 high"), 26),
         ("a", ["# judged in May", *JUDGED], 1),
         ("a.txt", ["# judged", "#", *JUDGED], 1),
         ("a.txt", [*JUDGED, "", "# the end"], 32),
@@ -35,20 +33,20 @@ def changed(place: int, line: str) -> list[str]:
         ("qrels.test", ["q 0 d 1 x"] * 5, 1),
     ],
 )
-def test_qrels_with_a_wrong_line_are_an_error_of_the_line(tmp_path: Path, name, lines, line):
+def test_errors_name_the_invalid_line_of_qrels(tmp_path: Path, name, lines, line):
     (tmp_path / name).write_text("\n".join(lines))
     with pytest.raises(DataError, match=rf"{name}: line {line}: "):
         open_data(tmp_path / name)
 
 
 @pytest.mark.parametrize("content", ["", "\n\n"])
-def test_qrels_without_a_judgment_are_an_error(tmp_path: Path, content):
+def test_qrels_without_judgments_are_rejected(tmp_path: Path, content):
     (tmp_path / "a.qrels").write_text(content)
     with pytest.raises(DataError, match=r"a\.qrels: has no judgment"):
         open_data(tmp_path / "a.qrels")
 
 
-def test_qrels_are_recognized_among_texts(tmp_path: Path):
+def test_qrels_are_distinguished_from_texts(tmp_path: Path):
     (tmp_path / "a").write_text("\n".join(JUDGED))
     (tmp_path / "b.txt").write_text(
         "We saw 3 boats\nThey had 2 lamps\nEach was made of copper and rang at noon.\nAll day."
@@ -58,18 +56,18 @@ def test_qrels_are_recognized_among_texts(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "form", [form for form in FORMATS if form.fields], ids=lambda form: form.title
+    "format_", [format_ for format_ in FORMATS if format_.fields], ids=lambda format_: format_.title
 )
-def test_each_form_is_nearest_to_its_own_fields(form):
-    for layout in form.layouts:
-        assert find_nearest_format(sorted(layout)) == form
+def test_the_nearest_format_of_its_own_fields_is_the_format(format_):
+    for layout in format_.layouts:
+        assert find_nearest_format(sorted(layout)) == format_
 
 
-def test_no_form_is_nearest_to_other_fields():
+def test_other_fields_have_no_nearest_format():
     assert find_nearest_format(["foo", "bar"]) is None
 
 
-def test_a_folder_of_autorag_is_not_taken_for_the_layout(tmp_path: Path):
+def test_autorag_folders_are_distinguished_from_the_posir_layout(tmp_path: Path):
     corpus = {"doc_id": ["a"], "contents": ["A text."], "metadata": [""]}
     questions = {
         "qid": ["1"],
@@ -80,17 +78,17 @@ def test_a_folder_of_autorag_is_not_taken_for_the_layout(tmp_path: Path):
     pl.DataFrame(corpus).write_parquet(tmp_path / "corpus.parquet")
     pl.DataFrame(questions).write_parquet(tmp_path / "qa.parquet")
     assert find_layout(tmp_path) is None
-    said = describe_format(tmp_path)
-    assert "corpus.parquet (nearest format: AutoRAG's corpus)" in said
-    assert "qa.parquet (nearest format: AutoRAG's questions)" in said
+    message = describe_format(tmp_path)
+    assert "corpus.parquet (nearest format: AutoRAG's corpus)" in message
+    assert "qa.parquet (nearest format: AutoRAG's questions)" in message
     assert open_data(tmp_path).kind == "a folder of AutoRAG"
-    # A domain that has only its corpus is told what it lacks.
+    # A domain with only a corpus still counts as the PosIR layout.
     pl.DataFrame({"_id": ["a"], "text": ["A text."]}).write_parquet(tmp_path / "corpus.parquet")
     assert find_layout(tmp_path) is not None
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "seen"),
+    ("name", "content", "expected"),
     [
         (
             "a.json",
@@ -103,14 +101,14 @@ def test_a_folder_of_autorag_is_not_taken_for_the_layout(tmp_path: Path):
         ("a.csv", "doc_id,contents\n1,2\n", "AutoRAG's corpus"),
     ],
 )
-def test_what_a_file_has_and_the_nearest_form_are_said(tmp_path: Path, name, content, seen):
+def test_errors_list_fields_and_the_nearest_format(tmp_path: Path, name, content, expected):
     (tmp_path / name).write_text(content)
-    assert seen in describe_format(tmp_path / name)
-    with pytest.raises(PosirError, match=seen):
-        open_data(tmp_path / name).with_questions("posir score").subsets[0].read()
+    assert expected in describe_format(tmp_path / name)
+    with pytest.raises(PosirError, match=expected):
+        open_data(tmp_path / name).select_questions("posir score").subsets[0].read()
 
 
-def test_data_without_text_has_no_unknown_language(tmp_path: Path):
+def test_errors_for_data_without_text_do_not_mention_the_language(tmp_path: Path):
     (tmp_path / "a.jsonl").write_text('{"foo": 1}\n')
     with pytest.raises(PosirError, match=r"has no text\. Skipped: 1 without a text column"):
         open_data(tmp_path / "a.jsonl").find_languages()
@@ -133,7 +131,9 @@ LONG = json.dumps("文" * 5_000, ensure_ascii=False)
         ("", True),
     ],
 )
-def test_the_start_of_a_long_line_shows_squad(tmp_path: Path, content: str, expected: bool):
+def test_squad_is_recognized_by_the_start_of_a_long_line(
+    tmp_path: Path, content: str, expected: bool
+):
     file = tmp_path / "a.json"
     file.write_text(content.replace("LONG", LONG))
     assert is_squad_json(file) is expected

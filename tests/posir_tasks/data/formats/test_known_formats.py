@@ -1,6 +1,4 @@
-"""Forms of data that others publish: what each holds is read; data in a form that is not read is
-refused by its name, and data that lacks a field is told which.
-"""
+"""Published formats are read, unsupported formats are named, and errors name missing fields."""
 
 import copy
 import csv
@@ -18,7 +16,7 @@ import posir
 from posir_data.api import import_data, read_sources
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.formats.catalog import FORMATS, describe_format
-from posir_tasks.data.formats.form import REFUSED
+from posir_tasks.data.formats.format import UNSUPPORTED_FORMATS
 from posir_tasks.data.formats.passages import Cause
 from posir_tasks.data.questions import collect_questions
 from posir_tasks.datasets.opening import open_data
@@ -27,11 +25,11 @@ from tests.support.datasets import build_squad
 TEXT = "Zoë flew to the north. The north wind blew all night, and Zoë 👩‍🚀 slept."
 WIND = "The north wind blew all night"
 NORTH = TEXT.index("north")
-SECOND = TEXT.index("north", NORTH + 1)
+SECOND_NORTH = TEXT.index("north", NORTH + 1)
 
 
 def write(file: Path, value: Any) -> Path:
-    """Write JSON, JSON Lines, CSV or Parquet, as the suffix says."""
+    """Write JSON, JSON Lines, CSV or Parquet, depending on the suffix."""
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix == ".json":
         file.write_text(json.dumps(value))
@@ -48,16 +46,18 @@ def write(file: Path, value: Any) -> Path:
 
 
 def list_questions(path: Path) -> dict[str, list[str]]:
-    """Return the texts of all places of evidence by question."""
+    """Map questions to the texts of their evidence spans."""
     imported = collect_questions(read_sources([path], scope="corpus"), "d", repair=True)
-    found: dict[str, list[str]] = {}
+    evidence_by_question: dict[str, list[str]] = {}
     for name, (query, document, span) in imported.questions.items():
         assert name
-        found.setdefault(query, []).append(span.of(imported.documents[document]))
-    return found
+        evidence_by_question.setdefault(query, []).append(span.slice(imported.documents[document]))
+    return evidence_by_question
 
 
-def asked(name: str, question: str, *answers: dict[str, Any], **fields: Any) -> dict[str, Any]:
+def build_question(
+    name: str, question: str, *answers: dict[str, Any], **fields: Any
+) -> dict[str, Any]:
     return {
         "qid": name,
         "question": question,
@@ -68,8 +68,8 @@ def asked(name: str, question: str, *answers: dict[str, Any], **fields: Any) -> 
     }
 
 
-def detected(text: str, *starts: int) -> dict[str, Any]:
-    # The ends are inclusive.
+def build_answer(text: str, *starts: int) -> dict[str, Any]:
+    # Ends are inclusive.
     spans = [[start, start + len(text) - 1] for start in starts]
     return {"text": text, "char_spans": spans, "token_spans": [[0, 0] for _ in spans]}
 
@@ -79,7 +79,7 @@ MRQA = [
     {
         "context": TEXT,
         "context_tokens": [["Zoë", 0]],
-        "qas": [asked("m1", "Where to?", detected("north", NORTH, SECOND))],
+        "qas": [build_question("m1", "Where to?", build_answer("north", NORTH, SECOND_NORTH))],
     },
 ]
 
@@ -121,15 +121,15 @@ PAIRS = {
     "relevant_docs": {"q/1": ["n|1"], "q2": ["n2"]},
     "mode": "text",
 }
-BY = {"model_name": "m", "type": "ai"}
+WRITER = {"model_name": "m", "type": "ai"}
 RAG_DATASET = {
     "examples": [
         {
             "query": "What blew?",
-            "query_by": BY,
+            "query_by": WRITER,
             "reference_contexts": [WIND],
             "reference_answer": "The wind.",
-            "reference_answer_by": BY,
+            "reference_answer_by": WRITER,
         }
     ]
 }
@@ -155,17 +155,17 @@ AUTORAG = {
 
 
 @pytest.mark.parametrize("has_rows", [False, True])
-def test_mrqa_has_an_inclusive_end_and_each_occurrence(tmp_path, has_rows):
-    lines: list[Any] = copy.deepcopy(MRQA)
-    lines[1]["qas"] += [
-        asked("m2", "Who?", detected("zoë", 0)),
-        asked("m3", "Why?"),
-        asked("m4", "What?", detected("wind", SECOND)),
+def test_mrqa_spans_are_inclusive_and_include_all_occurrences(tmp_path, has_rows):
+    join_lines: list[Any] = copy.deepcopy(MRQA)
+    join_lines[1]["qas"] += [
+        build_question("m2", "Who?", build_answer("zoë", 0)),
+        build_question("m3", "Why?"),
+        build_question("m4", "What?", build_answer("wind", SECOND_NORTH)),
     ]
     if has_rows:
-        # As on the Hub.
+        # The layout on the Hub.
         rows = []
-        for question in lines[1]["qas"]:
+        for question in join_lines[1]["qas"]:
             answers = question["detected_answers"]
             spans = [
                 {"start": [pair[0] for pair in spans], "end": [pair[1] for pair in spans]}
@@ -176,7 +176,7 @@ def test_mrqa_has_an_inclusive_end_and_each_occurrence(tmp_path, has_rows):
             rows[-1]["detected_answers"] = {"text": texts, "char_spans": spans}
         file = write(tmp_path / "a.jsonl", rows)
     else:
-        file = write(tmp_path / "a.jsonl", lines)
+        file = write(tmp_path / "a.jsonl", join_lines)
     assert open_data(file).kind == "MRQA"
     assert list_questions(file) == {"Where to?": ["north", "north"], "Who?": ["Zoë"]}
     skipped = collect_questions(read_sources([file]), "d", repair=True).skipped
@@ -187,8 +187,8 @@ def test_mrqa_has_an_inclusive_end_and_each_occurrence(tmp_path, has_rows):
 
 
 @pytest.mark.parametrize("suffix", [".json", ".jsonl", ".parquet"])
-def test_qasper_has_paragraphs_of_whole_papers(tmp_path, suffix):
-    more = [
+def test_qasper_evidence_consists_of_paragraphs(tmp_path, suffix):
+    other_questions = [
         {"question": name, "question_id": name, "nlp_background": "two", "answers": answers}
         for name, answers in {
             "none": [annotate([], True), annotate([], True)],
@@ -197,12 +197,12 @@ def test_qasper_has_paragraphs_of_whole_papers(tmp_path, suffix):
             "lost": [annotate(["A paragraph of another paper."])],
         }.items()
     ]
-    paper = PAPER | {"qas": [*QAS, *more]}
+    paper = PAPER | {"qas": [*QAS, *other_questions]}
     content: Any = {"1901.1": paper}
     if suffix != ".json":
         content = [{"id": "1901.1", **paper}]
     if suffix == ".parquet":
-        # Columns, as on the Hub.
+        # The layout on the Hub, with lists as columns.
         content[0]["full_text"] = _to_columns(paper["full_text"])
         content[0]["qas"] = _to_columns(paper["qas"])
         content[0]["figures_and_tables"] = ["a"]
@@ -228,7 +228,7 @@ def _to_columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-def test_judgments_of_autorag_and_llamaindex_are_read(tmp_path):
+def test_autorag_and_llamaindex_judgments_are_read(tmp_path):
     for name, rows in AUTORAG.items():
         write(tmp_path / "autorag" / name, rows)
     judgments = open_data(tmp_path / "autorag").subsets[0].judgments
@@ -255,7 +255,7 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("case", GOLDEN)
-def test_a_golden_set_has_judgments_and_with_documents_spans(tmp_path, case):
+def test_golden_sets_have_judgments_and_spans_in_documents(tmp_path, case):
     name, content = GOLDEN[case]
     file = write(tmp_path / name, content)
     subset = open_data(file).subsets[0]
@@ -273,13 +273,13 @@ def test_a_golden_set_has_judgments_and_with_documents_spans(tmp_path, case):
         import_data(tmp_path / "both", language="eng-Latn", domain="d", output=tmp_path / "out")
 
 
-def test_forms_of_others_are_read_by_a_name_of_the_hub(monkeypatch):
+def test_published_formats_are_read_from_the_hub(monkeypatch):
     answers = {"text": ["north"], "char_spans": [{"start": [NORTH], "end": [NORTH + 4]}]}
     mrqa = {"context": TEXT, "qid": "m1", "question": "Where to?", "detected_answers": answers}
     rows = {
         "some/mrqa": [{"subset": "Own", **mrqa}],
         "some/ragas": RAGAS,
-        "some/drop": OTHERS["DROP on the Hub"][1],
+        "some/drop": UNSUPPORTED_SAMPLES["DROP on the Hub"][1],
         "some/body": [{"question": "What blew?", "answer": WIND, "body": TEXT}],
     }
     monkeypatch.setattr(
@@ -292,32 +292,41 @@ def test_forms_of_others_are_read_by_a_name_of_the_hub(monkeypatch):
     )
     data = opened.subsets[0].read()
     assert [*data.evidence.starts] == [NORTH]
-    judged = open_data("some/ragas", revision="6" * 40).subsets[0].judgments
-    assert [len(grades) for grades in judged.grades.values()] == [1]
+    judgments = open_data("some/ragas", revision="6" * 40).subsets[0].judgments
+    assert [len(grades) for grades in judgments.grades.values()] == [1]
     with pytest.raises(DataError, match="some/drop: is DROP, which posir cannot read"):
         open_data("some/drop", revision="6" * 40)
-    named = open_data("some/body", revision="6" * 40, column="body").subsets[0].read()
-    assert [*named.evidence.starts] == [TEXT.index(WIND)]
+    data_ = open_data("some/body", revision="6" * 40, column="body").subsets[0].read()
+    assert [*data_.evidence.starts] == [TEXT.index(WIND)]
 
 
-def lines(rows: list[dict[str, Any]]) -> str:
+def join_lines(rows: list[dict[str, Any]]) -> str:
     return "".join(json.dumps(row) + "\r\n" for row in rows)
 
 
-TWO = [{"question": "What blew?", "contexts": [WIND, "Copper."], "ground_truth": "x"}]
+TWO_CONTEXTS = [{"question": "What blew?", "contexts": [WIND, "Copper."], "ground_truth": "x"}]
 COLUMNS = {"question": ["What blew?"], "contexts": [[WIND, "Copper."]], "ground_truth": ["x"]}
-#: Usual variations of the forms: a file, and what it has.
-VARIED = {
-    "MRQA, lines named .json": ("a.json", lines(MRQA)),
-    "MRQA without header": ("a.json.gz", lines(MRQA[1:])),
+#: File name and content for variations of formats.
+VARIATIONS = {
+    "MRQA, lines named .json": ("a.json", join_lines(MRQA)),
+    "MRQA without header": ("a.json.gz", join_lines(MRQA[1:])),
     "MRQA as a list": ("a.json", json.dumps(MRQA)),
     "QASPER as a list": ("a.json", json.dumps([{"id": "1901.1", **PAPER}], indent=1)),
-    "QASPER, lines named .json": ("a.json", lines([{"id": "1901.1", **PAPER}])),
-    "examples as lines": ("a.jsonl", lines(RAG_DATASET["examples"])),
-    "ragas, lines named .json": ("a.json", lines([*RAGAS, {**RAGAS[0], "user_input": "Who?"}])),
-    "ragas in one line": ("a.json", lines(RAGAS)),
-    "ragas with null": ("a.jsonl", lines([*RAGAS, {"user_input": "", "reference_contexts": None}])),
-    "ragas with a text": ("a.jsonl", lines([TWO[0] | {"contexts": '[1] He said "Zoë".'}])),
+    "QASPER, lines named .json": ("a.json", join_lines([{"id": "1901.1", **PAPER}])),
+    "examples as lines": ("a.jsonl", join_lines(RAG_DATASET["examples"])),
+    "ragas, lines named .json": (
+        "a.json",
+        join_lines([*RAGAS, {**RAGAS[0], "user_input": "Who?"}]),
+    ),
+    "ragas in one line": ("a.json", join_lines(RAGAS)),
+    "ragas with null": (
+        "a.jsonl",
+        join_lines([*RAGAS, {"user_input": "", "reference_contexts": None}]),
+    ),
+    "ragas with a text": (
+        "a.jsonl",
+        join_lines([TWO_CONTEXTS[0] | {"contexts": '[1] He said "Zoë".'}]),
+    ),
     "ragas in columns": ("a.json", json.dumps(COLUMNS)),
     "ragas of pandas": (
         "a.json",
@@ -334,23 +343,23 @@ VARIED = {
 }
 
 
-@pytest.mark.parametrize("case", VARIED)
-def test_usual_variations_of_known_forms_are_read(tmp_path, case):
-    name, content = VARIED[case]
+@pytest.mark.parametrize("case", VARIATIONS)
+def test_variations_of_formats_are_read(tmp_path, case):
+    name, content = VARIATIONS[case]
     data = f"\ufeff{content}".encode()
     file = tmp_path / name
     file.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     opened = open_data(file, scope="corpus").subsets[0]
-    numbers = {query: len(grades) for query, grades in opened.judgments.grades.items()}
+    grade_counts = {query: len(grades) for query, grades in opened.judgments.grades.items()}
     expected = {"MRQA": {"m1": 1}, "QASP": {"p1": 1}}.get(case[:4], {"q1": 1})
     if case in ("ragas in columns", "ragas of pandas", "ragas of NumPy"):
         expected = {"q1": 2}
     if case == "ragas, lines named .json":
         expected = {"q1": 1, "q2": 1}
-    assert numbers == expected
+    assert grade_counts == expected
 
 
-def test_autorag_may_have_several_files_of_questions(tmp_path):
+def test_autorag_may_have_several_question_files(tmp_path):
     write(tmp_path / "corpus.parquet", AUTORAG["corpus.parquet"])
     for number, row in enumerate(AUTORAG["qa.parquet"]):
         write(tmp_path / f"qa_{number}.parquet", [row])
@@ -358,22 +367,22 @@ def test_autorag_may_have_several_files_of_questions(tmp_path):
     assert judgments.grades == {"1": {"a": 1, "b": 1}, "2": {"c": 1}}
 
 
-def test_ids_of_contexts_are_those_of_the_documents(tmp_path):
+def test_context_ids_are_document_ids(tmp_path):
     row = RAGAS[0] | {"id": "r1", "reference_context_ids": ["c7"]}
     file = write(tmp_path / "a.jsonl", [row])
     assert open_data(file).subsets[0].judgments.grades == {"r1": {"c7": 1}}
 
 
-def test_different_texts_with_one_id_are_an_error(tmp_path):
+def test_different_texts_with_the_same_id_are_rejected(tmp_path):
     row = RAGAS[0] | {"reference_context_ids": ["c7"]}
-    other = row | {"reference_contexts": ["Another text."]}
-    file = write(tmp_path / "a.jsonl", [row, other])
+    other_row = row | {"reference_contexts": ["Another text."]}
+    file = write(tmp_path / "a.jsonl", [row, other_row])
     with pytest.raises(DataError, match="another text has the same id, c7"):
         open_data(file).subsets[0].read()
 
 
-#: Samples of forms of others, as they are published.
-OTHERS = {
+#: Samples of unsupported formats as published.
+UNSUPPORTED_SAMPLES = {
     "ReCoRD": (
         "a.json",
         {
@@ -590,29 +599,33 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("case", OTHERS)
-def test_a_form_that_is_not_read_is_refused_by_name(tmp_path, case):
-    name, content = OTHERS[case]
+@pytest.mark.parametrize("case", UNSUPPORTED_SAMPLES)
+def test_unsupported_formats_are_rejected_by_name(tmp_path, case):
+    name, content = UNSUPPORTED_SAMPLES[case]
     file = write(tmp_path / name, content)
-    (form,) = [form for form in REFUSED if case.startswith(form.title.split()[0])]
-    with pytest.raises(DataError) as caught:
+    (format_,) = [
+        format_ for format_ in UNSUPPORTED_FORMATS if case.startswith(format_.title.split()[0])
+    ]
+    with pytest.raises(DataError) as error_info:
         open_data(file)
-    assert f"is {form.title}, which posir cannot read. {form.advice}" in str(caught.value)
-    assert "rite " in form.advice
-    # As texts, it can be read by naming the column.
+    assert f"is {format_.title}, which posir cannot read. {format_.advice}" in str(error_info.value)
+    assert "rite " in format_.advice
+    # With a text column, the file can be read as texts.
     assert open_data(file, column="text").has_questions is False
 
 
-def test_every_form_that_is_refused_has_a_sample():
-    for form in REFUSED:
-        assert any(case.startswith(form.title.split()[0]) for case in OTHERS), form.title
+def test_all_unsupported_formats_have_samples():
+    for format_ in UNSUPPORTED_FORMATS:
+        assert any(case.startswith(format_.title.split()[0]) for case in UNSUPPORTED_SAMPLES), (
+            format_.title
+        )
 
 
-def remove(value: Any, name: str) -> Any:
+def remove_field(value: Any, name: str) -> Any:
     """Remove a field at any depth."""
     if isinstance(value, dict):
-        return {key: remove(item, name) for key, item in value.items() if key != name}
-    return [remove(item, name) for item in value] if isinstance(value, list) else value
+        return {key: remove_field(item, name) for key, item in value.items() if key != name}
+    return [remove_field(item, name) for item in value] if isinstance(value, list) else value
 
 
 ROW = {"id": "1", "context": TEXT, "question": "What blew?", "answer": WIND}
@@ -659,8 +672,8 @@ REPLIQA = {
     "answer": "The wind.",
     "long_answer": WIND,
 }
-#: A sample of each form of files that is read, and the fields that it needs.
-KNOWN: dict[str, tuple[str, Any, str]] = {
+#: Sample and required fields of each supported file format.
+SAMPLES: dict[str, tuple[str, Any, str]] = {
     "MRQA": ("a.jsonl", MRQA, "context qas qid question detected_answers text char_spans"),
     "QASPER": (
         "a.json",
@@ -708,53 +721,57 @@ KNOWN: dict[str, tuple[str, Any, str]] = {
         "document_id document_extracted question answer long_answer",
     ),
 }
-DELETED = [(case, field) for case, (_, _, fields) in KNOWN.items() for field in fields.split()]
+MISSING_FIELDS = [
+    (case, field) for case, (_, _, fields) in SAMPLES.items() for field in fields.split()
+]
 
 
-@pytest.mark.parametrize("case", KNOWN)
-def test_each_sample_of_a_known_form_is_read(tmp_path, case):
-    name, content, _ = KNOWN[case]
+@pytest.mark.parametrize("case", SAMPLES)
+def test_samples_of_all_formats_are_read(tmp_path, case):
+    name, content, _ = SAMPLES[case]
     subset = open_data(write(tmp_path / name, content), scope="corpus").subsets[0]
     assert subset.judgments.grades or subset.read().queries
 
 
-@pytest.mark.parametrize(("case", "field"), DELETED)
-def test_the_message_names_the_only_field_that_is_missing(tmp_path, case, field):
-    name, content, _ = KNOWN[case]
-    file = write(tmp_path / name, remove(content, field))
-    with pytest.raises(PosirError) as caught:
+@pytest.mark.parametrize(("case", "field"), MISSING_FIELDS)
+def test_errors_name_the_missing_field(tmp_path, case, field):
+    name, content, _ = SAMPLES[case]
+    file = write(tmp_path / name, remove_field(content, field))
+    with pytest.raises(PosirError) as error_info:
         import_data(file, language="eng-Latn", domain="d", output=tmp_path / "out", scope="corpus")
-    # What is said of any data names no field that is missing.
-    said, _, _ = str(caught.value).replace(str(tmp_path), "").partition("Supported formats")
-    said = re.sub(r"Expected: .*?\.(?= It contains|$|\n)", "", said)
-    for form in FORMATS:
-        said = said.replace(form.advice or "-", "")
-    assert field in said, said
+    # Remove the parts of the message that do not depend on the data.
+    message, _, _ = str(error_info.value).replace(str(tmp_path), "").partition("Supported formats")
+    message = re.sub(r"Expected: .*?\.(?= It contains|$|\n)", "", message)
+    for format_ in FORMATS:
+        message = message.replace(format_.advice or "-", "")
+    assert field in message, message
 
 
-NEEDED = "corpus.parquet qa.parquet qid query retrieval_gt doc_id contents"
+AUTORAG_NAMES = "corpus.parquet qa.parquet qid query retrieval_gt doc_id contents"
 
 
-@pytest.mark.parametrize("missing", NEEDED.split())
-def test_autorag_without_a_file_or_a_column_names_it(tmp_path, missing):
+@pytest.mark.parametrize("missing", AUTORAG_NAMES.split())
+def test_errors_name_missing_autorag_files_and_columns(tmp_path, missing):
     for name, rows in AUTORAG.items():
         if name != missing:
-            write(tmp_path / name, remove(rows, missing))
+            write(tmp_path / name, remove_field(rows, missing))
     with pytest.raises(PosirError, match=missing):
-        open_data(tmp_path).with_questions("posir score").subsets[0].read()
+        open_data(tmp_path).select_questions("posir score").subsets[0].read()
 
 
-def test_the_message_shows_the_first_record_and_lists_the_forms(tmp_path):
+def test_errors_show_the_first_record_and_the_formats(tmp_path):
     file = write(tmp_path / "a.jsonl", [{"question": "Who?", "answer": "Zoë", "body": TEXT}] * 2)
-    said = describe_format(file)
-    assert 'first record is {"question": "Who?", "answer": "Zo\\u00eb"' in said
-    assert "missing: context" in said
-    assert "posir import --formats" in said
-    listed = import_data(formats=True)
-    assert [row["form"] for row in listed.rows] == [form.title for form in FORMATS if form.kinds]
+    message = describe_format(file)
+    assert 'first record is {"question": "Who?", "answer": "Zo\\u00eb"' in message
+    assert "missing: context" in message
+    assert "posir import --formats" in message
+    formats = import_data(formats=True)
+    assert [row["form"] for row in formats.rows] == [
+        format_.title for format_ in FORMATS if format_.suffixes
+    ]
 
 
-def test_a_column_of_another_name_has_the_documents(tmp_path):
+def test_documents_may_be_in_another_column(tmp_path):
     row = {"question": "What blew?", "answer": WIND, "body": TEXT}
     for name in ("a.jsonl", "a.parquet"):
         file = write(tmp_path / name, [row])
@@ -764,9 +781,9 @@ def test_a_column_of_another_name_has_the_documents(tmp_path):
         assert query
 
 
-def test_a_language_that_the_data_states_is_not_asked_for(tmp_path):
+def test_declared_languages_are_used(tmp_path):
     for case in ("MRQA", "TyDi QA", "RepLiQA"):
-        name, content, _ = KNOWN[case]
+        name, content, _ = SAMPLES[case]
         file = write(tmp_path / case.replace(" ", "_") / name, content)
         import_data(file, domain="d", output=tmp_path / "read" / case)
         assert (tmp_path / "read" / case / "eng-Latn/d/queries.parquet").exists()
@@ -796,7 +813,7 @@ def test_a_language_that_the_data_states_is_not_asked_for(tmp_path):
         ("---\n---\n", ""),
     ],
 )
-def test_the_language_of_a_card_is_not_asked_for(tmp_path, head, code):
+def test_languages_in_dataset_cards_are_used(tmp_path, head, code):
     (tmp_path / "README.md").write_bytes(head.encode())
     file = write(tmp_path / "b.json", build_squad())
     assert open_data(file).find_declared_language() == code

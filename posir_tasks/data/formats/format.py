@@ -1,4 +1,4 @@
-"""The declaration of a format, and the formats that posir recognizes but cannot read."""
+"""`Format`, which declares a format, and the formats that posir recognizes but cannot read."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import TypeAlias
 
 from posir_tasks.base.errors import DataError
 from posir_tasks.data.data import Judgments
-from posir_tasks.data.formats.passages import Items, ReadOptions, Use
+from posir_tasks.data.formats.passages import Items, ReadOptions, SearchScope
 from posir_tasks.data.formats.records import PARQUET
 from posir_tasks.data.formats.shape import JSON_LINES, NESTED, TABLES
 
 JSON_ROWS = (*JSON_LINES, *PARQUET)
-AS_BEIR = (
+BEIR_LAYOUT = (
     "corpus.jsonl (_id, text), queries.jsonl (_id, text) and qrels/test.tsv (query-id, corpus-id, "
     "score)"
 )
-AS_LINES = "JSON Lines with context, question, answer and start"
+LINES_LAYOUT = "JSON Lines with context, question, answer and start"
 #: Contents of a format.
 SPANS = "questions with the spans of their evidence"
 JUDGMENTS = "judgments without positions, for `posir score`"
@@ -26,7 +26,7 @@ TEXTS = "texts"
 Reader: TypeAlias = Callable[[Path, ReadOptions], Items]
 
 
-def _refuse(path: Path, options: ReadOptions) -> Items:  # noqa: ARG001
+def _raise_unsupported(path: Path, options: ReadOptions) -> Items:  # noqa: ARG001
     raise DataError(f"{path}: posir cannot read this format.")
 
 
@@ -35,36 +35,36 @@ class Format:
     """A file or folder format."""
 
     title: str
-    kinds: tuple[str, ...] = ()
-    """File suffixes; `/` for a folder. Empty if the format is a part of another."""
-    read: Reader = _refuse
+    suffixes: tuple[str, ...] = ()
+    """File suffixes; `/` for a folder. Empty if the format is part of another format."""
+    read: Reader = _raise_unsupported
     accepts: Callable[[Path], bool] = lambda _: True
-    """Checks a path further, once its kind, files and marks match."""
+    """Additional check of a path, after suffix, files and signature have matched."""
     files: tuple[str, ...] = ()
     """Required files in a folder, as glob patterns; `|` separates alternatives."""
-    marks: str = ""
-    """Field names that identify a file, in the notation of `fields`."""
-    use: Use | None = Use.CORPUS
-    """Texts to search for an answer; None for a format without questions."""
+    signature: str = ""
+    """Field names that identify the format, in the syntax of `fields`."""
+    search_scope: SearchScope | None = SearchScope.CORPUS
+    """Texts to search for an answer; None for formats without questions."""
     read_texts: Reader | None = None
-    """Yields the documents only, if this is cheaper than `read`."""
+    """Yields the documents only. Set if it is cheaper than `read`."""
     read_judgments: Callable[[Path, ReadOptions], Judgments] | None = None
-    """Returns the qrels, for a format with grades or several relevant documents per query."""
+    """Reads the qrels of a format with grades or several relevant documents per query."""
     fields: str = ""
-    """Field names, separated by spaces. `|` separates layouts. A `/` after a name means that the
-    value must be an object or a list.
+    """Field names, separated by spaces. `|` separates layouts. A trailing `/` requires the value to
+    be an object or a list.
     """
     advice: str = ""
-    """How to fix data that nearly matches, or how to convert a format that posir cannot read."""
+    """How to fix data that nearly matches, or to convert an unsupported format."""
     contents: str = SPANS
-    """Contents: `SPANS`, `JUDGMENTS` or `TEXTS`."""
+    """`SPANS`, `JUDGMENTS` or `TEXTS`."""
     find_language: Callable[[Path], str] = lambda _: ""
-    """Returns the declared language code, or an empty string unless there is exactly one."""
+    """Returns the declared language code, or an empty string if there is none or several."""
 
     @property
-    def is_refused(self) -> bool:
-        """True for a format that is recognized but cannot be read."""
-        return bool(self.kinds) and self.read is _refuse
+    def is_unsupported(self) -> bool:
+        """True if posir recognizes the format but cannot read it."""
+        return bool(self.suffixes) and self.read is _raise_unsupported
 
     @property
     def layouts(self) -> list[frozenset[str]]:
@@ -73,16 +73,16 @@ class Format:
         return [frozenset(group.split()) for group in groups if group]
 
 
-def _declare_unsupported(title: str, fields: str, advice: str, kinds: tuple[str, ...]) -> Format:
-    return Format(title, kinds, marks=fields, fields=fields, advice=advice, contents="")
+def _declare_unsupported(title: str, fields: str, advice: str, suffixes: tuple[str, ...]) -> Format:
+    return Format(title, suffixes, signature=fields, fields=fields, advice=advice, contents="")
 
 
-REFUSED = (
+UNSUPPORTED_FORMATS = (
     _declare_unsupported(
         "ReCoRD",
         "passage/ entities qas query|passage query entities/ entity_spans",
         "Its queries are statements with a gap (@placeholder) for an entity. Write "
-        f"{AS_LINES} from passage > text, qas > query and answers > text, start.",
+        f"{LINES_LAYOUT} from passage > text, qas > query and answers > text, start.",
         JSON_ROWS,
     ),
     _declare_unsupported(
@@ -97,7 +97,7 @@ REFUSED = (
         "FinanceBench",
         "financebench_id question evidence/ evidence_text",
         "Its documents are separate PDF files. Convert them to text (`pdftotext FILE.pdf`), "
-        f"and write {AS_BEIR}, with evidence (evidence > evidence_text) in queries.jsonl.",
+        f"and write {BEIR_LAYOUT}, with evidence (evidence > evidence_text) in queries.jsonl.",
         JSON_ROWS,
     ),
     _declare_unsupported(
@@ -113,22 +113,22 @@ REFUSED = (
         "DROP",
         "passage qa_pairs/|passage question answers_spans",
         "Its answers are numbers, dates and spans without offsets, often computed. Write "
-        f"{AS_LINES} for the answers that occur once in the passage, or {AS_BEIR} for judgments "
-        "without spans.",
+        f"{LINES_LAYOUT} for the answers that occur once in the passage, or {BEIR_LAYOUT} for "
+        "judgments without spans.",
         JSON_ROWS,
     ),
     _declare_unsupported(
         "PubMedQA",
         "QUESTION CONTEXTS/|question context/ long_answer final_decision",
         "Its answers are yes, no and maybe about a whole abstract, without spans. Write "
-        f"{AS_BEIR}, with the contexts of a question as one text.",
+        f"{BEIR_LAYOUT}, with the contexts of a question as one text.",
         JSON_ROWS,
     ),
     _declare_unsupported(
         "QAngaroo (WikiHop, MedHop)",
         "query candidates/ supports/",
         "Its queries are relations, and it does not mark the support with the evidence. Write "
-        f"{AS_BEIR}, with each of the supports as a text.",
+        f"{BEIR_LAYOUT}, with each of the supports as a text.",
         JSON_ROWS,
     ),
     _declare_unsupported(
@@ -136,21 +136,22 @@ REFUSED = (
         "event_summary/|questanswer_1doc/|continuing_writing/|hallu_modified/|"
         "news1 questions answers",
         "Its answers are written from up to three news texts, without spans. Write "
-        f"{AS_BEIR}, from news1 to news3 and questions.",
+        f"{BEIR_LAYOUT}, from news1 to news3 and questions.",
         JSON_ROWS,
     ),
     _declare_unsupported(
         "training data of DPR",
         "question positive_ctxs/",
-        f"Its judgments have no spans. Write {AS_BEIR}, from question and positive_ctxs > text.",
+        f"Its judgments have no spans. Write {BEIR_LAYOUT}, from question and positive_ctxs > "
+        "text.",
         JSON_ROWS,
     ),
     _declare_unsupported(
         "HotpotQA or 2WikiMultihopQA",
         "question context/ supporting_facts/",
         "Its evidence is spread over sentences in several texts. Write "
-        f"{AS_BEIR}, from context (title, sentences), with the supporting sentences as evidence "
-        "in queries.jsonl: an object with a list for each text.",
+        f"{BEIR_LAYOUT}, from context (title, sentences), with the supporting sentences as "
+        "evidence in queries.jsonl: an object with a list for each text.",
         JSON_ROWS,
     ),
 )
