@@ -44,7 +44,7 @@ from posir_significance.position_charts import build_position_chart
 from posir_tasks.base.private_names import TASKS_REGISTRY
 from posir_tasks.base.wording import drop_organization, pluralize
 from posir_tasks.data.formats.passages import SkippedItem, describe_skipped
-from posir_tasks.display.labels import Command, Term, join_steps
+from posir_tasks.display.labels import ShellCommand, Term, join_steps
 from posir_tasks.display.numbers import (
     format_estimate,
     format_percent,
@@ -390,7 +390,7 @@ def _build_chunk_sections(
     if chunks.chunked_model:
         task = inspection.reference.data if inspection.is_task else EXAMPLE_TASK
         command = inspection.reference.format("mteb", "run", "-t", task, "-m", chunks.chunked_model)
-        evaluation = (Command(command, "to evaluate these chunks on a task"),)
+        evaluation = (ShellCommand(command, "to evaluate these chunks on a task"),)
     yield DisplaySection(
         ADVICE_HEADING,
         (join_steps(_list_steps(inspection)),),
@@ -456,7 +456,7 @@ def _build_next_commands(inspection: Inspection) -> tuple[str, ...]:
             "posir", "inspect", reference.model, reference.data, "--snippet", "langchain"
         )
         comment = "code for langchain, llamaindex, haystack, qdrant or elasticsearch"
-        return (Command(command, comment),)
+        return (ShellCommand(command, comment),)
     if not inspection.is_task or not inspection.fading:
         return ()
     return build_commands(inspection.fading[-1].findings, reference)

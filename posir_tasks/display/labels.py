@@ -75,7 +75,7 @@ class Term(TwoPartText):
     PATTERN = "{}: {}"
 
 
-class Command(TwoPartText):
+class ShellCommand(TwoPartText):
     """A shell command with a comment, which text shows on the line above."""
 
     PATTERN = "# {1}\n{0}"

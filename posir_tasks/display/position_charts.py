@@ -161,7 +161,7 @@ class PositionChart:
     """Next steps without a final period. A step with a reason is a `Term`."""
     steps_title: str = "Next"
     commands: tuple[str, ...] = ()
-    """Commands for the next steps. A command with a comment is a `Command`."""
+    """Commands for the next steps. A command with a comment is a `ShellCommand`."""
     scale: Scale = NDCG
     codes: tuple[tuple[str, str, str, bool], ...] = ()
     """Code for the next step in several libraries: name, sentence, code, and whether it is

@@ -538,7 +538,7 @@ class DisplaySection:
     code: str = ""
     """Code to copy that consists of no shell commands."""
     commands: tuple[str, ...] = ()
-    """Shell commands to copy. A command with a comment is a `Command`."""
+    """Shell commands to copy. A command with a comment is a `ShellCommand`."""
     folded: bool = False
     """Whether pages show only the title until the section is opened or printed."""
     group: str = ""
