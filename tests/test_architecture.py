@@ -254,6 +254,8 @@ MESSAGES = "posir_significance.messages."
 #: Methods that test or take apart a text.
 TEXT_TESTS = {"count", "endswith", "find", "index", "partition", "removeprefix", "removesuffix"}
 TEXT_TESTS |= {"rfind", "rpartition", "rsplit", "split", "splitlines", "startswith"}
+#: Methods that take apart or change a text.
+CUTS = TEXT_TESTS - {"count", "find", "index", "rfind"} | {"replace"}
 
 
 @cache
@@ -361,13 +363,66 @@ def test_decisions_on_rendered_text_are_found():
     assert find_text_tests(head + "def f():\n    text = label_change(row)\n    text.split(':')\n")
 
 
+#: Calls in `posir_tasks.display` that take a text apart, and what the text is.
+DISPLAY_DATA = {
+    "redact_collected(json.dumps(_to_plain_json(document), indent=2))": "JSON",
+    "CELL_MARKUP.sub(_escape_markup, ' '.join(cell.splitlines()))": "Markdown",
+    "f'{self.title}.'": "a question, which ends with its mark",
+    "f'{value:.1f}'": "a number",
+    "alt.SCHEMA_VERSION": "a version",
+    "name": "a key of a chart specification",
+}
+
+
+def find_cuts(source: str) -> set[str]:
+    """The texts that a module takes apart at a word or a sign. White space is layout."""
+    return {
+        ast.unparse(node.func.value)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in CUTS
+        and any(
+            isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value.strip()
+            for value in node.args
+        )
+    }
+
+
+def test_display_takes_no_text_apart():
+    cuts = {
+        text
+        for module, file in modules().items()
+        if module.startswith("posir_tasks.display.")
+        for text in find_cuts(file.read_text(encoding="utf-8"))
+    }
+    assert cuts == DISPLAY_DATA.keys()
+
+
+@pytest.mark.parametrize(
+    ("expression", "number"),
+    [
+        ('title.partition(" · ")', 1),
+        ('paragraph.split(": ", 1)', 1),
+        ('code.startswith("# ")', 1),
+        ('self.title.removesuffix(".")', 1),
+        ('cell.split("\\n")', 0),
+        ("get_parts(title)", 0),
+    ],
+)
+def test_cuts_of_texts_are_found(expression, number):
+    assert len(find_cuts(expression)) == number
+
+
 #: Texts for people in templates: attributes of columns, tables, sections and scales, and variables.
 SHOWN = {"finding", "group", "heading", "name", "title", "whole"}
 SHOWN_VARIABLES = {"cell", "cells", "facts", "heading", "paragraph", "state", "text", "title"}
+SHOWN_VARIABLES |= {"action", "comment", "detail", "explanation", "main", "note", "notes"}
+SHOWN_VARIABLES |= {"paragraphs", "reason", "section_title", "sentence", "step", "steps", "term"}
 #: Names of tests in Jinja that compare with a value.
 COMPARISONS = {"!=", "==", "eq", "equalto", "in", "ne"}
-#: Methods that split a text, at an interval for example.
-SPLITS = {"partition", "rpartition", "rsplit", "split"}
+#: What templates take apart: commands, file names, names of models and codes.
+TEMPLATE_DATA = {"chart.name", "code", "kind", "line", "models.label", "name", "word"}
 #: A selector of CSS that depends on a heading or another text on the page.
 SELECTOR = re.compile(r"""\[(?:alt|aria-label|data-label|title)\s*[~|^$*]?=""")
 
@@ -399,17 +454,46 @@ def has_text(parts: Iterable[nodes.Node]) -> bool:
     return any(isinstance(value, str) and re.search(r"[\w–\[]", value) for value in values)
 
 
-def decides_on_text(node: nodes.Node) -> bool:
-    """Whether an expression compares a heading, title or cell with a text that is written out."""
+def name_data(node: nodes.Node) -> str:
+    """The name of a variable and its attribute: `chart.name`."""
     match node:
+        case nodes.Getattr(node=nodes.Name(name=name), attr=attribute):
+            return f"{name}.{attribute}"
+        case nodes.Getitem(node=inner):
+            return name_data(inner)
+        case nodes.Name(name=name):
+            return name
+    return ""
+
+
+def cuts_text(node: nodes.Node) -> bool:
+    """Whether an expression takes a text apart, unless it is data. A line break is layout."""
+    match node:
+        case nodes.Call(node=nodes.Getattr(node=inner, attr=name), args=values) if name in CUTS:
+            pass
+        case nodes.Filter(node=inner, name="replace", args=values):
+            pass
+        case _:
+            return False
+    is_layout = bool(values) and values[0] == nodes.Const("\n")
+    return not is_layout and name_data(inner) not in TEMPLATE_DATA
+
+
+def decides_on_text(node: nodes.Node) -> bool:
+    """Whether an expression takes a text apart, looks for a text in another, or compares a heading,
+    title or cell with a text that is written out.
+    """
+    if cuts_text(node):
+        return True
+    match node:
+        case nodes.Compare(expr=first, ops=[nodes.Operand(op="in" | "notin", expr=second)]) if (
+            is_shown(first) and is_shown(second)
+        ):
+            return True
         case nodes.Compare(expr=first, ops=operands):
             sides = [first, *(operand.expr for operand in operands)]
             others = [side for side in sides if not is_shown(side)]
             return len(others) < len(sides) and has_text(others)
-        case nodes.Call(node=nodes.Getattr(node=inner, attr="startswith" | "endswith")):
-            return is_shown(inner)
-        case nodes.Call(node=nodes.Getattr(node=inner, attr=attribute), args=values):
-            return attribute in SPLITS and is_shown(inner) and has_text(values)
         case nodes.Test(node=inner, name=name, args=values):
             return name in COMPARISONS and is_shown(inner) and has_text(values)
         case nodes.Filter(
@@ -469,7 +553,15 @@ def test_no_template_decides_on_headings_or_cells():
         ('paragraph.startswith("nDCG@10: ")', 1),
         ("strip.scale.name", 0),
         ("cells[at] is measured", 0),
-        ('cell.split(" · ")[1:]', 0),
+        ('cell.split(" · ")[1:]', 1),
+        ('section.title.partition(" · ")', 1),
+        ('paragraph.partition(": ")[2]', 1),
+        ('step.removesuffix(".")', 1),
+        ('table.title | replace("the ", "")', 1),
+        ('row.said.split(". ")', 1),
+        ("chart.name not in title", 1),
+        ('text.replace("\\n", " ")', 0),
+        ('name.split("/")', 0),
         ('kind.startswith("changes")', 0),
     ],
 )

@@ -29,7 +29,8 @@ def render_section(results: Iterable[SubsetResult]) -> str:
     names = {"Task": [name_task(row) for row in rows]}
     table = build_score_table(rows, choose_columns(COLUMNS), names)
     section = DisplaySection(tables=(table,)).to_markdown()
-    return f"{TITLE}\n\n{section}\n\n{BRIEF}\n\nData: {model_results.data}."
+    brief = "\n".join(BRIEF)
+    return f"{TITLE}\n\n{section}\n\n{brief}\n\nData: {model_results.data}."
 
 
 def write_section(card: Path, section: str) -> None:

@@ -17,6 +17,7 @@ from posir_significance.decision import Margins
 from posir_significance.findings import ChangeRow
 from posir_tasks.base.errors import PosirError, UsageError
 from posir_tasks.base.public import Names, Option, public, to_list
+from posir_tasks.display.labels import Term
 from posir_tasks.display.presentation import LazySequence, Result
 from posir_tasks.display.tables import DisplaySection, Medium
 from posir_tasks.results import JudgedResult, StoredResult, SubsetResult, read_all_results
@@ -28,26 +29,39 @@ ResultSource: TypeAlias = str | Path | Sequence[SubsetResult]
 Sources: TypeAlias = ResultSource | Iterable[ResultSource] | None
 
 BRIEF = (
-    "nDCG@10: 100 if the right document is always first; less the lower it is ranked, 0 below "
-    "rank 10.",
-    "Position effect: nDCG@10 with the same evidence in the first third of its document minus in "
-    "the last.",
-    "Change: model minus baseline, with its interval, adjusted for 3 metrics.",
+    Term(
+        "nDCG@10",
+        "100 if the right document is always first; less the lower it is ranked, 0 below rank 10.",
+    ),
+    Term(
+        "Position effect",
+        "nDCG@10 with the same evidence in the first third of its document minus in the last.",
+    ),
+    Term("Change", "model minus baseline, with its interval, adjusted for 3 metrics."),
 )
-JUDGED_BRIEF = (
-    "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. "
-    "Intervals are adjusted for 5 metrics."
+JUDGED_BRIEF = Term(
+    "Difference",
+    "model minus baseline, x 100, over all judged queries, paired by cluster. "
+    "Intervals are adjusted for 5 metrics.",
 )
 NOTES = (
-    "State: from the interval of the change: equivalent if it lies within the margin (by default "
-    "2 points of nDCG@10, 5 of the position effect), better or worse if it excludes 0; otherwise "
-    "inconclusive.",
-    "Paired by query: both models answered the same questions, and are compared question by "
-    "question.",
+    Term(
+        "State",
+        "from the interval of the change: equivalent if it lies within the margin (by default "
+        "2 points of nDCG@10, 5 of the position effect), better or worse if it excludes 0; "
+        "otherwise inconclusive.",
+    ),
+    Term(
+        "Paired by query",
+        "both models answered the same questions, and are compared question by question.",
+    ),
     "Position effects are compared on the same rotated versions; within the window only if both "
     "models have the same excerpts.",
-    "Intervals: simultaneous 95% intervals for the changes of a table; for scores, the same "
-    "intervals as in a report.",
+    Term(
+        "Intervals",
+        "simultaneous 95% intervals for the changes of a table; for scores, the same "
+        "intervals as in a report.",
+    ),
 )
 #: Why plain results of mteb are not compared, and what to do.
 NO_QUERIES = (

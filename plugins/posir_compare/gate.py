@@ -42,7 +42,7 @@ from posir_tasks.base.files import write_atomically
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import escape_controls
 from posir_tasks.command.exit_status import INCONCLUSIVE_STATUS
-from posir_tasks.display.labels import Label, Tone
+from posir_tasks.display.labels import Label, Title, Tone
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_points
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Role, Table, build_columns
@@ -258,7 +258,7 @@ def build_gate(
     models = ", ".join(dict.fromkeys(names)) or "nothing was tested"
     baseline = next((f" against {limit.baseline}" for limit in limits if limit.baseline), "")
     phrase = "is inconclusive" if verdict is GateVerdict.UNDECIDED else verdict.value
-    title = f"The gate {phrase} · {models}{baseline}"
+    title = Title(f"The gate {phrase}", f"{models}{baseline}")
     return Gate(
         title=title,
         rows=limits,

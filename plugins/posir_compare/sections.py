@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Literal
@@ -24,10 +23,10 @@ from posir_significance.messages.comparisons import (
     title_changes,
     title_models,
 )
-from posir_significance.messages.verdicts import describe_steps, format_difference
+from posir_significance.messages.verdicts import format_difference, list_steps
 from posir_significance.position_charts import build_overlay_section, build_position_chart
 from posir_tasks.base.wording import pluralize, shorten_names
-from posir_tasks.display.labels import Label, Tone
+from posir_tasks.display.labels import Label, Title, Tone, join_steps
 from posir_tasks.display.latex import stack_estimates
 from posir_tasks.display.numbers import format_count, format_estimate, format_points
 from posir_tasks.display.position_charts import PositionChart
@@ -117,10 +116,13 @@ def build_sections(
         charts = list(_draw_position_charts(comparison, names))
         yield DisplaySection(position_charts=tuple(charts))
         for chart in charts:
-            if chart.code:
-                advice = [value for _, value in chart.facts()]
-                title = f"Next with {chart.name}"
-                step = DisplaySection(title, tuple(advice), code=chart.code, only=Medium.TEXT)
+            if chart.commands:
+                step = DisplaySection(
+                    f"{chart.steps_title} with {chart.name}",
+                    (join_steps(chart.steps),),
+                    commands=chart.commands,
+                    only=Medium.TEXT,
+                )
                 steps.append(step)
     for task in overall:
         yield DisplaySection(tables=(_tabulate_task(task),))
@@ -165,9 +167,9 @@ def _tabulate_task(rows: ChangeRows) -> Table:
     if subject.is_judged:
         return tabulate_scores(rows)
     counts = dict.fromkeys(format_count(row.subject.queries) for row in rows)
-    title = (
-        f"Change from {subject.baseline} · {subject.task}, {' or '.join(counts)} queries, "
-        f"{subject.method}"
+    title = Title(
+        f"Change from {subject.baseline}",
+        f"{subject.task}, {' or '.join(counts)} queries, {subject.method}",
     )
     return tabulate_changes(rows, title)
 
@@ -184,9 +186,10 @@ def _tabulate_lengths(task: ChangeRows) -> Iterator[DisplaySection]:
         rows = [row for row in lengths if row.subject.model == model]
         comparisons = round(ALPHA / (1 - rows[0].level))
         name = f"{model}, " if len(models) > 1 else ""
-        title = (
-            f"Change by length · {name}intervals widened for {comparisons} comparisons "
-            f"({pluralize(comparisons // 3, 'length')}, 3 metrics)"
+        title = Title(
+            "Change by length",
+            f"{name}intervals widened for {comparisons} comparisons "
+            f"({pluralize(comparisons // 3, 'length')}, 3 metrics)",
         )
         yield DisplaySection(tables=(tabulate_changes(rows, title, by_length=True),))
 
@@ -205,12 +208,12 @@ def _draw_position_charts(comparison: ModelComparison, names: Names) -> Iterator
                 name = f"{name}, {pair.task}"
             group = analyze(values).overall
             findings = decide(group)
-            chart = replace(build_position_chart(findings, group, name), facts=tuple)
-            if run is pair.b:
-                advice = (("Next", describe_steps(findings, pair.task)),)
-                commands = build_commands(findings, run.find_reference(pair.task))
-                chart = replace(chart, facts=partial(iter, advice), code="\n".join(commands))
-            yield chart
+            chart = build_position_chart(findings, group, name)
+            steps = list_steps(findings, pair.task)
+            commands = build_commands(findings, run.find_reference(pair.task))
+            if run is not pair.b:
+                steps = commands = ()
+            yield replace(chart, facts=tuple, steps=steps, commands=commands)
 
 
 def _overlay_models(comparison: ModelComparison, names: Names) -> Iterator[DisplaySection]:
@@ -282,7 +285,7 @@ def tabulate_scores(rows: Iterable[ChangeRow]) -> Table:
             cells[0], ("Queries", "Baseline score", "Score", "Difference"), roles=SCORE_ROLES
         ),
         tuple(tuple(line.values()) for line in cells),
-        split_by="{Task} · {Method}\n{Model} against {Baseline}",
+        split_by=Title("{Task}", "{Method}\n{Model} against {Baseline}"),
         keys=2,
     )
 

@@ -48,8 +48,9 @@ from posir_tasks.base.progress import track
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.formats.passages import Passage, SkippedItem, describe_skipped
 from posir_tasks.datasets.dataset import Dataset
+from posir_tasks.display.labels import join_steps
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
-from posir_tasks.display.position_charts import NDCG, PositionChart
+from posir_tasks.display.position_charts import NDCG, Fact, PositionChart
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import DisplaySection, Medium, Table, build_columns
 from posir_tasks.language_models.other_words import QuestionWriter
@@ -77,6 +78,7 @@ RECALL_SCALE = replace(
     NDCG,
     name="recall",
     whole="the sentences",
+    contents="sentences",
     caption="documents to their end: the share of sentences there that are found",
 )
 WITHIN_WINDOW = "part within the window"
@@ -485,7 +487,7 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
         yield DisplaySection("What the embedder truncates", (window, *changes[WITHIN_WINDOW]))
     if inspection.problems:
         yield DisplaySection("Problems with questions and hits", inspection.problems)
-    advice = advise_index(next(iter(inspection.changes), None))
+    advice = join_steps(advise_index(next(iter(inspection.changes), None)))
     # On a page, the chart already contains the advice.
     yield DisplaySection(ADVICE_HEADING, (advice,), only=Medium.TEXT if charts else None)
 
@@ -500,9 +502,8 @@ def _build_charts(inspection: IndexInspection) -> tuple[PositionChart, ...]:
     rows = inspection.rows[: len(THIRDS)]
     indexed_count = inspection.documents - len(inspection.not_in_index)
     facts = (
-        ("Documents in the index", f"{indexed_count:,} of {inspection.documents:,}"),
-        ("Sentences tested", f"{sum(row.questions for row in rows):,}"),
-        (ADVICE_HEADING, advise_index(change)),
+        Fact("Documents in the index", f"{indexed_count:,} of {inspection.documents:,}"),
+        Fact("Sentences tested", f"{sum(row.questions for row in rows):,}"),
     )
     chart = PositionChart(
         inspection.retriever,
@@ -510,8 +511,11 @@ def _build_charts(inspection: IndexInspection) -> tuple[PositionChart, ...]:
         tuple(row.recall for row in rows),
         finding=finding,
         facts=lambda: facts,
+        steps=advise_index(change),
+        steps_title=ADVICE_HEADING,
         scale=RECALL_SCALE,
         part_names=THIRDS,
+        is_in_title=True,
     )
     return (chart,)
 

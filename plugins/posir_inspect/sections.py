@@ -44,13 +44,14 @@ from posir_significance.position_charts import build_position_chart
 from posir_tasks.base.private_names import TASKS_REGISTRY
 from posir_tasks.base.wording import drop_organization, pluralize
 from posir_tasks.data.formats.passages import SkippedItem, describe_skipped
+from posir_tasks.display.labels import ShellCommand, Term, join_steps
 from posir_tasks.display.numbers import (
     format_estimate,
     format_percent,
     format_points,
     format_score,
 )
-from posir_tasks.display.position_charts import NDCG, PositionChart
+from posir_tasks.display.position_charts import NDCG, Fact, PositionChart
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import DisplaySection, Medium, Role, Table, build_columns
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
@@ -61,6 +62,7 @@ from posir_tasks.values.scores import ALL, Unit
 SCALE = replace(
     NDCG,
     whole="the sentences",
+    contents="sentences",
     caption="a text to its end: how well a sentence at each position is found (nDCG@10, 0 to 100)",
 )
 WINDOW_HEADING = "How far the model reads"
@@ -68,9 +70,10 @@ SEARCH_HEADING = "How well it finds a sentence"
 ADVICE_HEADING = "What to do"
 PARAPHRASE_HEADING = "Paraphrased questions"
 NO_QUESTIONS = "Not measured: no sentence of 5 to 80 words occurs exactly once."
-LEGEND = (
-    "Brackets: 95% confidence intervals, widened where several are read together (rows by length; "
-    f"changes: {format_level(CHANGE_LEVEL)})."
+LEGEND = Term(
+    "Brackets",
+    "95% confidence intervals, widened where several are read together (rows by length; "
+    f"changes: {format_level(CHANGE_LEVEL)}).",
 )
 EXPLANATION = (
     "Each text has at most ten questions, so long texts have fewer questions per word. The share "
@@ -316,7 +319,9 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
     description = (_describe_texts(inspection),)
     scores = inspection.fading
     charts = tuple(_build_chart(inspection, wording_scores) for wording_scores in scores or ())
-    page_charts = tuple(replace(chart, name=inspection.name) for chart in charts[-1:])
+    page_charts = tuple(
+        replace(chart, name=inspection.name, is_in_title=True) for chart in charts[-1:]
+    )
     yield DisplaySection(title, description, only=Medium.TEXT)
     yield DisplaySection(sentences=description, position_charts=page_charts, only=Medium.PAGE)
     sentences = [inspection.window.sentence]
@@ -334,8 +339,7 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
     yield DisplaySection(
         SEARCH_HEADING, (charts[-1].finding,), position_charts=charts, only=Medium.TEXT
     )
-    facts = (": ".join(fact) for fact in _list_facts(inspection, scores[-1]))
-    paragraph = "\n".join(fact.replace("\n", ", ") for fact in facts)
+    paragraph = "\n".join(map(str, _list_facts(inspection, scores[-1])))
     yield DisplaySection(sentences=(paragraph,), only=Medium.TEXT)
     if inspection.chunks:
         yield from _build_chunk_sections(inspection, inspection.chunks)
@@ -345,7 +349,6 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
             f"Code for {snippet.kind}",
             (snippet.sentence,),
             code=snippet.code,
-            is_command=False,
             only=Medium.TEXT,
         )
 
@@ -368,12 +371,11 @@ def _build_chart(inspection: Inspection, scores: PositionScores) -> PositionChar
     return replace(
         chart,
         words=(sample, *chart.words),
-        facts=lambda: [
-            *_list_facts(inspection, scores),
-            (ADVICE_HEADING, _write_advice(inspection)),
-        ],
+        facts=partial(_list_facts, inspection, scores),
+        steps=_list_steps(inspection),
+        steps_title=ADVICE_HEADING,
         scale=SCALE,
-        code="" if code_snippets else _build_next_commands(inspection),
+        commands=() if code_snippets else _build_next_commands(inspection),
         code_snippets=code_snippets,
         window_end=window_end,
         truncated_label=f"{unread_sentences:,.0f} of {pluralize(findings.questions, 'sentence')}",
@@ -384,15 +386,15 @@ def _build_chunk_sections(
     inspection: Inspection, chunks: ChunkComparison
 ) -> Iterator[DisplaySection]:
     """Build the advice and the chunk comparison behind it."""
-    evaluation_code = ""
+    evaluation: tuple[str, ...] = ()
     if chunks.chunked_model:
         task = inspection.reference.data if inspection.is_task else EXAMPLE_TASK
         command = inspection.reference.format("mteb", "run", "-t", task, "-m", chunks.chunked_model)
-        evaluation_code = f"# to evaluate these chunks on a task\n{command}"
+        evaluation = (ShellCommand(command, "to evaluate these chunks on a task"),)
     yield DisplaySection(
         ADVICE_HEADING,
-        (_write_advice(inspection),),
-        code=_build_next_commands(inspection),
+        (join_steps(_list_steps(inspection)),),
+        commands=_build_next_commands(inspection),
         only=Medium.TEXT,
     )
     is_compared = chunks.has_splitters or not chunks.has_few_texts
@@ -401,7 +403,7 @@ def _build_chunk_sections(
         if inspection.excerpt_tokens or inspection.chunk_texts < inspection.texts:
             sentences.append(_describe_sample(inspection.chunk_sample, inspection.texts))
         yield DisplaySection(
-            chunks.title, tuple(sentences), (chunks.build_table(),), code=evaluation_code
+            chunks.title, tuple(sentences), (chunks.build_table(),), commands=evaluation
         )
     if inspection.other_words:
         yield _build_paraphrase_section(chunks, inspection.other_words)
@@ -430,37 +432,39 @@ def _build_length_section(
         )
 
 
-def _write_advice(inspection: Inspection) -> str:
+def _list_steps(inspection: Inspection) -> tuple[str, ...]:
     """Recommend chunks, more texts, or the next step for the verdict."""
     chunks = inspection.chunks
     assert inspection.fading
     if chunks and chunks.is_recommended:
-        return chunks.describe_recommendation(inspection.chunk_sample, inspection.vectors_per_text)
+        vectors = inspection.vectors_per_text
+        return (chunks.describe_recommendation(inspection.chunk_sample, vectors),)
     if chunks and chunks.has_few_texts and inspection.fading_texts == inspection.texts:
         largest = max(row.size or 0 for row in chunks.rows) if inspection.unread.texts_cut else 0
         return advise_more_texts(inspection.texts, largest)
     task = inspection.source if inspection.is_task else ""
-    return describe_advice(inspection.fading[-1].findings, task)
+    return (describe_advice(inspection.fading[-1].findings, task),)
 
 
-def _build_next_commands(inspection: Inspection) -> str:
-    """Write the next commands, one per line: the snippet command if chunks are recommended, or the
-    commands for the verdict on a task.
+def _build_next_commands(inspection: Inspection) -> tuple[str, ...]:
+    """Build the next commands: the snippet command if chunks are recommended, or the commands for
+    the verdict on a task.
     """
     reference = inspection.reference
     if inspection.chunks and inspection.chunks.chunked_model and reference.data:
         command = reference.format(
             "posir", "inspect", reference.model, reference.data, "--snippet", "langchain"
         )
-        return f"# code for langchain, llamaindex, haystack, qdrant or elasticsearch\n{command}"
+        comment = "code for langchain, llamaindex, haystack, qdrant or elasticsearch"
+        return (ShellCommand(command, comment),)
     if not inspection.is_task or not inspection.fading:
-        return ""
-    return "\n".join(build_commands(inspection.fading[-1].findings, reference))
+        return ()
+    return build_commands(inspection.fading[-1].findings, reference)
 
 
-def _list_facts(inspection: Inspection, scores: PositionScores) -> Iterator[tuple[str, str]]:
+def _list_facts(inspection: Inspection, scores: PositionScores) -> Iterator[Fact]:
     sentences = pluralize(scores.findings.questions, "sentence")
-    yield (
+    yield Fact(
         "Queries",
         f"{sentences} from your texts, reduced to their rarest words. A score of 100 means that "
         "a sentence's source text always ranks first.",
@@ -468,7 +472,7 @@ def _list_facts(inspection: Inspection, scores: PositionScores) -> Iterator[tupl
     yield from list_effects(scores.findings)
     example, name = inspection.unread_example
     if example:
-        yield "Never read, for example", f'"{example}" ({name.rpartition("/")[2]})'
+        yield Fact("Never read, for example", f'"{example}" ({name.rpartition("/")[2]})')
 
 
 def _build_paraphrase_section(
@@ -516,19 +520,19 @@ def _describe_texts(inspection: Inspection) -> str:
     return f"{description}."
 
 
-def _describe_averages(scores: PositionScores) -> str:
+def _describe_averages(scores: PositionScores) -> Term:
     findings = scores.findings
     description = describe_sentence_scores(findings)
     baseline = scores.not_read_without_model
     if not baseline or scores.ndcg_at_10_not_read is None:
-        return description
+        return Term("How well", description)
     truncated_scores = TRUNCATED_SCORES.format(
         score=format_percent(scores.ndcg_at_10_not_read),
         read=findings.read.phrase,
         shared=format_percent(baseline.shared_words),
         chance=format_percent(baseline.chance),
     )
-    return f"{description} {truncated_scores}"
+    return Term("How well", f"{description} {truncated_scores}")
 
 
 def _build_group_table(groups: Mapping[str, GroupFindings], *, full: bool) -> Table:

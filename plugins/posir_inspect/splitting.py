@@ -20,6 +20,7 @@ from posir_significance.messages.verdicts import capitalize, format_difference
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import pluralize
+from posir_tasks.display.labels import Term
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_percent
 from posir_tasks.display.tables import Role, Table, build_columns
 from posir_tasks.models.embeddings.encoding import EmbeddingMemory
@@ -398,7 +399,7 @@ class ChunkComparison:
         return f"Which {'chunker' if self.has_splitters else 'chunk size'} works best"
 
     def describe_recommendation(self, sample: str, vectors_per_text: float | None) -> str:
-        """Describe the recommended chunks with their gain and cost.
+        """Describe the recommended chunks with their gain and cost, without a final period.
 
         Args:
             sample: A phrase for the sample in the comparison, such as `50 texts`.
@@ -407,20 +408,22 @@ class ChunkComparison:
         """
         row = self.selection
         cost = f"{row.cost:.1f} times the vectors"
-        advice = CHUNK_ADVICE.format(
-            chunks=row.name,
-            whole=format_percent(self.rows[0].ndcg_at_10.value),
-            value=format_percent(row.ndcg_at_10.value),
-            texts=sample,
-            cost=f"about {vectors_per_text:,.0f} vectors per text" if vectors_per_text else cost,
-        )
+        if vectors_per_text:
+            cost = f"about {vectors_per_text:,.0f} vectors per text"
+        best = ""
         if self.best_row is not row and self.best_row.state is ChangeState.BETTER:
-            advice += BEST_CHUNKS.format(
+            best = BEST_CHUNKS.format(
                 chunks=self.best_row.name,
                 value=format_percent(self.best_row.ndcg_at_10.value),
                 times=self.best_row.vectors / row.vectors,
             )
-        return f"{advice}."
+        gain = CHUNK_ADVICE.format(
+            whole=format_percent(self.rows[0].ndcg_at_10.value),
+            value=format_percent(row.ndcg_at_10.value),
+            texts=sample,
+            cost=cost,
+        )
+        return Term(f"Search in {row.name}", f"{gain}{best}")
 
     @property
     def chunked_model(self) -> str | None:

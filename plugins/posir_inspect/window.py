@@ -12,6 +12,7 @@ from posir_significance.messages.texts import (
     IGNORES,
     INSPECT_TEXTS,
     REFUSES,
+    REPLACE_TASK,
     REQUIREMENT,
     UNREAD_TEXT,
     WINDOW_SENTENCES,
@@ -20,7 +21,8 @@ from posir_significance.messages.texts import (
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.progress import track
 from posir_tasks.base.wording import drop_organization, pluralize, sanitize
-from posir_tasks.display.position_charts import NDCG, PositionChart
+from posir_tasks.display.labels import Term
+from posir_tasks.display.position_charts import NDCG, Fact, PositionChart
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import DisplaySection, Medium
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
@@ -253,8 +255,8 @@ def _build_charts(
         return ()
     bars, bars_before = BAR_COUNTS[read_part.part]
     has_window_end = read_part.part is Part.FIRST and window.is_counted
-    next_step = INSPECT_TEXTS.format(task=EXAMPLE_TASK)
-    facts = (("Measured", finding), ("Next", next_step)) if commands else ()
+    facts = (Fact("Measured", finding),) if commands else ()
+    next_step = Term(INSPECT_TEXTS, REPLACE_TASK.format(task=EXAMPLE_TASK))
     chart = PositionChart(
         name,
         (finding,),
@@ -264,9 +266,11 @@ def _build_charts(
         finding="" if commands else finding,
         facts=lambda: facts,
         scale=READ_SCALE,
-        code="\n".join(commands),
+        steps=(next_step,) if commands else (),
+        commands=tuple(commands),
         window_end=f"{read_part.tokens:,} tokens" if has_window_end else "",
         truncated_label="the rest",
+        is_in_title=True,
     )
     return (chart,)
 

@@ -20,6 +20,7 @@ from posir_tasks.base.public import (
     public,
     to_list,
 )
+from posir_tasks.display.labels import Term
 from posir_tasks.display.numbers import MISSING, format_estimate, format_number
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Column, Table
@@ -49,12 +50,13 @@ BRIEF = (
     "with 95% intervals. Changes from the plain model have 98.33% intervals. Vectors: per "
     "document. Time: relative to the plain model."
 )
-LEGEND = (
-    "Better: a higher nDCG@10, or a position effect closer to 0. Equivalent: the interval of the "
+LEGEND = Term(
+    "Better",
+    "a higher nDCG@10, or a position effect closer to 0. Equivalent: the interval of the "
     "change is within the margin (2 points of nDCG@10, 5 points of position effect). Chunks change "
     "the window, so bias within the window is reported for each method but not compared. "
     "Intervals are not corrected for the number of methods. Time: encoding queries and documents, "
-    "and searching."
+    "and searching.",
 )
 SOURCES = (
     "Sources. Chunks with one vector: the mean of DICE, arXiv 2606.18781. Late chunks: arXiv "

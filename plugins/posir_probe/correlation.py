@@ -41,6 +41,7 @@ from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.records import Fields
 from posir_tasks.base.untrusted import read_csv_rows, read_json
 from posir_tasks.base.wording import drop_organization
+from posir_tasks.display.labels import Term, Title
 from posir_tasks.display.numbers import (
     format_estimate,
     format_number,
@@ -90,13 +91,16 @@ ScoreKey: TypeAlias = tuple[str, str, str]
 #: Values by the model's `normalize_model_name`.
 ValuesByModel: TypeAlias = dict[str, float]
 NOTES = (
-    "Spearman: correlation over models between a probe's first summary and a retrieval score. For "
-    "the position effect and start minus end, positive summaries favor the start. For PSI, which "
-    "has no sign, the summary's distance from no preference is used. 95% intervals: for new "
-    "models, or for new families if some models are variants of one model (a family). p: "
-    "permutation of families, Holm-corrected over the probes of a task and score. Needed: number "
-    "of independent models for an interval that excludes 0 in 80% of cases, if this were the true "
-    "correlation.",
+    Term(
+        "Spearman",
+        "correlation over models between a probe's first summary and a retrieval score. For the "
+        "position effect and start minus end, positive summaries favor the start. For PSI, which "
+        "has no sign, the summary's distance from no preference is used. 95% intervals: for new "
+        "models, or for new families if some models are variants of one model (a family). p: "
+        "permutation of families, Holm-corrected over the probes of a task and score. Needed: "
+        "number of independent models for an interval that excludes 0 in 80% of cases, if this "
+        "were the true correlation.",
+    ),
 )
 DETAILS = (
     "Variants of a model (MODEL+METHOD, or listed with --families) are not independent. With "
@@ -288,7 +292,7 @@ def build_table(rows: Sequence[ProbeCorrelation]) -> Table:
         )
         for row in rows
     ]
-    return Table(columns, tuple(cells), split_by="{Task} · {Retrieval score}", keys=1)
+    return Table(columns, tuple(cells), split_by=Title("{Task}", "{Retrieval score}"), keys=1)
 
 
 def format_rho(rho: float | None) -> str:
@@ -598,4 +602,6 @@ def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:
         for row in rows
     ]
     columns = build_columns(headings, numbers, roles={"Task": Role.NAME})
-    return Table(columns, tuple(cells), notes=(MODEL_NOTE,), split_by="{Task} · {Score}", keys=2)
+    return Table(
+        columns, tuple(cells), notes=(MODEL_NOTE,), split_by=Title("{Task}", "{Score}"), keys=2
+    )

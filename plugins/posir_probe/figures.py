@@ -76,7 +76,9 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     source = f"Source: {first.data}, {documents}. Method: {probe.source}."
     framed_chart = add_frame(alt.vconcat(chart), title, subject, explanation, source)
     # The figure as a whole has alternative text. A mark without rows would be an image without it.
-    return Figure(first.probe, first.data, None, framed_chart.configure_mark(aria=False))
+    framed_chart = framed_chart.configure_mark(aria=False)
+    # The section of a single result has the same title.
+    return Figure(first.probe, first.data, None, framed_chart, has_own_title=len(results) > 1)
 
 
 def _list_cells(label: str, result: ProbeResult, probe: Probe) -> Iterator[Record]:

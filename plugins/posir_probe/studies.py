@@ -48,6 +48,7 @@ from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.charts import add_frame, build_chart
 from posir_tasks.display.figures import Figure
+from posir_tasks.display.labels import Title
 from posir_tasks.display.numbers import (
     MISSING,
     format_count,
@@ -208,7 +209,7 @@ def build_validity_table(rows: Iterable[ValidityRow]) -> Table:
         ),
         tuple(cells),
         notes=(VALIDITY_NOTE,),
-        split_by="{Model} · {Sample}",
+        split_by=Title("{Model}", "{Sample}"),
     )
 
 
@@ -505,7 +506,8 @@ def build_group_tables(rows: Sequence[GroupRow]) -> list[Table]:
     """Build a table per probe and dataset, with a row per model and a column per position."""
     cells = [
         (
-            f"{row.probe} · {row.data}",
+            row.probe,
+            row.data,
             row.group,
             row.model or f"mean of {pluralize(row.models, 'model')}",
             row.position,
@@ -513,10 +515,12 @@ def build_group_tables(rows: Sequence[GroupRow]) -> list[Table]:
         )
         for row in rows
     ]
-    frame = pl.DataFrame(cells, ["title", "Group", "Model", "position", "value"], orient="row")
+    keys = ["probe", "data"]
+    frame = pl.DataFrame(cells, [*keys, "Group", "Model", "position", "value"], orient="row")
     tables = []
-    for group in frame.partition_by("title", maintain_order=True):
-        matrix = group.drop("title").pivot("position", values="value").fill_null(MISSING)
+    for group in frame.partition_by(keys, maintain_order=True):
+        title = Title(*group.row(0)[:2])
+        matrix = group.drop(keys).pivot("position", values="value").fill_null(MISSING)
         columns = build_columns(matrix.columns, roles={"Model": Role.NAME})
-        tables.append(Table(columns, tuple(matrix.rows()), title=group["title"][0]))
+        tables.append(Table(columns, tuple(matrix.rows()), title=title))
     return tables

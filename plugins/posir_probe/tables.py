@@ -41,6 +41,7 @@ from posir_significance.messages.probes import (
 from posir_significance.messages.verdicts import describe_few
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.formats.passages import SkippedItem, describe_skipped
+from posir_tasks.display.labels import Term, Title
 from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate
 from posir_tasks.display.presentation import LazySequence, Result
 from posir_tasks.display.tables import DisplaySection, Medium, Role, Table, build_columns
@@ -279,7 +280,7 @@ def build_measurements(
         DisplaySection(sentences=introduction, only=Medium.PAGE),
         DisplaySection(
             sentences=(describe_no_verdict(has_commands=bool(commands)),),
-            code="\n".join(commands),
+            commands=tuple(commands),
         ),
     ]
     if main_result.sums.documents >= MIN_DOCUMENTS:
@@ -297,12 +298,12 @@ def build_measurements(
     revisions = dict.fromkeys(subset.data_revision[:12] for subset in main_result.subsets.values())
     methods = dict.fromkeys(probes[result.probe].source for result in results)
     task = find_task(main_result.data)
-    descriptions = [f"{task.metadata.name}: {task.metadata.description}"] if task else []
+    descriptions = [Term(task.metadata.name, task.metadata.description)] if task else []
     warning = describe_skipped(skipped)
     # Values without an interval are not used as a headline.
     page_title = title
     if main_result.sums.documents >= MIN_DOCUMENTS:
-        page_title = f"{label} · {main_probe.describe(main_result.sums, max_summaries=1)}"
+        page_title = Title(label, main_probe.describe(main_result.sums, max_summaries=1))
     return ProbeMeasurements(
         title=title,
         page_title=page_title,

@@ -13,6 +13,7 @@ from posir_significance.messages.probes import describe_check, describe_mmteb, l
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.base.wording import pluralize
+from posir_tasks.display.labels import Term, Title
 from posir_tasks.display.numbers import (
     MISSING,
     draw_sparkline,
@@ -78,10 +79,11 @@ POSQ_NOTE = (
     "prints no PSI, so it is computed from the buckets."
 )
 TRAINING_BRIEF = "As published, without intervals; each model was trained once. nDCG@10 x 100."
-TRAINING_NOTE = (
-    "PSI reduction (computed): 1 - PSI after training on uniform evidence / worst PSI after "
+TRAINING_NOTE = Term(
+    "PSI reduction (computed)",
+    "1 - PSI after training on uniform evidence / worst PSI after "
     "training on evidence at one position. Cosines: between a document and the same document with "
-    "text inserted or removed at a position, averaged over insertion and removal."
+    "text inserted or removed at a position, averaged over insertion and removal.",
 )
 BINS_NOTE = (
     "nDCG@10 x 100 as published, without intervals. Queries are counted in the dataset; the paper "
@@ -348,5 +350,5 @@ def _build_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Tabl
     """Build a table without empty columns, which terminals split by first column and source."""
     roles = {"Model": Role.NAME, "Task": Role.NAME, "State": Role.STATE}
     columns = build_columns(headings, set(headings) - set(TEXT_COLUMNS), roles=roles)
-    title = f"{{{headings[0]}}} · {{Source}}"
+    title = Title(f"{{{headings[0]}}}", "{Source}")
     return Table(columns, tuple(map(tuple, rows)), split_by=title, keys=2).drop_empty_columns()

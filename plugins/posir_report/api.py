@@ -12,6 +12,7 @@ from posir_report.results import Results, build_results
 from posir_significance.decision import Margins
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import Names, Option, public, to_list
+from posir_tasks.display.labels import Term
 from posir_tasks.display.presentation import Result
 from posir_tasks.results import StoredResult, read_all_results
 
@@ -140,10 +141,10 @@ def report(
 def _tabulate_scores() -> Result:
     defaults = list_default_columns()
     rows = []
-    lines = []
+    terms = []
     for score in list_score_columns():
         source = f" [{score.citation}]" if score.citation else ""
-        lines.append(f"{score.key}: {score.description}{source}")
+        terms.append(Term(score.key, f"{score.description}{source}"))
         row = {
             "key": score.key,
             "title": score.title,
@@ -153,4 +154,4 @@ def _tabulate_scores() -> Result:
         }
         rows.append(row)
     default = f"Default: {', '.join(score.key for score in defaults)}."
-    return Result(title="Scores", sentences=[default], notes=["\n".join(lines)], rows=rows)
+    return Result(title="Scores", sentences=[default], notes=terms, rows=rows)

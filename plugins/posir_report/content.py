@@ -34,29 +34,33 @@ from posir_significance.messages.verdicts import (
     count_truncation,
     describe_false_alarms,
     describe_models,
-    describe_sample,
     format_queries,
     iterate_answer,
     label_state,
+    title_sample,
 )
 from posir_significance.position_charts import build_overlay_section
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import pluralize
-from posir_tasks.display.labels import Label
+from posir_tasks.display.labels import Label, Term, Title
 from posir_tasks.display.position_charts import PositionChart
 from posir_tasks.display.presentation import LazySequence, to_paragraphs
 from posir_tasks.display.tables import DisplaySection, Medium, Table
 from posir_tasks.values.scores import BINS_KEY, GROUPS_KEY, ScoreInfo, serialize_scores
 
 BRIEF = (
-    "nDCG@10: how well evidence is found, 0 to 100; in brackets 95% intervals.\n"
-    "Position effect: the same evidence in the first third of its document minus in the last."
+    Term("nDCG@10", "how well evidence is found, 0 to 100; in brackets 95% intervals."),
+    Term(
+        "Position effect",
+        "the same evidence in the first third of its document minus in the last.",
+    ),
 )
 NOTE = "nDCG@10 and differences of it x 100. 95% intervals are for new documents."
-JUDGED_NOTE = (
-    "Judged queries: means x 100 over all queries, with or without known positions of evidence. "
+JUDGED_NOTE = Term(
+    "Judged queries",
+    "means x 100 over all queries, with or without known positions of evidence. "
     "95% intervals are for new clusters: documents, topics, or the column of `posir score "
-    "--clusters`. How positions are added: docs/data.md."
+    "--clusters`. How positions are added: docs/data.md.",
 )
 
 
@@ -137,14 +141,14 @@ def _get_run(row: ReportRow | TaskSummary) -> Run:
 def _show_answer(title: str, row: ReportRow) -> DisplaySection:
     commands = build_commands(row.findings, row.reference) if row.findings else ()
     answer = describe_findings_and_advice(row.findings, row.task)
-    return DisplaySection(title, (answer,), code="\n".join(commands), only=Medium.TEXT)
+    return DisplaySection(title, (answer,), commands=commands, only=Medium.TEXT)
 
 
 def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
     findings = [row.findings for row in rows if row.findings]
     if not findings:
         return task
-    return describe_sample(max(findings, key=lambda result: result.tested_documents), task)
+    return title_sample(max(findings, key=lambda result: result.tested_documents), task)
 
 
 def _tabulate_lengths(
@@ -161,7 +165,7 @@ def _tabulate_lengths(
     if not tested_rows:
         return ()
     sizes = {format_queries(row.queries) for row in tested_rows}
-    title = f"{BY_LENGTH} · {sizes.pop()} each" if len(sizes) == 1 else BY_LENGTH
+    title = Title(BY_LENGTH, f"{sizes.pop()} each" if len(sizes) == 1 else "")
     names = [row.length_title or row.length for row in tested_rows]
     table = tables.build_answer_table(
         tables.LENGTH, names, tested_rows, title, extra_columns, has_sketch=has_sketch
@@ -209,14 +213,18 @@ def title_findings(overall: Sequence[ReportRow]) -> str:
 
 def build_position_charts(overall: Iterable[ReportRow]) -> list[PositionChart]:
     """Build the position chart of each row with findings."""
-    tested_rows = [row for row in overall if row.findings]
+    rows = list(overall)
+    tested_rows = [row for row in rows if row.findings]
     is_one_task = len({row.task for row in tested_rows}) == 1
     position_charts = list[PositionChart]()
     for label, row in zip(build_short_labels(tested_rows), tested_rows, strict=True):
         if row.position_chart and row.findings:
             name = label if is_one_task else f"{label}, {row.task}"
             commands = build_commands(row.findings, row.reference)
-            position_charts.append(replace(row.position_chart, name=name, code="\n".join(commands)))
+            chart = replace(
+                row.position_chart, name=name, commands=commands, is_in_title=len(rows) == 1
+            )
+            position_charts.append(chart)
     return position_charts
 
 

@@ -20,6 +20,7 @@ from posir_report.summary import (
 from posir_report.tables import build_legend, format_cell
 from posir_significance.cells import build_curve_cells
 from posir_significance.messages.verdicts import describe_group
+from posir_tasks.display.labels import Title
 from posir_tasks.display.latex import mark_best, stack_estimates
 from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.display.tables import Column, DisplaySection, Medium, Table
@@ -67,9 +68,9 @@ def describe_result_file(file: Path) -> Iterator[str]:
     results = [result for result in read_results(file.parent) if result.task == file.stem]
     for row in list_overall(build_length_row(summary, 0) for summary in summarize(results)):
         if row.findings:
-            finding = describe_group(row.findings)
             score = format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None)
-            yield f"{row.model}  {row.sketch} · {row.task}, nDCG@10 {score}\n{finding}"
+            title = Title(f"{row.model}  {row.sketch}", f"{row.task}, nDCG@10 {score}")
+            yield f"{title}\n{describe_group(row.findings)}"
 
 
 def build_latex_tables(
@@ -86,7 +87,7 @@ def build_latex_tables(
             yield replace(
                 _tabulate_models(task_rows),
                 title=f"nDCG@10 (x 100) and position effect on {data}.",
-                notes=(LATEX_NOTE, *build_legend(list_added_columns()).splitlines()),
+                notes=(LATEX_NOTE, *build_legend(list_added_columns())),
             )
 
 

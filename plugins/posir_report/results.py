@@ -207,7 +207,7 @@ class Results(Result, Sequence[SubsetResult]):
             yield from build_latex_tables(self.summaries, self.length_rows)
             return
         table = tables.build_length_table(self.length_rows, self.columns)
-        yield replace(table, title=self.title, notes=(NOTE, tables.build_legend(self.columns)))
+        yield replace(table, title=self.title, notes=(NOTE, *tables.build_legend(self.columns)))
 
     def _describe_size(self) -> str:
         results = (*self.subset_results, *self.judged)
@@ -228,8 +228,10 @@ class Results(Result, Sequence[SubsetResult]):
     def _write_notes(self) -> Iterator[str]:
         if self.subset_results:
             charts = [row.position_chart for row in self.overall if row.position_chart]
-            brief = f"{explain_sketches(charts)}\n{BRIEF}" if charts else BRIEF
-            yield NOTE if self.keys or self.full else brief
+            if self.keys or self.full:
+                yield NOTE
+            else:
+                yield from [explain_sketches(charts), *BRIEF] if charts else BRIEF
         if any(summary.scores for summary in self.judged_summaries):
             yield JUDGED_NOTE
         yield from describe_subsets(self.judged_summaries)
@@ -248,7 +250,7 @@ class Results(Result, Sequence[SubsetResult]):
             yield from tables.write_truncation_notes(labels, self.summaries)
             yield from tables.write_document_notes(labels, self.summaries)
             yield NOTE
-            yield tables.build_legend([*self.columns, tables.SKETCH])
+            yield from tables.build_legend([*self.columns, tables.SKETCH])
 
     def check(self, limits: str | Sequence[str | Limit], *, strict: bool = False) -> Gate:
         """Check limits on the scores of every model and task over all lengths, as `posir report
@@ -323,7 +325,7 @@ class Results(Result, Sequence[SubsetResult]):
             tables=[table or tables.build_bin_table(rows, columns)],
             sentences=tuple(describe_findings(self.length_rows)),
             notes=[NOTE],
-            details=[tables.build_legend(columns)],
+            details=tables.build_legend(columns),
         )
 
     def plot(self, task: str | None = None) -> Picture:

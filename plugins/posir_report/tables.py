@@ -26,7 +26,7 @@ from posir_significance.messages.reports import (
 )
 from posir_significance.messages.verdicts import format_finding, label_state
 from posir_tasks.base.records import Record
-from posir_tasks.display.labels import Label, Tone
+from posir_tasks.display.labels import Label, Term, Title, Tone
 from posir_tasks.display.numbers import MISSING, format_percent, format_score
 from posir_tasks.display.tables import Column, Role, Table, build_columns
 from posir_tasks.values.estimates import Estimate
@@ -136,7 +136,7 @@ def build_length_table(
         "Length": [row.length for row in rows],
     }
     table = build_score_table(rows, [SKETCH, *columns] if curves else columns, names)
-    return replace(table, split_by="{Model} · {Task}", notes=tuple(write_level_notes(rows)))
+    return replace(table, split_by=Title("{Model}", "{Task}"), notes=tuple(write_level_notes(rows)))
 
 
 def build_bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
@@ -150,7 +150,7 @@ def build_bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> 
     }
     if all(row.length == ALL for row in rows):
         del names["Length"]
-    return replace(build_score_table(rows, columns, names), split_by="{Model} · {Task}")
+    return replace(build_score_table(rows, columns, names), split_by=Title("{Model}", "{Task}"))
 
 
 def name_task(row: ReportRow) -> str:
@@ -158,16 +158,16 @@ def name_task(row: ReportRow) -> str:
     return row.task + format_partial_suffix(row.subsets, row.missing_subsets)
 
 
-def build_legend(columns: Iterable[ScoreInfo]) -> str:
-    """Explain each column on a line of its own."""
-    lines = []
+def build_legend(columns: Iterable[ScoreInfo]) -> list[Term]:
+    """Explain each column."""
+    terms = []
     for column in columns:
         text = column.description
         # Lower case after a colon, except for acronyms.
         if not text[1:2].isupper():
             text = text[:1].lower() + text[1:]
-        lines.append(f"{column.title}: {text}")
-    return "\n".join(lines)
+        terms.append(Term(column.title, text))
+    return terms
 
 
 def describe_spans(summary: TaskSummary) -> Record | None:

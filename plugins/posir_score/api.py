@@ -30,6 +30,7 @@ from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.formats.passages import Scope
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
+from posir_tasks.display.labels import Term
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.presentation import LazySequence, Result
 from posir_tasks.display.tables import DisplaySection, Medium, Role, Table, build_columns
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HEADINGS = ("Run", "Task", "Queries", "With position", "nDCG@10", "MRR@10", "Recall@100")
-LEGEND = "nDCG@10, MRR@10, Recall@100: over all judged queries, as in trec_eval."
+LEGEND = Term("nDCG@10, MRR@10, Recall@100", "over all judged queries, as in trec_eval.")
 #: Number of chunks to retrieve for a question, as in Chroma's evaluation.
 DEFAULT_CHUNKS = 5
 #: Valid revisions; they become folder names.

@@ -31,6 +31,7 @@ from posir_significance.observations import Floats
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.progress import track
 from posir_tasks.base.wording import pluralize
+from posir_tasks.display.labels import Title
 from posir_tasks.display.numbers import format_count, format_percent
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import DisplaySection
@@ -216,10 +217,11 @@ def _build_sections(result: ScoredChunkers) -> Iterator[DisplaySection]:
     other_questions = pluralize(result.skipped, "other question")
     skipped_note = f", {other_questions} skipped" if result.skipped else ""
     scope = " of the question's document" if result.within else ""
-    title = (
-        f"{result.title} · {pluralize(result.questions, 'question')} on "
+    title = Title(
+        result.title,
+        f"{pluralize(result.questions, 'question')} on "
         f"{pluralize(result.documents, 'document')}{skipped_note}, "
-        f"{pluralize(result.retrieve, 'chunk')}{scope} retrieved"
+        f"{pluralize(result.retrieve, 'chunk')}{scope} retrieved",
     )
     sentences = tuple(describe_change(change) for change in result.changes)
     titles = SCORE_TITLES.values()

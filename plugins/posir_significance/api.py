@@ -24,6 +24,7 @@ from posir_significance.findings import (
 )
 from posir_significance.messages.comparisons import name_planned_state
 from posir_tasks.base.public import Option, public, to_list
+from posir_tasks.display.labels import Title
 from posir_tasks.display.numbers import format_count, format_points
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Role, Table, build_columns
@@ -179,7 +180,9 @@ def _build_table(design: Design, rows: Sequence[SampleSize]) -> Table:
     table = Table(
         build_columns(cells[0], cells[0].keys() - {"State"}, roles={"State": Role.STATE}),
         tuple(tuple(line.values()) for line in cells),
-        title=f"Design · {design.questions_per_document:g} questions per document{length_note}",
+        title=Title(
+            "Design", f"{design.questions_per_document:g} questions per document{length_note}"
+        ),
         notes=(
             "Each document is rotated twice. Variance of the effect times questions: "
             f"{design.effect_variance * 1e4:,.0f} squared points. Two models are compared on the "

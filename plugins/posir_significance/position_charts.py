@@ -12,8 +12,10 @@ from posir_significance.messages.verdicts import (
     describe_group,
     format_finding,
     list_facts,
+    list_steps,
     title_curve,
 )
+from posir_tasks.display.labels import Title
 from posir_tasks.display.position_charts import PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium
 from posir_tasks.values.read_part import Part, ReadKind
@@ -44,6 +46,7 @@ def build_position_chart(findings: GroupFindings, group: GroupAnalysis, name: st
         start_parts,
         describe_group(findings),
         partial(list_facts, findings),
+        list_steps(findings),
     )
 
 
@@ -54,7 +57,7 @@ def build_overlay_section(
     curves = {name: values for name, values in results.items() if values.profile.queries}
     if len(curves) > 1:
         draw = partial(_draw_models, task, curves)
-        title = f"All models by position · {task}"
+        title = Title("All models by position", task)
         yield DisplaySection(title, draw=draw, folded=True, only=Medium.PAGE)
 
 

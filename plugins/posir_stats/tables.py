@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from posir_tasks.datasets.statistics import (
     group_by_language,
     summarize_lengths,
 )
+from posir_tasks.display.labels import Term, Title
 from posir_tasks.display.numbers import format_count, format_number, format_percent
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.schemes import assign_thirds
@@ -50,10 +51,11 @@ class DatasetStatistics:
         """Subsets by language. Each group ends with its total; the last one is the grand total."""
         return group_by_language(self.subsets)
 
-    def title_group(self, group: Sequence[Statistics]) -> str:
-        """Return the dataset and the language of a group."""
+    def title_group(self, group: Sequence[Statistics], contents: str) -> Title:
+        """Title a table of a group: the dataset, then the language and the contents."""
         language = group[0].language
-        return f"{self.name} · {'all languages' if language == ALL else language}"
+        name = "all languages" if language == ALL else language
+        return Title(self.name, f"{name} · {contents}")
 
 
 def build_document(statistics: DatasetStatistics) -> dict[str, Any]:
@@ -140,7 +142,7 @@ def build_tables(statistics: DatasetStatistics) -> list[Table]:
     """Build the tables for each language, and for all languages pooled if there are several."""
     tables = []
     for group in statistics.groups:
-        title = statistics.title_group(group)
+        entitle = partial(statistics.title_group, group)
         total = group[-1]
         records = [build_record(subset) for subset in group]
         units = [
@@ -168,9 +170,9 @@ def build_tables(statistics: DatasetStatistics) -> list[Table]:
         relevant = f"length of the relevant documents in {total.length_unit}"
         grouping = f"{'length of the relevant document and by ' if buckets else ''}type"
         tables += [
-            _tabulate(f"{title} · documents and queries; {relevant}", records, sizes),
-            _tabulate_lengths(title, records, units[0]),
-            _tabulate(f"{title} · queries by {grouping}", records, queries),
+            _tabulate(entitle(f"documents and queries; {relevant}"), records, sizes),
+            _tabulate_lengths(entitle(f"lengths of all texts in {units[0]}"), records, units[0]),
+            _tabulate(entitle(f"queries by {grouping}"), records, queries),
         ]
     return tables
 
@@ -179,8 +181,10 @@ def build_position_tables(statistics: DatasetStatistics) -> list[Table]:
     """Build a histogram of evidence positions for each language, and for all languages if there are
     several.
     """
+    contents = f"{POSITIONS_TITLE[0].lower()}{POSITIONS_TITLE[1:]}"
     return [
-        _tabulate_positions(statistics.title_group(group), group[-1]) for group in statistics.groups
+        _tabulate_positions(statistics.title_group(group, contents), group[-1])
+        for group in statistics.groups
     ]
 
 
@@ -201,7 +205,7 @@ def _tabulate_lengths(title: str, records: Sequence[Mapping[str, Any]], unit: st
             lengths = (format_number(record[key], ",.1f") for key in keys)
             rows.append((record["domain"], texts, format_count(record[texts]), *lengths))
     columns = build_columns(("Domain", "Texts", "Number", *LENGTH_HEADINGS), LENGTH_HEADINGS)
-    return Table(columns, tuple(rows), title=f"{title} · lengths of all texts in {unit}")
+    return Table(columns, tuple(rows), title=title)
 
 
 def _tabulate_positions(title: str, total: Statistics) -> Table:
@@ -214,7 +218,7 @@ def _tabulate_positions(title: str, total: Statistics) -> Table:
     return Table(
         build_columns(("Position", *columns)),
         tuple(zip(total.positions.axes.positions, *bars, strict=True)),
-        title=f"{title} · {POSITIONS_TITLE[0].lower()}{POSITIONS_TITLE[1:]}",
+        title=title,
     )
 
 
@@ -246,13 +250,13 @@ def describe_tables(statistics: DatasetStatistics) -> str:
     )
 
 
-def describe_source(statistics: DatasetStatistics) -> str:
+def describe_source(statistics: DatasetStatistics) -> Term:
     """Name the data source, and explain the position histogram."""
-    note = f"Source: {statistics.source}. Bars are scaled to the largest bin of their column."
+    note = f"{statistics.source}. Bars are scaled to the largest bin of their column."
     profiles = [subset.positions for subset in statistics.subsets]
     if any(profile.counts.sum() != profile.queries for profile in profiles):
         note += (
             " A query in several position buckets counts in each of them; a query without a bucket "
             "is not shown."
         )
-    return note
+    return Term("Source", note)

@@ -26,11 +26,10 @@ from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.wording import COMMAND, PAPER, keep_together
 from posir_tasks.display.charts import NUMBER, render_svg
-from posir_tasks.display.labels import find_link, find_tone, is_estimate_text
+from posir_tasks.display.labels import find_link, find_tone, get_parts, is_estimate_text
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.position_charts import (
     SCALE,
-    SHORT_LABELS,
     STYLE,
     FigureStyle,
     PositionCharts,
@@ -70,8 +69,6 @@ SVG_SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
 HOSTS = {"arXiv": "https://arxiv.org/abs/", "OpenReview": "https://openreview.net/forum?id="}
 #: A name with hyphens outside HTML tags.
 NAME = re.compile(r"(?<![^\s(>])(\w[\w./+]*-[\w./+-]*\w)(?![^<]*>)")
-#: An interval at the end of a title.
-FINAL_INTERVAL = re.compile(r"(\[[-+\d.]+,\s[-+\d.]+\])$")
 
 
 @dataclass(frozen=True)
@@ -85,6 +82,8 @@ class Figure:
     model: str | None
     """Label of the model, or None if the figure shows all models."""
     chart: alt.VConcatChart
+    has_own_title: bool = True
+    """Whether pages show the title in a section with a title."""
 
     @property
     def title(self) -> str:
@@ -288,16 +287,16 @@ def format_markup(text: object) -> Markup:
     return Markup(COMMAND.sub(r"<code>\1</code>", html))
 
 
+def begin_sentence(text: str) -> str:
+    """Capitalize a sentence, unless its first word contains a capital, such as `nDCG@10`."""
+    return text if text[1:2].isupper() else text[:1].upper() + text[1:]
+
+
 def keep_names_whole(text: object) -> Markup:
     """Convert text to HTML in which names with hyphens are not broken."""
     return Markup(
         NAME.sub(r'<span class="whole">\1</span>', keep_together(str(Markup.escape(text))))
     )
-
-
-def format_headline(text: object) -> Markup:
-    """Convert a title to HTML like `keep_names_whole`, and make a final interval smaller."""
-    return Markup(FINAL_INTERVAL.sub(r'<span class="interval">\1</span>', keep_names_whole(text)))
 
 
 def render_page(package: str, template: str, **values: Any) -> str:
@@ -316,7 +315,6 @@ def render_page(package: str, template: str, **values: Any) -> str:
         "draw_glyph": draw_glyph,
         "STRIP_STYLE": STYLE,
         "format_share": format_share,
-        "SHORT_LABELS": SHORT_LABELS,
         "MISSING": MISSING,
     }
     environment.tests["measured"] = is_estimate_text
@@ -324,8 +322,9 @@ def render_page(package: str, template: str, **values: Any) -> str:
         "markup": format_markup,
         "color": find_tone,
         "link": find_link,
+        "parts": get_parts,
+        "sentence": begin_sentence,
         "whole": keep_names_whole,
-        "headline": format_headline,
     }
     page = environment.get_template(template).render(
         values, version=version("posir"), today=date.today()

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
-from posir_tasks.display.labels import Label, Tone, find_tone
+from posir_tasks.display.labels import Label, Tone, find_tone, get_parts
 from posir_tasks.display.numbers import Format, format_estimate
 from posir_tasks.display.tables import Column, Table
 from posir_tasks.values.estimates import Estimate
@@ -66,7 +66,8 @@ def stack_estimates(estimates: Sequence[Estimate | None], format_value: Format) 
     for estimate in estimates:
         if estimate and estimate.interval == (estimate.value, estimate.value):
             estimate = Estimate(estimate.value)
-        cells.append(format_estimate(estimate, format_value).replace(" ", "\n", 1))
+        parts = get_parts(format_estimate(estimate, format_value))
+        cells.append("\n".join(filter(None, parts)))
     return cells
 
 

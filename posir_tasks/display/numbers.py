@@ -55,7 +55,7 @@ def format_estimate(estimate: Estimate | None, format_value: Format, note: str =
     if estimate.interval is None:
         return f"{value}{note}"
     ends = list(map(format_value, estimate.interval))
-    return EstimateText(f"{value} [{', '.join(ends)}]{note}", value, ends)
+    return EstimateText(value, f"[{', '.join(ends)}]{note}", ends)
 
 
 def format_interval(estimate: Estimate | None, format_value: Format) -> str:

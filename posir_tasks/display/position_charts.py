@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, count, pairwise
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_atomically
 from posir_tasks.base.wording import shorten_names
+from posir_tasks.display.labels import Term
 from posir_tasks.display.numbers import draw_sparkline, format_percent
 from posir_tasks.values.estimates import Estimate
 
@@ -40,8 +41,8 @@ BOLD = 0.87
 SCALE = 2
 #: Pixels between hatching lines, and gap between hatching and bars relative to the chart.
 HATCH, HATCH_GAP = 7, 0.014
-#: Short labels for a narrow axis.
-SHORT_LABELS = {"end of the window": "window ends", "start of the window": "window begins"}
+#: Maximum number of parts with a label each.
+MAX_PART_NAMES = 5
 #: Width of a text chart in characters.
 CHARACTERS = 12
 UNREAD, MARK = "░", "┊"
@@ -94,6 +95,8 @@ class Scale:
     format: Callable[[float | None], str]
     whole: str
     """What the truncated share is a share of, such as `the evidence`."""
+    contents: str
+    """What has positions, such as `evidence`."""
     caption: str
     """Second part of a caption that begins with "From the start of"."""
 
@@ -102,8 +105,33 @@ NDCG = Scale(
     "nDCG@10",
     partial(format_percent, spec=".0f"),
     "the evidence",
+    "evidence",
     "documents to their end: how well evidence at each position is found (nDCG@10, 0 to 100)",
 )
+
+
+class AxisLabel(NamedTuple):
+    """A label below a position chart."""
+
+    text: str
+    short: str
+    """Label for a narrow axis."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A fact that supports the finding of a position chart: a value, a state or both."""
+
+    name: str
+    value: str = ""
+    definition: str = ""
+    """Definition of the name, in a few words."""
+    state: str = ""
+    """A `Label`."""
+
+    def __str__(self) -> str:
+        definition = f" ({self.definition})" if self.definition else ""
+        return f"{self.name}{definition}: {', '.join(filter(None, (self.value, self.state)))}"
 
 
 @dataclass(frozen=True)
@@ -127,13 +155,14 @@ class PositionChart:
     """Number of window parts before the truncated part. Defaults to all."""
     finding: str = ""
     """The finding in one or two sentences, for the card of the model on a page."""
-    facts: Callable[[], Iterable[tuple[str, str]]] = field(default=tuple, compare=False)
-    """Computes pairs of name and value that support the finding, then the next step. The first line
-    is the value, other lines explain it.
-    """
+    facts: Callable[[], Iterable[Fact]] = field(default=tuple, compare=False)
+    """Computes the facts that support the finding."""
+    steps: tuple[str, ...] = ()
+    """Next steps without a final period. A step with a reason is a `Term`."""
+    steps_title: str = "Next"
+    commands: tuple[str, ...] = ()
+    """Commands for the next steps. A command with a comment is a `ShellCommand`."""
     scale: Scale = NDCG
-    code: str = ""
-    """Command for the next step."""
     code_snippets: tuple[tuple[str, str, str, bool], ...] = ()
     """Code for the next step in several libraries: name, sentence, code, and whether it is
     expanded.
@@ -141,6 +170,8 @@ class PositionChart:
     window_end: str = ""
     """Axis label at the end of the window, for pages."""
     part_names: tuple[str, ...] = ()
+    is_in_title: bool = False
+    """Whether the title of the page names the system."""
     truncated_label: str = ""
     """Text shown instead of the truncated share, such as `351 of 394 sentences`."""
 
@@ -167,15 +198,34 @@ class PositionChart:
         return parts
 
     @property
-    def axis(self) -> tuple[float, float, str, str]:
-        """Positions in [0, 1] and texts of the two axis labels. They mark the ends of the window if
-        it is contiguous, else the ends of documents.
+    def axis(self) -> tuple[float, float]:
+        """Positions in [0, 1] of the two axis labels. They mark the ends of the window if it is
+        contiguous, else the ends of documents.
         """
         if not self.truncated or self.before not in (None, 0):
-            return 0, 1, "start of documents", "end"
+            return 0, 1
+        return (self.truncated, 1) if self.before == 0 else (0, 1 - self.truncated)
+
+    @property
+    def axis_labels(self) -> tuple[AxisLabel, AxisLabel]:
+        """Labels at the positions of `axis`."""
+        end = AxisLabel("end", "end")
+        if self.axis == (0, 1):
+            return AxisLabel("start of documents", "start of documents"), end
         if self.before == 0:
-            return self.truncated, 1, "start of the window", "end"
-        return 0, 1 - self.truncated, "start", "end of the window"
+            return AxisLabel("start of the window", "window begins"), end
+        return AxisLabel("start", "start"), AxisLabel("end of the window", "window ends")
+
+    @property
+    def page_labels(self) -> Sequence[AxisLabel]:
+        """Labels on a page: the names of the parts (if there are many, of the first and the last),
+        else those of the axis. `window_end` replaces the second.
+        """
+        names = self.part_names
+        if len(names) > MAX_PART_NAMES:
+            names = (names[0], names[-1])
+        labels = [AxisLabel(name, name) for name in names]
+        return labels or (self.axis_labels[:1] if self.window_end else self.axis_labels)
 
     @property
     def share(self) -> str:
@@ -257,10 +307,11 @@ def sketch_charts(charts: PositionCharts, width: int = 1000) -> list[str]:
     return [f"{name:{longest}}{end}" for name, end in zip(names, ends, strict=True)]
 
 
-def explain_sketches(charts: PositionCharts) -> str:
+def explain_sketches(charts: PositionCharts) -> Term:
     """Explain the lines of `sketch_charts`."""
     unread = f"; {UNREAD}: truncated" if any(chart.truncated for chart in charts) else ""
-    return f"Bars: from start to end of a document; bar height: {charts[0].scale.name}{unread}."
+    height = f"bar height: {charts[0].scale.name}{unread}"
+    return Term("Bars", f"from start to end of a document; {height}.")
 
 
 def draw_glyph(chart: PositionChart, width: int = 120, height: int = 36) -> str:
@@ -399,11 +450,12 @@ def _draw_labeled_chart(chart: PositionChart, top: float, width: int) -> Iterato
     yield from _draw_marks(chart, AXIS, top + LABEL, width, HEIGHT)
     for height, y in ((1, top + LABEL + 8), (0.5, bottom - HEIGHT / 2 + 4), (0, bottom)):
         yield _draw_text(AXIS - 6, y, chart.scale.format(height), "faint", "end")
-    low, high, *names = chart.axis
-    fits = width * (high - low) > len(" ".join(names)) * LETTER
-    for name, position, anchor in zip(names, (low, high), ("start", "end"), strict=True):
-        label = name if fits else SHORT_LABELS.get(name, name)
-        yield _draw_text(AXIS + width * position, bottom + 14, label, "faint", anchor)
+    low, high = chart.axis
+    labels = chart.axis_labels
+    fits = width * (high - low) > len(" ".join(label.text for label in labels)) * LETTER
+    for label, position, anchor in zip(labels, chart.axis, ("start", "end"), strict=True):
+        text = label.text if fits else label.short
+        yield _draw_text(AXIS + width * position, bottom + 14, text, "faint", anchor)
     if not chart.truncated:
         return
     start, end = chart.edges[chart.read_before : chart.read_before + 2]

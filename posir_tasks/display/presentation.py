@@ -302,7 +302,7 @@ class Result:
             data=self.data,
             charts=self.position_charts(),
             sections=sections,
-            legend="\n".join(self.paragraphs(explain=True)).splitlines(),
+            legend=self.paragraphs(explain=True),
         )
 
 

@@ -30,7 +30,7 @@ from posir_tasks.base.wording import (
     keep_together,
     shorten_names,
 )
-from posir_tasks.display.labels import Tone, change_text, find_tone
+from posir_tasks.display.labels import Title, Tone, change_text, find_tone, get_parts
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.position_charts import PositionCharts, explain_sketches, sketch_charts
 from posir_tasks.values.estimates import Estimate
@@ -146,7 +146,8 @@ class Table:
             return
         keys = [self.headings.index(name) for name in names]
         for values, group in groupby(self.rows, key=lambda row: [row[key] for key in keys]):
-            title = self.split_by.format_map(dict(zip(names, values, strict=True)))
+            cells = dict(zip(names, values, strict=True))
+            title = Title(*(part.format_map(cells) for part in get_parts(self.split_by)))
             part = replace(self, rows=tuple(group), title=title, split_by="")
             yield part.drop_columns(names).drop_empty_columns()
 
@@ -205,7 +206,7 @@ class Table:
         """Escape control characters, except line breaks of cells."""
         table = self._change_text(escape_controls)
         notes = tuple(map(escape_controls, self.notes))
-        return replace(table, title=escape_controls(self.title), notes=notes)
+        return replace(table, title=change_text(self.title, escape_controls), notes=notes)
 
     def compute_column_widths(self) -> list[int]:
         """Compute the width of each column without folding."""
@@ -395,7 +396,7 @@ def _read_columns() -> int:
 
 def _print_title(console: Console, title: str) -> None:
     if title:
-        print_paragraph(console, title, bold=len(title.partition(" · ")[0]))
+        print_paragraph(console, title, bold=len(get_parts(title)[0]))
 
 
 def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0) -> None:
@@ -543,9 +544,9 @@ class DisplaySection:
     lengths: tuple[tuple[str, int, float], ...] = ()
     """Name, number of tokens and unread share of each text, longest first. Pages show bars."""
     code: str = ""
-    """Code to copy."""
-    is_command: bool = True
-    """Whether the code consists of shell commands, which terminals indent."""
+    """Code to copy that consists of no shell commands."""
+    commands: tuple[str, ...] = ()
+    """Shell commands to copy. A command with a comment is a `ShellCommand`."""
     folded: bool = False
     """Whether pages show only the title until the section is opened or printed."""
     group: str = ""
@@ -570,7 +571,8 @@ class DisplaySection:
     @property
     def is_heading(self) -> bool:
         """True if the section has only a title."""
-        return not (self.sentences or self.tables or self.draw or self.code or self.position_charts)
+        contents = (self.sentences, self.tables, self.draw, self.code, self.commands)
+        return not any((*contents, self.position_charts))
 
     def figures(self) -> Sequence[Figure]:
         """Build the figures."""
@@ -585,9 +587,9 @@ class DisplaySection:
             for line in sketch_charts(self.position_charts, min(find_width(console), PROSE_WIDTH)):
                 console.print(escape_controls(line), markup=False, highlight=False, soft_wrap=True)
             print_paragraph(console, explain_sketches(self.position_charts), "dim")
-        if self.code and self.is_command:
-            print_commands(console, self.code)
-        elif self.code:
+        if self.commands:
+            print_commands(console, "\n".join(self.commands))
+        if self.code:
             console.print(Text(escape_controls(self.code.rstrip())), soft_wrap=True)
         if self.tables and (self.sentences or self.position_charts):
             console.print()
@@ -599,14 +601,15 @@ class DisplaySection:
         """Convert the section, except figures, to GitHub's Markdown."""
         title = " ".join(escape_prose(escape_controls(self.title)).split())
         sentences = escape_prose(escape_controls(" ".join(self.sentences)))
-        code = quote_code(escape_controls(self.code.rstrip())) if self.code else ""
+        code = self.code or "\n".join(self.commands)
+        code_block = quote_code(escape_controls(code.rstrip())) if code else ""
         sketches = "\n".join(map(escape_controls, sketch_charts(self.position_charts)))
         picture = quote_code(sketches) if sketches else ""
         parts = [
             f"## {title}" if title else "",
             picture,
             sentences,
-            code,
+            code_block,
             *map(to_markdown, self.tables),
         ]
         return "\n\n".join(filter(None, parts))

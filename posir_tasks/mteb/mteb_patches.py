@@ -244,9 +244,9 @@ def print_answers(output_folder: str | None) -> None:
 
     with report_progress(quiet=True):
         answers = [
-            line
+            answer
             for file in get_result_saver().used_files
-            for _, line in collect_items("posir_answers", "answer", file=file)
+            for _, answer in collect_items("posir_answers", "answer", file=file)
         ]
     if not answers:
         return
@@ -257,7 +257,7 @@ def print_answers(output_folder: str | None) -> None:
         title, _, text = answer.partition("\n")
         DisplaySection(title, (text,)).print_on(console)
     command = f"posir report {shlex.quote(folder)}"
-    DisplaySection(sentences=(f"Results: {folder}",), code=command).print_on(console)
+    DisplaySection(sentences=(f"Results: {folder}",), commands=(command,)).print_on(console)
 
 
 def count_corpora(module: ModuleType) -> None:

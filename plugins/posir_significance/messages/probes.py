@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from posir_significance.findings import Prediction
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers, position_charts
+from posir_tasks.display.labels import Term, Title
 from posir_tasks.values.estimates import Estimate
 
 
@@ -28,36 +29,58 @@ PROBE_TRUNCATED = (
     "{documents} fit."
 )
 PROBE_DATA = "Model: {}, revision {}. Data: {}, revision {}. Methods: {}."
-PROBE_DIFFERENCE = "Difference: above 0 if the start of a text counts more than its end."
+PROBE_DIFFERENCE = Term("Difference", "above 0 if the start of a text counts more than its end.")
 PROBE_PUBLISHED = "Published values: the range over other models (their number), on other data."
 PROBE_SKIPPED = "Skipped: {skipped}."
 PROBE_LEFT_OUT = "Documents left out: {omitted:,} of {drawn:,}."
 PROBE_ALONE = "To measure only this: `--probe {probe}`."
 PROBE_PAGE = "--html draws the values at every position."
 PROBE_NO_VERDICT = "Probes are measures without a verdict on position bias. {where}"
-PROBE_INTERVALS = (
-    "Intervals: 95%, by bootstrap over documents; they are too narrow for few documents."
+PROBE_INTERVALS = Term(
+    "Intervals", "95%, by bootstrap over documents; they are too narrow for few documents."
 )
 #: Terms of probes for `--explain`.
 PROBE_TERMS = (
-    "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first "
-    "ten.",
-    f"{PROBE_DIFFERENCE} For Pearson's r of position and weight of sentences, the sign is "
-    "reversed.",
-    "Mirror reversal: the order of five parts of a text is reversed, so that its evidence is near "
-    "the other end. Questions about the middle part are omitted. For a model that ignores order, "
-    "the difference is 0. It includes the truncation loss.",
-    "Joined texts: texts on different subjects, cut to fit the window. Together they do not read "
-    "like one text. Only their order changes.",
-    "Gradient: how much the similarity to a question changes with a token; 1 is the 99th "
-    "percentile in a document. It also depends on the words.",
-    "Embeddings: these probes do not measure search. A model whose embeddings lean toward the "
-    "start may still find evidence near the end.",
-    "Cosine: similarity of two texts' embeddings, 1 if they point in the same direction. It is "
-    "rarely 0 for unrelated texts, so compare cosines with each other.",
-    "No interval: there are fewer than ten documents, or the value is undefined in some "
-    "bootstrap samples.",
-    "Range: the highest minus the lowest value. It is above 0 by chance.",
+    Term(
+        "nDCG@10",
+        "100 if the right document is always ranked first, 0 if it is never among the first ten.",
+    ),
+    Term(
+        "Difference",
+        f"{PROBE_DIFFERENCE.detail} For Pearson's r of position and weight of sentences, the sign "
+        "is reversed.",
+    ),
+    Term(
+        "Mirror reversal",
+        "the order of five parts of a text is reversed, so that its evidence is near the other "
+        "end. Questions about the middle part are omitted. For a model that ignores order, the "
+        "difference is 0. It includes the truncation loss.",
+    ),
+    Term(
+        "Joined texts",
+        "texts on different subjects, cut to fit the window. Together they do not read "
+        "like one text. Only their order changes.",
+    ),
+    Term(
+        "Gradient",
+        "how much the similarity to a question changes with a token; 1 is the 99th "
+        "percentile in a document. It also depends on the words.",
+    ),
+    Term(
+        "Embeddings",
+        "these probes do not measure search. A model whose embeddings lean toward the "
+        "start may still find evidence near the end.",
+    ),
+    Term(
+        "Cosine",
+        "similarity of two texts' embeddings, 1 if they point in the same direction. It is "
+        "rarely 0 for unrelated texts, so compare cosines with each other.",
+    ),
+    Term(
+        "No interval",
+        "there are fewer than ten documents, or the value is undefined in some bootstrap samples.",
+    ),
+    Term("Range", "the highest minus the lowest value. It is above 0 by chance."),
 )
 
 
@@ -66,9 +89,9 @@ def explain_no_interval(values: str, few: str) -> str:
     return f"{values} (no interval: {few})" if few else values
 
 
-def title_difference(title: str, summary: str, published: str) -> str:
+def title_difference(title: str, summary: str, published: str) -> Title:
     """Write a title for the chart of a difference."""
-    return f"{title} · {summary}{f'; published: {published}' if published else ''}"
+    return Title(title, f"{summary}; published: {published}" if published else summary)
 
 
 def describe_probe_sample(

@@ -66,7 +66,7 @@ def describe_findings_and_advice(findings: GroupFindings | None, task: str = "")
     """Describe the findings and, on a new line, the next step."""
     if findings is None:
         return UNKNOWN_EFFECT
-    return f"{describe_group(findings)}\n{describe_advice(findings, task)}"
+    return f"{describe_group(findings)}\n{describe_advice(findings, task)}."
 
 
 def describe_model_truncation(

@@ -12,6 +12,7 @@ from posir_significance.messages.verdicts import (
 )
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
+from posir_tasks.display.labels import Term
 from posir_tasks.values.estimates import Estimate
 
 #: Sentences about a model's window, by its relation to the claimed window.
@@ -33,7 +34,8 @@ WINDOW_SENTENCES = {
     "as_claimed": "It reads {length} of a text{about}, as it claims, and {rest}.",
 }
 WINDOW_TITLE = "{model} reads {length} of a text"
-INSPECT_TEXTS = "see what your own texts lose: a task, or a folder instead of {task}"
+INSPECT_TEXTS = "see what your own texts lose"
+REPLACE_TASK = "a task, or a folder instead of {task}"
 REFUSES = "refuses longer texts"
 IGNORES = "ignores the rest without an error"
 ABOUT_ENGLISH = (
@@ -47,18 +49,18 @@ UNREAD_WORDS = "{number:,} of {texts:,} texts are longer: {share} of all words a
 WORD_BASELINE = "BM25 finds their texts with nDCG@10 {shared}, a random order with {chance}."
 SAME_ADVICE = "The advice is the same with questions in their rarest words."
 OTHER_ADVICE = "The advice differs with questions in their rarest words: {chunks}."
-MORE_TEXTS = "Add texts: {number:,} are too few to measure a bias or the best chunks."
-FITTING_CHUNKS = "Search in chunks of {size} tokens, which fit the window. "
-SENTENCE_SCORES = "How well: nDCG@10 {score} over {sentences}. {observed}"
+MORE_TEXTS = "{number:,} are too few to measure a bias or the best chunks"
+FITTING_CHUNKS = "Search in chunks of {size} tokens, which fit the window"
+SENTENCE_SCORES = "nDCG@10 {score} over {sentences}. {observed}"
 TRUNCATED_SCORES = (
     "Truncated sentences: {score}; BM25 on {read} has {shared}, a random order {chance}."
 )
 
 
-def advise_more_texts(texts: int, size: int) -> str:
+def advise_more_texts(texts: int, size: int) -> tuple[str, ...]:
     """Advise more texts, and chunks of the window's size unless `size` is 0."""
-    chunks = FITTING_CHUNKS.format(size=size) if size else ""
-    return chunks + MORE_TEXTS.format(number=texts)
+    step = Term("Add texts", MORE_TEXTS.format(number=texts))
+    return (FITTING_CHUNKS.format(size=size), step) if size else (step,)
 
 
 def describe_sentence_scores(findings: GroupFindings) -> str:
@@ -72,7 +74,7 @@ def describe_sentence_scores(findings: GroupFindings) -> str:
 
 CHUNK_COST = "It takes {cost:.1f} times as many vectors."
 WHOLE_SERVES = "No chunks find more than {whole}."
-CHUNK_ADVICE = "Search in {chunks}: nDCG@10 changes from {whole} to {value} on {texts}, with {cost}"
+CHUNK_ADVICE = "nDCG@10 changes from {whole} to {value} on {texts}, with {cost}"
 BEST_CHUNKS = "; {chunks} reach {value}, with {times:.2g} times the vectors"
 #: Change in recall between two parts of documents; {recall} is `Recall (document, rarest words)`.
 RECALL_CHANGES: dict[ChangeState, str] = {
@@ -85,15 +87,15 @@ RECALL_CHANGES: dict[ChangeState, str] = {
 }
 #: Advice on a running index, by the change in recall between the last and the first third.
 INDEX_ADVICE: dict[ChangeState, str] = {
-    ChangeState.BETTER: "Index chunks of these documents: their ends are lost.",
-    ChangeState.WORSE: "Index chunks of these documents: their beginnings are lost.",
-    ChangeState.EQUIVALENT: "Nothing to do: the index finds all thirds alike.",
-    ChangeState.INCONCLUSIVE: "Ask more questions (--max-requests), about more documents.",
+    ChangeState.BETTER: Term("Index chunks of these documents", "their ends are lost"),
+    ChangeState.WORSE: Term("Index chunks of these documents", "their beginnings are lost"),
+    ChangeState.EQUIVALENT: Term("Nothing to do", "the index finds all thirds alike"),
+    ChangeState.INCONCLUSIVE: "Ask more questions (--max-requests), about more documents",
 }
 RECALL_TITLE = (
     "{name} finds {first} of the sentences in the first third of documents, {last} in the last"
 )
-CHUNK_SIZES = "`posir inspect MODEL TEXTS` recommends a chunk size for these texts."
+CHUNK_SIZES = "`posir inspect MODEL TEXTS` recommends a chunk size for these texts"
 TAIL_RECALL = "Tail {recall}: {share} of {sentences} in the last third."
 
 
@@ -119,12 +121,12 @@ def describe_recall_change(change: ChangeRow) -> str:
     )
 
 
-def advise_index(change: ChangeRow | None) -> str:
+def advise_index(change: ChangeRow | None) -> tuple[str, ...]:
     """Advise on a running index by the change in recall between the last and the first third; None
     if it was not measured.
     """
     state = change.state if change else None
-    return f"{INDEX_ADVICE[state or ChangeState.INCONCLUSIVE]} {CHUNK_SIZES}"
+    return INDEX_ADVICE[state or ChangeState.INCONCLUSIVE], CHUNK_SIZES
 
 
 def describe_tail_recall(task: str, recall: Estimate | None, questions: int) -> str:

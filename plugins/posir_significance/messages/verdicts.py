@@ -17,7 +17,8 @@ from posir_significance.findings import (
 )
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
-from posir_tasks.display.labels import Label, Tone
+from posir_tasks.display.labels import Label, Term, Title, Tone, join_steps
+from posir_tasks.display.position_charts import Fact
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.read_part import ReadKind
 
@@ -216,17 +217,18 @@ def describe_observed(findings: GroupFindings) -> str:
 
 
 def describe_advice(findings: GroupFindings, task: str = "") -> str:
-    """Describe the next steps in one sentence. `task` is a task with enough questions, or empty."""
+    """Describe the next steps as alternatives, without a final period. Name a task that has enough
+    questions if known.
+    """
     steps = advise(findings)
     if steps[0].step is NextStep.NONE:
-        return "Nothing to do."
-    return f"Next: {', or '.join(_describe_step(advice, task) for advice in steps)}."
+        return "Nothing to do"
+    return Term("Next", ", or ".join(_describe_step(advice, task) for advice in steps))
 
 
-def describe_steps(findings: GroupFindings, task: str = "") -> str:
-    """Describe each next step in a sentence."""
-    steps = [capitalize(_describe_step(advice, task)) for advice in advise(findings)]
-    return f"{'. '.join(steps)}."
+def list_steps(findings: GroupFindings, task: str = "") -> tuple[str, ...]:
+    """List the next steps, without a final period."""
+    return tuple(capitalize(_describe_step(advice, task)) for advice in advise(findings))
 
 
 def _describe_step(advice: Advice, task: str) -> str:
@@ -235,17 +237,17 @@ def _describe_step(advice: Advice, task: str) -> str:
     return f"{text} ({larger})" if larger else text
 
 
-def describe_sample(findings: GroupFindings, task: str) -> str:
-    """Describe the data and the test: `PosIR-Mini · 720 queries on 72 documents, each rotated
-    twice`.
+def title_sample(findings: GroupFindings, task: str) -> Title:
+    """Write a title about the data and the test: `PosIR-Mini · 720 queries on 72 documents, each
+    rotated twice`.
     """
-    size = f"{task} · {format_queries(findings.questions)} on "
-    size += pluralize(findings.documents, "document")
-    if not findings.tested_documents:
-        return size
+    documents = pluralize(findings.documents, "document")
+    size = f"{format_queries(findings.questions)} on {documents}"
     if findings.tested_documents == findings.documents:
-        return f"{size}, each rotated twice"
-    return f"{size}, {findings.tested_documents:,} of them rotated twice"
+        size += ", each rotated twice"
+    elif findings.tested_documents:
+        size += f", {findings.tested_documents:,} of them rotated twice"
+    return Title(task, size)
 
 
 def format_queries(queries: int | None) -> str:
@@ -294,7 +296,7 @@ def iterate_answer(findings: GroupFindings, task: str = "") -> Iterator[tuple[st
     yield "Truncated", describe_truncation(findings) or reading
     verdict = f"{describe_verdict(findings)} {describe_middle(findings)}"
     yield "Bias within the window", verdict.rstrip()
-    yield "Next", describe_steps(findings, task)
+    yield "Next", join_steps(list_steps(findings, task))
 
 
 def capitalize(text: str) -> str:
@@ -302,28 +304,26 @@ def capitalize(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def list_facts(findings: GroupFindings) -> Iterator[tuple[str, str]]:
-    """Yield the names of the scores below a chart, with definitions, and their values."""
+def list_facts(findings: GroupFindings) -> Iterator[Fact]:
+    """Yield the scores below a chart."""
     ndcg = format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate)
-    yield "nDCG@10 (100: always ranked first)", ndcg
+    yield Fact("nDCG@10", ndcg, "100: always ranked first")
     yield from list_effects(findings)
-    yield "Next", describe_steps(findings)
 
 
-def list_effects(findings: GroupFindings) -> Iterator[tuple[str, str]]:
-    """Yield names with definitions, and values, of the effects of position and truncation."""
+def list_effects(findings: GroupFindings) -> Iterator[Fact]:
+    """Yield the effects of position and truncation, and the state."""
     effect = format_finding(findings[Quantity.POSITION_EFFECT])
-    yield "Position effect (same evidence, first minus last third of the document)", effect
+    yield Fact("Position effect", effect, "same evidence, first minus last third of the document")
     share = findings.get_value(Quantity.UNREAD_SHARE)
     if share:
-        yield "Truncated", f"{format_evidence_share(share)} of the evidence"
+        yield Fact("Truncated", f"{format_evidence_share(share)} of the evidence")
         loss = format_finding(findings[Quantity.TRUNCATION_LOSS])
-        yield "Truncation loss (same evidence, read minus truncated)", loss
+        yield Fact("Truncation loss", loss, "same evidence, read minus truncated")
     elif findings.read.kind is ReadKind.UNKNOWN:
-        yield "Truncated", "unknown"
-    label = label_state(findings)
-    within = f"{format_finding(findings.verdict)}\n" if findings.verdict.estimate else ""
-    yield "Bias within the window", Label(f"{within}{label}", label.tone)
+        yield Fact("Truncated", "unknown")
+    within = format_finding(findings.verdict) if findings.verdict.estimate else ""
+    yield Fact("Bias within the window", within, state=label_state(findings))
 
 
 def format_difference(change: ChangeRow) -> str:

@@ -33,6 +33,7 @@ from posir_score.hits import Hit
 from posir_significance.findings import ChangeState
 from posir_significance.messages.texts import advise_index, describe_recall_change
 from posir_tasks.base.errors import PosirError
+from posir_tasks.display.labels import join_steps
 from posir_tasks.values.read_part import ReadPart, WindowSource
 from tests.plugins.posir_inspect.test_questions import collect
 from tests.support.cli import invoke
@@ -363,7 +364,7 @@ def test_page_shows_finding_bars_and_advice(inspect):
     recall = list_recall(inspection)
     assert [round(part.value, 9) for part in chart.ndcg_by_part] == [recall[x] for x in THIRDS]
     assert chart.finding == describe_recall_change(inspection.changes[0])
-    assert dict(chart.facts())["What to do"].startswith("Index chunks")
+    assert chart.steps[0].startswith("Index chunks")
     assert "a function, k = 10; hits: ids" in inspection.reading
     for third in (THIRDS[0], THIRDS[-1]):
         assert f"{recall[third]:.0%}" in inspection.page_title
@@ -374,7 +375,7 @@ def test_page_shows_finding_bars_and_advice(inspect):
 def test_advice_with_few_questions(inspect, count: int):
     inspection = inspect(lambda query, k: find(query, DOCUMENTS, k), max_requests=count)
     assert inspection.answered == count
-    advice = advise_index(None).replace("`", "")
+    advice = join_steps(advise_index(None)).replace("`", "")
     for output in (str(inspection), inspection.to_html()):
         text = re.sub("<[^>]*>", "", html.unescape(output)).replace("`", "")
         assert advice in " ".join(text.split())

@@ -289,7 +289,7 @@ def test_server_that_refuses_long_texts_gets_40_requests():
         reading = posir.window(server.reference)
     (chart,) = reading.position_charts()
     assert (chart.edges, chart.truncated) == ([0, 0.5, 1.0], 0.5)
-    assert chart.code.startswith("posir inspect ")
+    assert chart.commands[0].startswith("posir inspect ")
     assert "reads the first 1,191 tokens" in reading.page_title
     assert (reading.tokens, len(server.times) <= 40) == (Bounds(1191, 1191), True)
     assert "refuses longer texts" in reading.sentence

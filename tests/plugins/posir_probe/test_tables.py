@@ -217,8 +217,8 @@ def test_commands_for_a_verdict_are_valid(tmp_path):
         assert check_call(shlex.split(line)) is None
     results = [measure("permutation")]
     measurements = build_measurements(results, tmp_path, reference=CommandReference("m", "d"))
-    assert measurements.sections()[1].code == "posir inspect m d"
-    assert build_measurements(results, tmp_path).sections()[1].code == ""
+    assert measurements.sections()[1].commands == ("posir inspect m d",)
+    assert build_measurements(results, tmp_path).sections()[1].commands == ()
 
 
 def test_published_values_are_for_the_main_summary():

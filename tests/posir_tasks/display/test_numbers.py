@@ -80,5 +80,5 @@ def test_zero_has_no_sign(value):
 def test_copies_of_a_formatted_estimate_keep_its_numbers(duplicate):
     text = duplicate(format_estimate(Estimate(0.5, (-0.1, 1.0)), format_points, " (a note)"))
     assert text == "+50.0 [-10.0, +100.0] (a note)"
-    assert (text.value, text.ends) == ("+50.0", ["-10.0", "+100.0"])
+    assert (text.main, text.ends) == ("+50.0", ["-10.0", "+100.0"])
     assert not is_estimate_text(format_estimate(Estimate(0.5), format_points))

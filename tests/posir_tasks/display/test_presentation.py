@@ -1,5 +1,6 @@
 """Legends in notebooks and on pages."""
 
+from posir_tasks.display.labels import Term
 from posir_tasks.display.presentation import Result
 
 
@@ -9,7 +10,8 @@ def test_each_paragraph_of_a_legend_is_shown_once():
 
 
 def test_each_line_of_a_legend_is_a_paragraph():
-    page = Result(title="Scores", details=["Depth: of a list\nWidth: of a row"])._repr_html_()
+    details = [Term("Depth", "of a list"), Term("Width", "of a row")]
+    page = Result(title="Scores", details=details)._repr_html_()
     assert [page.count(f"<p>{text}</p>") for text in ("Depth: of a list", "Width: of a row")] == [
         1,
         1,

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from posir_tasks.base.wording import escape_controls
-from posir_tasks.display.labels import EstimateText, Label, Tone, change_text, find_tone
+from posir_tasks.display.labels import EstimateText, Label, Title, Tone, change_text, find_tone
 from posir_tasks.display.latex import LATEX_SPECIAL, escape_latex, to_latex
 from posir_tasks.display.presentation import Result, print_result
 from posir_tasks.display.tables import (
@@ -36,7 +36,7 @@ TABLE = Table(
     build_columns(("Model", "Task", "Queries"), ["Queries"]),
     (("org/a", "T1", "1"), ("org/a", "T1", "20"), ("org/b", "T1", "300")),
     notes=("A note.",),
-    split_by="{Model} · {Task}",
+    split_by=Title("{Model}", "{Task}"),
 )
 
 
@@ -66,7 +66,7 @@ def test_a_terminal_shows_a_table_for_each_run_of_equal_keys():
 def test_an_empty_table_has_no_parts_and_names_are_not_markup():
     assert capture_output(Table(TABLE.columns, (), split_by=TABLE.split_by)) == ""
     hostile = "[bold]{Task}[/] \\[x] :smile:"
-    table = Table(TABLE.columns, ((hostile, "T", hostile),), split_by="{Model} · {Task}")
+    table = Table(TABLE.columns, ((hostile, "T", hostile),), split_by=Title("{Model}", "{Task}"))
     assert capture_output(table).count(hostile) == 2
 
 
@@ -190,7 +190,7 @@ def test_names_are_text_everywhere_in_markdown(name):
         title=f"of {name}",
         sentences=(f"Model {name} is best.",),
         tables=(table,),
-        code=f"posir {name}",
+        commands=(f"posir {name}",),
     )
     kinds = [token.type for token in find_markup(section.to_markdown())]
     assert kinds == ["heading_open", "fence", "heading_open"]
@@ -405,8 +405,8 @@ def test_parts_omit_empty_columns_except_keys():
 def test_pages_depend_on_roles_and_not_on_headings():
     """A state is in the cell of its difference, and a recommended row is marked."""
     rows = (
-        ("a", EstimateText("+1.0 [+0.5, +1.5]", "+1.0", ["+0.5", "+1.5"]), "better"),
-        ("b", EstimateText("0.0 [-0.5, +0.5]", "0.0", ["-0.5", "+0.5"]), "equivalent"),
+        ("a", EstimateText("+1.0", "[+0.5, +1.5]", ["+0.5", "+1.5"]), "better"),
+        ("b", EstimateText("0.0", "[-0.5, +0.5]", ["-0.5", "+0.5"]), "equivalent"),
     )
 
     def render(headings, roles=(), recommended=None):
