@@ -36,7 +36,7 @@ def test_queries_are_paired_by_document_ranks(tmp_path):
     assert results.notes == []
     assert results.are_paired
     a, b = (Observations.from_ranks(values.ranks) for values in (results.a, results.b))
-    np.testing.assert_array_equal(a.clusters, b.clusters)
+    np.testing.assert_array_equal(a.layout.clusters, b.layout.clusters)
     np.testing.assert_array_equal(a.position, b.position)
     plain = [
         NDCG_AT_10[map_ranks_to_columns(draw_ranks(len(evidence), seed + place))]

@@ -566,12 +566,13 @@ def test_a_saved_result_is_a_line_with_its_score_and_finding(raw, tmp_path):
             tmp_path, {"default": build_frame_profile(raw, RelativePositions())}, task=task
         )
     (file,) = tmp_path.rglob("PosIR-French.json")
-    ((title, finding),) = describe_result_file(file)
+    (answer,) = describe_result_file(file)
+    title, _, finding = answer.partition("\n")
     (summary,) = summarize(
         [result for result in read_results(tmp_path) if result.task == "PosIR-French"]
     )
-    assert title.detail == f"PosIR-French, nDCG@10 {raw.ndcg.mean() * 100:.1f}"
-    assert title.main.startswith(summary.model)
+    assert title.endswith(f" · PosIR-French, nDCG@10 {raw.ndcg.mean() * 100:.1f}")
+    assert title.startswith(summary.model)
     assert finding == describe_group(summary.findings)
 
 
