@@ -15,9 +15,8 @@ os.environ |= dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS"), "1"
 )
 
-import tests.support.seeds  # noqa: F401
 from tests.support.browser import CHROMIUM
-from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
+from tests.support.processes import share_fork_server, use_shared_fork_server
 
 # While tests are collected, much is imported and nothing is garbage: looking for some takes a third
 # of the time.
@@ -38,9 +37,31 @@ SQUAD_DATA = Path(
 )
 
 
+def pytest_configure(config):
+    """Import PyTorch in processes that run tests. The controller of pytest-xdist runs none: it
+    starts the fork server of its workers.
+    """
+    if hasattr(config, "workerinput"):
+        use_shared_fork_server()
+    elif config.getoption("dist", "no") != "no":
+        share_fork_server()
+        return
+    import tests.support.seeds  # noqa: F401
+
+
 def pytest_collection_finish():
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _freeze_objects():
+    """Exclude what a module leaves behind, such as imports and caches, from later garbage
+    collections: after thousands of tests, each would take 2 seconds.
+    """
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +111,9 @@ def squad_data():
 @pytest.fixture
 def posir_folder(tmp_path):
     """Return a folder in the PosIR layout with the single valid domain eng-Latn/sports."""
+    # Not imported by the controller of pytest-xdist.
+    from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
+
     root = tmp_path / POSIR_FOLDER
     write_domain(root, posir_tables())
     return root

@@ -14,6 +14,7 @@ import pytest
 from jinja2 import nodes
 
 import posir
+from tests.support.source import parse, walk
 
 ROOT = Path(__file__).parents[1]
 SOURCE_ROOTS = (ROOT, ROOT / "autoload", ROOT / "plugins", ROOT / "leaderboard")
@@ -43,17 +44,12 @@ def modules() -> dict[str, Path]:
 
 
 @cache
-def parse(file: Path) -> ast.Module:
-    """The syntax tree of a module."""
-    return ast.parse(file.read_text())
-
-
 def imported_names(tree: ast.AST) -> set[str]:
     """Every dotted name that a module imports, at whatever depth: deferred and typing-only imports
     count.
     """
     names = set()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -166,7 +162,7 @@ def test_paths_are_patterns_nowhere():
         (module, f"{node.value.id}.{node.attr}")
         for module, file in modules().items()
         if module != "posir_tasks.base.table_files"
-        for node in ast.walk(parse(file))
+        for node in walk(parse(file))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         if node.value.id in ("pl", "polars") and node.attr.startswith(("read_", "scan_"))
     }
@@ -202,7 +198,7 @@ def modules_with(names: set[str]) -> set[str]:
     return {
         module
         for module, file in modules().items()
-        for node in ast.walk(parse(file))
+        for node in walk(parse(file))
         if isinstance(node, ast.Attribute)
         for value in [ast.unparse(node.value)]
         if f"{value}.{node.attr}" in names or (node.attr in names and value != "self")
@@ -281,7 +277,7 @@ class TextTests(ast.NodeVisitor):
     def __init__(self, tree: ast.Module, *, own: bool) -> None:
         self.names = set(rendering_names()) if own else set()
         self.lines: list[int] = []
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, ast.ImportFrom) and f"{node.module}".startswith(MESSAGES):
                 names = {alias.asname or alias.name: alias.name for alias in node.names}
                 self.names |= {name for name in names if names[name] in rendering_names()}

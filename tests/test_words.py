@@ -6,10 +6,11 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.support.source import parse, walk
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("posir", "posir_tasks", "plugins", "leaderboard", "benchmarks", "autoload")
@@ -27,13 +28,6 @@ BRITISH = re.compile(
 )
 #: Texts that are data, and prompts and patterns that match them; and this list.
 TEXTS = ("mini/texts", "faults.py", "test_words.py", "personas.txt")
-
-
-@cache
-def trees(*rooms: str) -> dict[str, ast.Module]:
-    """The syntax tree of every module in some rooms, by its path."""
-    files = [file for room in rooms for file in (ROOT / room).rglob("*.py")]
-    return {str(file.relative_to(ROOT)): ast.parse(file.read_text()) for file in files}
 
 
 def stored_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -68,8 +62,9 @@ def is_function(node: ast.AST) -> bool:
 def test_classes_have_distinct_names():
     classes = [
         node.name
-        for tree in trees(*ROOMS).values()
-        for node in ast.walk(tree)
+        for room in ROOMS
+        for file in (ROOT / room).rglob("*.py")
+        for node in walk(parse(file))
         if isinstance(node, ast.ClassDef)
     ]
     assert [name for name, count in Counter(classes).items() if count > 1] == []

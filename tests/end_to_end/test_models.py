@@ -33,6 +33,7 @@ from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.values.profile import PositionProfile
 from tests.support import models
 from tests.support.commands import run
+from tests.support.datasets import read_part_of_mini
 from tests.support.registered_models import with_tiny_weights, write_tiny_model
 
 
@@ -42,10 +43,10 @@ def tiny(tmp_path: Path):
 
 
 class FewQuestions(PosIRMini):
-    """PosIR-Mini with every 120th question."""
+    """PosIR-Mini with every 6th document and 6 questions."""
 
     def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
-        return read_mini().select(list(range(0, 720, 120)))
+        return read_part_of_mini(6).select(list(range(0, 120, 20)))
 
 
 def evaluate(model: object) -> dict:
@@ -146,7 +147,7 @@ def test_a_reranker_of_another_first_stage_has_a_name_of_its_own(tiny, tmp_path,
     assert other["model_name"] == mteb.get_model_meta(embedder).name
     assert len(list((tmp_path / "cache").rglob("first-stage/*.parquet"))) == 2
     monkeypatch.delenv("POSIR_QUERY_PROMPT")
-    # All 72 documents are candidates, so that the reranker alone decides.
+    # All documents are candidates, so that the reranker alone decides.
     assert evaluate(mteb.get_model(reranker))["position_profile"] == plain["position_profile"]
     monkeypatch.setenv("POSIR_FIRST_STAGE", reranker)
     with pytest.raises(PosirError, match=r"POSIR_FIRST_STAGE: .* is a reranker and cannot search"):

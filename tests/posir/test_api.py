@@ -3,10 +3,12 @@
 import doctest
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from concurrent.futures import Future
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,6 +16,8 @@ import polars as pl
 import pytest
 
 import posir
+from posir_run.jobs import Job, JobOutcome
+from posir_run.worker import Evaluator, LocalEngine, Settings
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import wrap
 from tests.support.cli import invoke
@@ -110,11 +114,34 @@ def language_model() -> Iterator[None]:
         yield
 
 
+class Worker:
+    """A worker that runs jobs in this process: a process of its own would import mteb again."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.evaluator = Evaluator(settings, dict(os.environ))
+        self.started: Future[None] = Future()
+        self.started.set_result(None)
+
+    def submit(self, job: Job) -> Future[JobOutcome]:
+        outcome: Future[JobOutcome] = Future()
+        outcome.set_result(self.evaluator.evaluate(job))
+        return outcome
+
+    def stop(self) -> None:
+        pass
+
+
+class Engine(LocalEngine):
+    def start(self, location: Hashable) -> Worker:  # type: ignore[override]  # noqa: ARG002
+        return Worker(self._settings)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_examples_run_and_their_results_display(
     name: str, reader: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(reader)
+    monkeypatch.setattr("posir_run.api.LocalEngine", Engine)
     function = getattr(posir, name)
     for test in doctest.DocTestFinder(recurse=False).find(function, name, globs={}):
         assert test.examples

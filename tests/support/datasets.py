@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from posir_data.api import import_passages
+from posir_tasks.data.data import PositionData
 from posir_tasks.data.formats.passages import Item
+from posir_tasks.data.mini import read_mini
 from posir_tasks.data.posir import Target, read_domain
 from posir_tasks.data.questions import ImportedData
 from posir_tasks.data.repository import LocalRepository
@@ -156,3 +159,12 @@ def write_squad(folder: Path, starts: Iterable[int]) -> None:
     ]
     for split, part in (("train", rows[:2]), ("validation", rows[2:])):
         pl.DataFrame(part).write_parquet(folder / f"{split}-00000-of-00001.parquet")
+
+
+def read_part_of_mini(step: int) -> PositionData:
+    """Read every n-th document of PosIR-Mini, with its questions."""
+    data = read_mini()
+    documents = data.documents.gather_every(step)
+    names = {*documents["id"]}
+    rows = [row for row, name in enumerate(data.evidence.document_ids) if name in names]
+    return replace(data.select(rows), documents=documents)

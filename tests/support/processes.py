@@ -1,8 +1,11 @@
 """Processes forked from a clean server process that has imported the slow packages."""
 
 import multiprocessing
+import os
+import sys
 from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
+from multiprocessing import forkserver
 from typing import Any
 
 #: Not forked from the test's own process: PyTorch's threads do not survive a fork.
@@ -17,6 +20,32 @@ CONTEXT.set_forkserver_preload(
         "tests.support.frozen",
     ]
 )
+
+#: Variable with the address of the fork server that the workers of pytest-xdist share.
+ADDRESS = "POSIR_TEST_FORK_SERVER"
+#: Later versions let only a process with the server's key connect.
+CAN_SHARE = sys.version_info < (3, 14)
+
+
+def share_fork_server() -> None:
+    """Start the fork server for child processes of this process: they import mteb once, not once in
+    each worker of pytest-xdist.
+    """
+    if CAN_SHARE:
+        server = forkserver._forkserver  # type: ignore[attr-defined]
+        server.ensure_running()
+        os.environ[ADDRESS] = server._forkserver_address
+
+
+def use_shared_fork_server() -> None:
+    """Let `CONTEXT` fork from the server that `share_fork_server` started, if it did."""
+    address = os.environ.get(ADDRESS)
+    if address:
+        server = forkserver._forkserver  # type: ignore[attr-defined]
+        server._forkserver_address = address
+        # Handed to each fork in place of the pipe that keeps the server alive.
+        server._forkserver_alive_fd = os.open(os.devnull, os.O_WRONLY)
+        server.ensure_running = lambda: None
 
 
 def exit_codes(target: Callable[..., object], calls: Iterable[tuple[Any, ...]]) -> list[int | None]:

@@ -53,7 +53,7 @@ def test_a_worker_ignores_ctrl_c_and_can_be_stopped_during_a_job():
     worker = LocalWorker(Settings({"batch_size": 32}))
     pid = worker.started.result()
     os.kill(pid, signal.SIGINT)
-    assert not worker.submit(Pause(0)).result().failure
+    assert worker._pool.submit(os.getpid).result() == pid
     unfinished = worker.submit(Pause(600))
     worker.stop()
     assert has_ended(pid)

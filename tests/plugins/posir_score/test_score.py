@@ -24,6 +24,7 @@ from posir_score.retriever_objects import name_retriever
 from posir_significance.decision import decide_result
 from posir_significance.findings import Quantity, State
 from posir_tasks.base.errors import PosirError
+from posir_tasks.data import mini
 from posir_tasks.data.data import Judgments, cluster_queries
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
@@ -31,25 +32,35 @@ from posir_tasks.results import read_results
 from posir_tasks.values.judgments import METRICS
 from posir_tasks.values.place_ranks import average_places, compute_third_shares, count_queries
 from posir_tasks.values.ranks import compute_ndcg, score_rankings
-from tests.support.datasets import write_beir_folder
+from tests.support.datasets import read_part_of_mini, write_beir_folder
 from tests.support.embedding_server import Pooling, serve_embeddings
 from tests.support.models import write_tiny_model
 
 
+@pytest.fixture
+def part_of_mini(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read a third of the documents as PosIR-Mini."""
+    monkeypatch.setattr(mini, "read_mini", lambda: read_part_of_mini(3))
+
+
 @pytest.fixture(scope="module")
 def bm25(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Search a third of PosIR-Mini."""
     folder = tmp_path_factory.mktemp("bm25")
     model, task = mteb.get_model("mteb/baseline-bm25s"), mteb.get_task("PosIR-Mini")
-    mteb.evaluate(
-        model,
-        task,
-        cache=ResultCache(folder / "results"),
-        prediction_folder=folder / "run",
-        show_progress_bar=False,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mini, "read_mini", lambda: read_part_of_mini(3))
+        mteb.evaluate(
+            model,
+            task,
+            cache=ResultCache(folder / "results"),
+            prediction_folder=folder / "run",
+            show_progress_bar=False,
+        )
     return folder
 
 
+@pytest.mark.usefixtures("part_of_mini")
 def test_scoring_an_exported_run_equals_running_the_model(bm25: Path, tmp_path: Path):
     scored = posir.score(bm25 / "run", data="PosIR-Mini", window="none", output=tmp_path)
     (ours,), (theirs,) = scored.results, read_results(bm25 / "results")
@@ -75,7 +86,7 @@ def test_scoring_an_exported_run_equals_running_the_model(bm25: Path, tmp_path: 
     common = [name for name in other if name not in differing and not name.startswith(tested)]
     assert {name: mine[name] for name in common} == {name: other[name] for name in common}
     assert scored.runs[0].ndcg_at_10 == pytest.approx(other["ndcg_at_10"], abs=1e-6)
-    assert mine["position_run"]["search"]["queries"] == 720
+    assert mine["position_run"]["search"]["queries"] == 240
     assert "run/baseline-bm25s" in str(scored)
     assert (
         posir.score(bm25 / "run", data="PosIR-Mini", window="none", output=tmp_path).records()
@@ -83,6 +94,7 @@ def test_scoring_an_exported_run_equals_running_the_model(bm25: Path, tmp_path: 
     )
 
 
+@pytest.mark.usefixtures("part_of_mini")
 def test_scoring_a_chunk_retriever_equals_scoring_its_run(bm25: Path, tmp_path: Path):
     content = json.loads((bm25 / "run" / "PosIR-Mini_predictions.json").read_text())
     queries = mteb.get_task("PosIR-Mini").read_subset("default").queries  # type: ignore[attr-defined]
@@ -99,7 +111,7 @@ def test_scoring_a_chunk_retriever_equals_scoring_its_run(bm25: Path, tmp_path: 
     (run,), (ours,), (theirs,) = scored.runs, scored.results, read_results(bm25 / "results")
     assert (ours.ranks, run.counts.chunks, run.counts.unknown_documents) == (
         theirs.ranks,
-        720 * 2 * 72,
+        240 * 2 * 24,
         0,
     )
     assert not list(tmp_path.glob("*.jsonl"))

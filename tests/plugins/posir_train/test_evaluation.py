@@ -23,6 +23,7 @@ import posir
 from posir_significance.findings import EFFECTS, POSITION_METRICS, ChangeState, Metric
 from posir_significance.observations import Observations
 from posir_tasks.base.errors import PosirError, ScoreError
+from posir_tasks.data import mini
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE
@@ -42,6 +43,7 @@ from posir_train.report import (
     open_forgetting_check,
 )
 from tests.plugins.posir_train.texts import build_examples, write_squad
+from tests.support.datasets import read_part_of_mini
 from tests.support.models import build_encoder
 
 DATA = build_examples(articles=12, questions=9)
@@ -176,7 +178,15 @@ THIRDS = ["ndcg_at_10_begin", "ndcg_at_10_middle", "ndcg_at_10_end"]
 
 
 @pytest.fixture(scope="module")
-def model():
+def part_of_mini():
+    """Read a third of the documents as PosIR-Mini."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mini, "read_mini", lambda: read_part_of_mini(3))
+        yield
+
+
+@pytest.fixture(scope="module")
+def model(part_of_mini):  # noqa: ARG001
     return build_encoder(window=24).model
 
 

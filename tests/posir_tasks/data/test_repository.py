@@ -14,7 +14,7 @@ from posir_tasks.data.repository import (
     combine_revisions,
     open_repository,
 )
-from tests.support.commands import python
+from tests.support.commands import python_with_mteb
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 from tests.support.hub import serve
 
@@ -72,7 +72,7 @@ def client(tmp_path):
             "attempts\n" + code
         )
         variables = {"HF_ENDPOINT": url, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "0"}
-        process = python(code, **variables | environment)
+        process = python_with_mteb(code, **variables | environment)
         assert process.returncode == 0, process.stderr
         return process.stdout
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import mteb
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mteb.models import ModelMeta
 from mteb.models.models_protocols import SearchProtocol
@@ -61,7 +61,6 @@ ENDPOINTS = st.builds(
 )
 
 
-@settings(max_examples=300)
 @given(endpoints=st.lists(ENDPOINTS, min_size=2, max_size=12, unique_by=str))
 @example(endpoints=[Endpoint(f"q{sign}06", "http://localhost:8000/v1", None) for sign in ":-/@ "])
 @example(endpoints=[Endpoint("m", f"http://localhost{sign}8000/v1", None) for sign in ":-"])
