@@ -37,7 +37,7 @@ def test_queries_are_paired_by_document_ranks(tmp_path):
     assert results.are_paired
     a, b = (Observations.from_ranks(values.ranks) for values in (results.a, results.b))
     np.testing.assert_array_equal(a.layout.clusters, b.layout.clusters)
-    np.testing.assert_array_equal(a.position, b.position)
+    np.testing.assert_array_equal(a.layout.position, b.layout.position)
     plain = [
         NDCG_AT_10[map_ranks_to_columns(draw_ranks(len(evidence), seed + place))]
         for seed in (1, 5)
@@ -45,7 +45,7 @@ def test_queries_are_paired_by_document_ranks(tmp_path):
     ]
     expected = np.concatenate(plain[2:]) - np.concatenate(plain[:2])
     np.testing.assert_allclose(np.sort(b.gains - a.gains), np.sort(expected))
-    by_document = np.bincount(a.clusters, weights=(b.gains - a.gains) ** 2)
+    by_document = np.bincount(a.layout.clusters, weights=(b.gains - a.gains) ** 2)
     np.testing.assert_allclose(
         np.sort(by_document), np.sort((expected**2).reshape(-1, 5).sum(axis=1)), atol=1e-12
     )
