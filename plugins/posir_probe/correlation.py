@@ -42,11 +42,7 @@ from posir_tasks.base.records import Fields
 from posir_tasks.base.untrusted import read_csv_rows, read_json
 from posir_tasks.base.wording import drop_organization
 from posir_tasks.display.labels import Term, Title
-from posir_tasks.display.numbers import (
-    format_estimate,
-    format_number,
-    format_p_value,
-)
+from posir_tasks.display.numbers import format_estimate, format_number, format_p_value
 from posir_tasks.display.tables import Role, Table, build_columns
 from posir_tasks.values.estimates import Estimate, Interval
 from posir_tasks.values.means import ALPHA
