@@ -210,7 +210,7 @@ def test_outside_data_is_parsed_and_csv_written_in_one_module():
     assert parsing >= GATES
     assert parsing - GATES - OWN_DATA == set()
     assert modules_with({"csv.writer", "csv.DictWriter", "write_csv"}) == {
-        "posir_tasks.display.tables"
+        "posir_tasks.display.export"
     }
 
 

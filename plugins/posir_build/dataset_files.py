@@ -26,8 +26,9 @@ from posir_tasks.base.untrusted import parse_json, read_csv_rows, read_json
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.data import PositionData
 from posir_tasks.data.posir import Target, write_domain
+from posir_tasks.display.export import format_csv, to_json
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
-from posir_tasks.display.tables import Table, build_numeric_table, format_csv, to_json
+from posir_tasks.display.tables import Table, build_numeric_table
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import compute_wilson_interval
 

@@ -190,7 +190,8 @@ def inspect(
     if retriever is not None:
         index_texts = _get_index_texts(model, texts, (chunker, revision, protocol, tokenizer))
         # These imports take seconds.
-        from posir_inspect.live_index import IndexOptions, inspect_index
+        from posir_inspect.indexed_texts import IndexOptions
+        from posir_inspect.live_index import inspect_index
         from posir_score.collecting import CollectionSettings
         from posir_tasks.datasets.opening import open_data
 

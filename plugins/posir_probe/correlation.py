@@ -235,10 +235,7 @@ def read_families(file: Path) -> dict[str, str]:
 
 
 def find_family(model: str, families: Mapping[str, str]) -> str:
-    """Find a model's family, by its name with or without organization and mitigation.
-
-    The default is the name of the base model.
-    """
+    """Find a model's family, by default the name of the base model."""
     base = model.split("+")[0]
     names = (model, drop_organization(model), base, drop_organization(base))
     return next((families[name] for name in names if name in families), base)

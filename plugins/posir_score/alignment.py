@@ -16,7 +16,7 @@ import numpy as np
 from posir_score.columns import RankedHits
 from posir_score.document_names import DocumentNames, strip_chunk_suffixes
 from posir_score.hits import Hit
-from posir_score.run_files import ANY_SUBSET, HitsByQuery, Run
+from posir_score.ranking_builder import ANY_SUBSET, HitsByQuery, Run
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.data import Judgments

@@ -15,6 +15,7 @@ from posir_score.alignment import SEPARATOR, AlignmentRules
 from posir_score.collecting import CollectionSettings, Retriever, collect_run
 from posir_score.document_names import DocumentNames
 from posir_score.hits import Order
+from posir_score.ranking_builder import SUPPORTED_FORMATS
 from posir_score.retriever_objects import (
     SystemRetriever,
     add_embedder,
@@ -22,7 +23,7 @@ from posir_score.retriever_objects import (
     name_retriever,
     open_retriever,
 )
-from posir_score.run_files import SUPPORTED_FORMATS, is_table, read_rankings, read_run
+from posir_score.run_files import is_table, read_rankings, read_run
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
 from posir_tasks.base.public import Names, Option, OptionalPositive, Positive, public, to_list

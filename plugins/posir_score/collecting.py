@@ -28,8 +28,8 @@ from posir_score.alignment import (
 )
 from posir_score.hits import AnswerError, Hit, OrderChoice, RawHit, read_hits
 from posir_score.orders import OrderCheck, has_gap, sort_hits
+from posir_score.ranking_builder import HitsByQuery, Run
 from posir_score.retriever_objects import describe_call
-from posir_score.run_files import HitsByQuery, Run
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, check_schema, summarize_error
 from posir_tasks.base.files import check_writable, explain_disk_full, write_atomically

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from posir_score.alignment import DEPTH, AlignedRun, AlignmentRules, RunCounts, align_run
+from posir_score.ranking_builder import Run
 from posir_score.retrieved_chunks import EvidenceScores, ReadChunks, RetrievedChunks, score_chunks
-from posir_score.run_files import Run
 from posir_score.scored_data import ScoredData, ScoredSubset
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import check_writable, explain_disk_full, lock_folder, write_text

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import escape_controls, pluralize
+from posir_tasks.display.export import build_frame, to_csv, to_json
 from posir_tasks.display.latex import to_latex
 from posir_tasks.display.position_charts import (
     FigureFormat,
@@ -32,13 +33,10 @@ from posir_tasks.display.tables import (
     Medium,
     OutputFormat,
     Table,
-    build_frame,
     escape_prose,
     print_commands,
     print_paragraph,
     print_tables,
-    to_csv,
-    to_json,
 )
 
 if TYPE_CHECKING:

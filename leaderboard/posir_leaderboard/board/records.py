@@ -61,8 +61,8 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.records import Record
 from posir_tasks.base.wording import drop_organization
 from posir_tasks.data.repository import LOCAL
+from posir_tasks.display.export import format_csv
 from posir_tasks.display.position_charts import draw_glyph
-from posir_tasks.display.tables import format_csv
 from posir_tasks.models.protocols import list_differences
 from posir_tasks.models.references import find_origin
 from posir_tasks.values.document_ranks import DocumentRanks

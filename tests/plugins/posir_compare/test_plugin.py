@@ -11,7 +11,7 @@ from posir_compare.pairing import build_pairs
 from posir_compare.runs import find_by_name
 from posir_significance.messages.verdicts import format_difference
 from posir_tasks.base.errors import PosirError
-from posir_tasks.display.tables import to_json
+from posir_tasks.display.export import to_json
 from tests.support.cli import call_posir
 from tests.support.comparison import read_model_runs, write_run
 

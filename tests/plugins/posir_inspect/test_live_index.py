@@ -14,16 +14,18 @@ import numpy as np
 import pytest
 
 import posir
-from posir_inspect.live_index import (
+from posir_inspect.indexed_texts import (
     MAX_OPENING_CHARACTERS,
     OPENING,
+    IndexedTexts,
+    plan_questions,
+)
+from posir_inspect.live_index import (
     THIRDS,
     TRUNCATED,
     WITHIN_WINDOW,
-    IndexedTexts,
     IndexInspection,
     judge_answers,
-    plan_questions,
     summarize_recall,
 )
 from posir_inspect.questions import Wording, generate_questions

@@ -43,8 +43,9 @@ from posir_report.tables import (
 )
 from posir_significance.messages.reports import describe_unestimated_lengths
 from posir_tasks.base.errors import PosirError
+from posir_tasks.display.export import to_csv, to_json
 from posir_tasks.display.labels import Tone, find_tone
-from posir_tasks.display.tables import Medium, to_csv, to_json, to_markdown
+from posir_tasks.display.tables import Medium, to_markdown
 from posir_tasks.results import read_results
 from posir_tasks.text.languages import LANGUAGES
 from posir_tasks.values.estimates import Estimate

@@ -16,7 +16,7 @@ from posir_score.alignment import (
     merge_chunks,
 )
 from posir_score.hits import Hit
-from posir_score.run_files import ANY_SUBSET, HitsByQuery, Run
+from posir_score.ranking_builder import ANY_SUBSET, HitsByQuery, Run
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.data import Judgments
 

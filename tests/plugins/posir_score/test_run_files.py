@@ -26,10 +26,8 @@ from posir_score.alignment import (
 from posir_score.columns import RunColumns
 from posir_score.hits import Hit, Order
 from posir_score.orders import OrderCheck, sort_hits
+from posir_score.ranking_builder import ANY_SUBSET, RankingBuilder, Run
 from posir_score.run_files import (
-    ANY_SUBSET,
-    RankingBuilder,
-    Run,
     _read_cells,
     _read_table,
     _split_lines,

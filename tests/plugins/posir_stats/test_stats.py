@@ -39,7 +39,8 @@ from posir_tasks.datasets.statistics import (
     group_by_language,
     summarize_lengths,
 )
-from posir_tasks.display.tables import to_csv, to_json, to_markdown
+from posir_tasks.display.export import to_csv, to_json
+from posir_tasks.display.tables import to_markdown
 from posir_tasks.values.profile import pool
 from posir_tasks.values.schemes import LabeledPositions, RelativePositions
 from tests.posir_tasks.data.test_posq import write_fineweb, write_squad

@@ -14,6 +14,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from posir_tasks.base.wording import escape_controls
+from posir_tasks.display.export import format_csv, to_csv, to_json
 from posir_tasks.display.labels import EstimateText, Label, Title, Tone, change_text, find_tone
 from posir_tasks.display.latex import LATEX_SPECIAL, escape_latex, to_latex
 from posir_tasks.display.presentation import Result, print_result
@@ -24,10 +25,7 @@ from posir_tasks.display.tables import (
     Role,
     Table,
     build_columns,
-    format_csv,
     print_tables,
-    to_csv,
-    to_json,
     to_markdown,
     wrap,
 )
