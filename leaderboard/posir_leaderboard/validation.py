@@ -58,9 +58,10 @@ from posir_tasks.search.scoring import select_documents
 from posir_tasks.tasks.catalog import find_task
 from posir_tasks.text.rotations import find_units, rotate_text
 from posir_tasks.values.document_keys import OPENINGS, TEXTS, TITLES
-from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet, order_queries
+from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.profile import DEPTH, PositionProfile
+from posir_tasks.values.query_order import order_queries
 from posir_tasks.values.ranks import RankedQueries, compute_retrieval_scores
 from posir_tasks.values.read_part import TokenCountMethod
 from posir_tasks.values.result_schema import (

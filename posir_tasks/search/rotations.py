@@ -42,9 +42,10 @@ from posir_tasks.text.rotations import (
 )
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Tokenizer
-from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet, order_queries
+from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.values.evidence import TWELFTHS, Evidence, parse_third
 from posir_tasks.values.profile import map_ranks_to_columns
+from posir_tasks.values.query_order import order_queries
 from posir_tasks.values.ranks import Results
 from posir_tasks.values.read_part import Part, ReadKind, ReadPart
 from posir_tasks.values.rotation_ranks import (

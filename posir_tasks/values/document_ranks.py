@@ -12,13 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from posir_tasks.base.arrays import Booleans, Floats, Integers, make_empty_column
-from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import ProfileError
 from posir_tasks.base.wording import sanitize
 from posir_tasks.values.columns import pack_column, unpack_column
@@ -38,6 +36,7 @@ from posir_tasks.values.profile import (
     map_ranks_to_columns,
     validate_json,
 )
+from posir_tasks.values.query_order import CellKey, group_by_document, list_cells
 from posir_tasks.values.read_part import TokenCountMethod
 from posir_tasks.values.result_schema import (
     KEYS_KEY,
@@ -56,9 +55,6 @@ HASH_BYTES = 8
 MAX_QUERIES = 2**22
 #: Weight of a query, split equally between its places: the least common multiple of 1 to 12.
 PLACE_WEIGHT = 27_720
-
-#: Key of a cell: the length bucket and the position bins of its queries.
-CellKey = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,10 +189,10 @@ class DocumentRanks:
                 title.
             queries: Query id of each row, if rows are evidence spans.
         """
-        cell_keys, cells = _list_cells(scheme, evidence)
+        cell_keys, cells = list_cells(scheme, evidence)
         if not len(evidence):
             return cls(scheme.axes, tuple(cell_keys), ())
-        documents, keys = _group_by_document(evidence, cells)
+        documents, keys = group_by_document(evidence, cells)
         order = [row for rows in documents for row in rows]
         first_rows = [rows[0] for rows in documents]
         complete = evidence.add_lengths(texts) if texts else evidence
@@ -542,43 +538,6 @@ def _unpack(name: str, value: Any, max_queries: int) -> Any:
     if name in ("subset", "documents", "queries"):
         return str(value)
     return unpack_column(value, max_queries)
-
-
-def _list_cells(scheme: PositionScheme, evidence: Evidence) -> tuple[list[CellKey], Integers]:
-    """Return the sorted cell keys, and the index of each query's cell, shape (n,)."""
-    cells = scheme.cells(evidence)
-    lengths = scheme.length_buckets(evidence)
-    bins: list[list[int]] = [[] for _ in range(len(evidence))]
-    for query, position in zip(cells.query.tolist(), cells.position.tolist(), strict=True):
-        bins[query].append(position)
-    sorted_bins = (tuple(sorted(positions)) for positions in bins)
-    query_cells = list(zip(lengths.tolist(), sorted_bins, strict=True))
-    cell_keys = sorted(set(query_cells))
-    indices = {key: index for index, key in enumerate(cell_keys)}
-    return cell_keys, np.array([indices[key] for key in query_cells], np.int64)
-
-
-def order_queries(scheme: PositionScheme, evidence: Evidence) -> list[list[int]]:
-    """Group query rows by document, in the order of `DocumentSet`."""
-    return _group_by_document(evidence, _list_cells(scheme, evidence)[1])[0]
-
-
-def _group_by_document(
-    evidence: Evidence, cells: Integers
-) -> tuple[list[list[int]], list[tuple[bytes, int, bytes]]]:
-    """Group query rows by document, sorted by key. Also return the key of each query: the hash of
-    the document's id and length, the cell, and the hash of the query id.
-    """
-    characters = evidence.characters.tolist() or [0] * len(evidence)
-    documents_and_sizes = list(zip(evidence.document_ids, characters, strict=True))
-
-    hashes = {row: digest(*row) for row in set(documents_and_sizes)}
-    document_keys = [hashes[row] for row in documents_and_sizes]
-    query_keys = [digest(name) for name in evidence.query_ids]
-    keys = list(zip(document_keys, cells.tolist(), query_keys, strict=True))
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    groups = groupby(order, key=document_keys.__getitem__)
-    return [list(rows) for _, rows in groups], keys
 
 
 def _digest_hashes(hashes: Iterable[bytes]) -> str:
