@@ -111,14 +111,15 @@ def test_models_are_run_and_results_are_read(folder):
     dense, reranker = (
         str(write_tiny_model(folder / kind, kind)) for kind in ("dense", "cross-encoder")
     )
-    # The second run reads the embeddings and the first stage from the caches.
+    # The later runs read the embeddings (queries, documents, rotated documents) and the first stage
+    # from the caches.
     for command in (*[("mteb", "run", "--overwrite-strategy", "always")] * 2, ("posir", "run")):
         for model in (dense, reranker):
             done = run(
                 *command, *options, OUTPUT[command[0]], str(results), "-m", model, **environment
             )
             assert done.returncode == 0, done.stderr
-    assert len(list((folder / "vectors").rglob("*.arrow"))) == 2
+    assert len(list((folder / "vectors").rglob("*.arrow"))) == 3
     assert len(list((folder / "cache").rglob("*.parquet"))) == 1
     reported = csv.DictReader(io.StringIO(posir("report", results, "--csv")))
     assert {row["queries"] for row in reported if row["length"] == "all"} == {"36"}
