@@ -81,6 +81,7 @@ WITHIN_WINDOW = "part within the window"
 TRUNCATED = "truncated part"
 DOCUMENT = "document"
 CHUNK = "chunk"
+NO_ANSWER = ("question has no answer", "questions have no answer")
 EXPLANATION = (
     "The questions are generated, not written by people. Each question is a sentence from one "
     "document, reduced to its rarest words or paraphrased, and the task is to retrieve that "
@@ -162,17 +163,23 @@ def judge_answers(
         problems.append(describe_fixed_k(max(hit_counts), settings.k))
     if rules.document_names and rules.document_names.matches:
         problems.append(rules.document_names.describe())
-    problems += _warn_about_cases(f"hits are not documents of {texts.name}", unknown_hits)
-    problems += _warn_about_cases("retrieved chunks are not in their document", misplaced_chunks)
+    unknown = (f"hit is no document of {texts.name}", f"hits are not documents of {texts.name}")
+    misplaced = (
+        "retrieved chunk is not in its document",
+        "retrieved chunks are not in their document",
+    )
+    problems += _warn_about_cases(unknown, unknown_hits)
+    problems += _warn_about_cases(misplaced, misplaced_chunks)
     return JudgedAnswers(questions, success, has_chunks or has_locatable_chunks, tuple(problems))
 
 
-def _warn_about_cases(problem: str, cases: Sequence[tuple[str, str]]) -> list[str]:
+def _warn_about_cases(problem: tuple[str, str], cases: Sequence[tuple[str, str]]) -> list[str]:
+    """Describe the cases of a problem, given in singular and plural."""
     if not cases:
         return []
     question, reason = cases[0]
     example = f"{sanitize(question)}: {sanitize(reason, 200)}"
-    return [f"{len(cases):,} {problem}, for example in question {example}."]
+    return [f"{pluralize(len(cases), *problem)}, for example in question {example}."]
 
 
 @dataclass(frozen=True)
@@ -449,7 +456,7 @@ def inspect_index(
         read=texts.window,
         rows=rows,
         changes=changes,
-        problems=(*_warn_about_cases("questions have no answer", reasons), *judgments.problems),
+        problems=(*_warn_about_cases(NO_ANSWER, reasons), *judgments.problems),
         skipped=texts.skip_note,
         reading=answers.retriever_description,
         unfinished="" if is_finished else str(journal.file),
