@@ -142,7 +142,10 @@ def test_methods_with_other_parameters_are_not_patched():
     assert dict(vars(mteb.ModelMeta)) == before
 
 
-def test_a_run_prints_findings_despite_failing_plugins(monkeypatch, capsys):
+def test_a_run_prints_findings_despite_failing_plugins(monkeypatch, capsys, tmp_path):
+    # mteb creates the results folder.
+    monkeypatch.chdir(tmp_path)
+
     class Working:
         @hookimpl
         def posir_answers(self, file):
