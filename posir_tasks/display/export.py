@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.secrets import redact_collected
-from posir_tasks.base.wording import (
-    escape_controls,
-)
+from posir_tasks.base.wording import escape_controls
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import flatten, serialize_estimate
 

@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 HASH_BYTES = 8
 #: Maximum number of queries in a result, 45 times as many as in the largest task, SQuAD-PosQ.
 MAX_QUERIES = 2**22
-#: Weight of a query, split equally between its places: the least common multiple of 1 to 12.
+#: Weight of a query, split equally between its spans: the least common multiple of 1 to 12.
 PLACE_WEIGHT = 27_720
 
 
@@ -433,7 +433,7 @@ def _link_queries(queries: _Queries) -> QueryColumns:
     clusters = link_documents([owner, texts, *other_keys])[row]
     question_numbers = np.concatenate(questions)
     if len(question_numbers):
-        # Places of one query are dependent, even in different documents.
+        # Spans of one query are dependent, even in different documents.
         clusters = link_documents([clusters + 1, question_numbers])
     return QueryColumns(
         subsets=np.concatenate(subsets),

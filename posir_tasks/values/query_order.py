@@ -42,7 +42,7 @@ def group_by_document(
     """
     characters = evidence.characters.tolist() or [0] * len(evidence)
     documents_and_sizes = list(zip(evidence.document_ids, characters, strict=True))
-
+    # Hash repeated documents once.
     hashes = {row: digest(*row) for row in set(documents_and_sizes)}
     document_keys = [hashes[row] for row in documents_and_sizes]
     query_keys = [digest(name) for name in evidence.query_ids]
