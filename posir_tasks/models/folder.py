@@ -37,10 +37,12 @@ ROUTER_FILE = "router_config.json"
 ADAPTER_FILE = "adapter_config.json"
 #: Files that refer to the model's subfolders.
 STRUCTURE_FILES = (MODULES_FILE, ROUTER_FILE)
+#: The file with the prompts.
+PROMPTS_FILE = "config_sentence_transformers.json"
 #: Files that determine the kind of model, in the order of the arguments of mteb's
 #: `_resolve_loader`.
 KIND_FILES = (
-    "config_sentence_transformers.json",
+    PROMPTS_FILE,
     "sentence_bert_config.json",
     MODULES_FILE,
     CONFIG_FILE,
@@ -79,6 +81,8 @@ LAYER_COUNT_KEY = re.compile(r"(n|num|encoder|decoder)_(\w+_)?layers?")
 MAX_LAYERS = 10_000
 #: Maximum number of weights to list in a message.
 MAX_LISTED = 3
+#: Maximum length of a setting in a message, in characters.
+MAX_SHOWN = 80
 #: Advice for a folder that would run code.
 NO_CODE = (
     "Models in folders must not run code. Save it without code, or, if you trust it, load it "
@@ -179,8 +183,22 @@ def _check_files(folder: Path, revision: str) -> None:  # noqa: ARG001 (part of 
                 raise
             continue  # not part of the model, such as a result that is being written
         _check_settings(file, settings)
+        if file.name == PROMPTS_FILE and isinstance(settings, dict):
+            _check_prompts(file, settings.get("prompts"))
         if file.name == ADAPTER_FILE and isinstance(settings, dict):
             _check_base(file, settings.get("base_model_name_or_path"))
+
+
+def _check_prompts(file: Path, prompts: Any) -> None:
+    """Raise PosirError unless each prompt is a text or null, since texts are appended to it."""
+    if prompts is not None and not isinstance(prompts, dict):
+        raise PosirError(f"{file}: prompts must be an object with a text for each name.")
+    for name, text in (prompts or {}).items():
+        if text is not None and not isinstance(text, str):
+            raise PosirError(
+                f"{file}: prompts.{sanitize(name)} is {sanitize(json.dumps(text), MAX_SHOWN)}; "
+                "must be a text or null."
+            )
 
 
 def _check_base(file: Path, base: Any) -> None:
@@ -198,7 +216,7 @@ def _check_settings(file: Path, settings: Any) -> None:
     for key, value in _walk_settings(settings):
         if key in CODE_SETTINGS and CODE_SETTINGS[key](value):
             raise PosirError(
-                f"{file}: {key} is {json.dumps(value)[:80]}, which would run code. {NO_CODE}"
+                f"{file}: {key} is {json.dumps(value)[:MAX_SHOWN]}, which would run code. {NO_CODE}"
             )
         is_number = (
             isinstance(value, int) and file.name == CONFIG_FILE and LAYER_COUNT_KEY.fullmatch(key)

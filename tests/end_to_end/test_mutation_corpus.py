@@ -992,9 +992,10 @@ def place_key(whole: Any, draw: random.Random) -> Any:
 
 def check_vectors(vectors: Any, body: bytes, headers: dict[str, str]) -> None:
     """Raise WrongError if vectors are not those of an answer, each in its place."""
-    rows = json.loads(
-        gzip.decompress(body) if "gzip" in headers.get("Content-Encoding", "") else body
-    )["data"]
+    if headers.get("Content-Encoding") == "gzip":
+        # Like aiohttp, ignore a missing checksum at the end. Incomplete JSON is no answer.
+        body = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(body)
+    rows = json.loads(body)["data"]
     expected = {int(row["index"]): row["embedding"] for row in rows}
     if len(expected) != len(rows) or sorted(expected) != list(range(len(vectors))):
         raise WrongError("indices that do not name every text once are accepted")

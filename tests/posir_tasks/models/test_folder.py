@@ -159,6 +159,28 @@ def test_a_folder_without_a_model_raises_one_error(folder, prepare, name, messag
         mteb.get_model(name)
 
 
+@pytest.mark.parametrize(
+    ("prompts", "field"),
+    [
+        (["query: "], "prompts"),
+        ("query: ", "prompts"),
+        (5, "prompts"),
+        ({"document": ["passage: "]}, "prompts.document"),
+        ({"query": "query: ", "document": 5}, "prompts.document"),
+        ({"PosIR-Mini-query": {"text": "query: "}}, "prompts.PosIR-Mini-query"),
+    ],
+)
+def test_prompts_that_are_no_texts_are_rejected(folder, prompts, field):
+    edit_json(folder / "config_sentence_transformers.json", prompts=prompts)
+    with pytest.raises(PosirError, match=rf"config_sentence_transformers\.json: {field} "):
+        mteb.get_model("./my-model")
+
+
+def test_prompts_may_be_null(folder):
+    edit_json(folder / "config_sentence_transformers.json", prompts={"query": None})
+    assert find_meta().name == "local/my-model"
+
+
 def test_a_corrupt_or_changing_folder_is_rejected(folder):
     meta = find_meta()
     edit_json(folder / "config.json", layer_norm_eps=1e-5)
