@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
 from posir_tasks.display.labels import Label, Tone, find_tone, get_parts
-from posir_tasks.display.numbers import Format, format_estimate
+from posir_tasks.display.numbers import BARS, HORIZONTAL_BARS, Format, format_estimate
 from posir_tasks.display.tables import Column, Table
 from posir_tasks.values.estimates import Estimate
 
@@ -19,7 +19,17 @@ LATEX_SPECIAL = str.maketrans(
         "|": r"\textbar{}",
         "–": "--",
         "…": r"\ldots{}",
+        "✓": r"$\surd$",
+        "✗": r"$\times$",
         **{character: "\\" + character for character in "&%$#_{}"},
+        **{
+            bar: rf"\rule{{{eighths / 20:.2f}em}}{{.8em}}"
+            for eighths, bar in enumerate(HORIZONTAL_BARS, start=1)
+        },
+        **{
+            bar: rf"\rule{{.4em}}{{{eighths / 10:.1f}em}}"
+            for eighths, bar in enumerate(BARS, start=1)
+        },
     }
 )
 
@@ -36,7 +46,7 @@ def to_latex(table: Table, *, label: str) -> str:
         [
             r"\begin{table*}",
             r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
-            rf"\caption{{{escape_latex(' '.join([table.title, *table.notes]))}}}",
+            rf"\caption{{{escape_latex(_write_caption(table))}}}",
             rf"\label{{{label}}}\smallskip",
             r"\begin{adjustbox}{max width=\textwidth}",
             rf"\begin{{tabular}}{{l{'c' * (len(table.columns) - 1)}}}",
@@ -51,6 +61,14 @@ def to_latex(table: Table, *, label: str) -> str:
             r"\end{table*}",
         ]
     )
+
+
+def _write_caption(table: Table) -> str:
+    """Join title and notes. A title before notes ends like a sentence."""
+    title = table.title
+    if title and table.notes and not title.endswith((".", "?", "!")):
+        title = f"{title}."
+    return " ".join(filter(None, (title, *table.notes)))
 
 
 def escape_latex(text: str) -> str:
