@@ -300,8 +300,9 @@ def iterate_answer(findings: GroupFindings, task: str = "") -> Iterator[tuple[st
 
 
 def capitalize(text: str) -> str:
-    """Capitalize the first letter and keep all others."""
-    return text[0].upper() + text[1:]
+    """Capitalize the first letter, unless the first word contains a capital, such as nDCG@10."""
+    first_word = text.partition(" ")[0]
+    return text[0].upper() + text[1:] if first_word.islower() else text
 
 
 def list_facts(findings: GroupFindings) -> Iterator[Fact]:

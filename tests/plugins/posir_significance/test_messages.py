@@ -46,6 +46,7 @@ from posir_significance.messages.probes import (
 )
 from posir_significance.messages.verdicts import (
     UNTESTED,
+    capitalize,
     describe_advice,
     describe_group,
     describe_models,
@@ -158,7 +159,10 @@ def test_every_possible_change_has_a_sentence():
         needed = RequiredData(120, DataUnit.QUESTIONS) if reason is Reason.WIDE_INTERVAL else None
         for metric in Metric:
             change = ChangeRow(metric, state, 0.05, difference, reason, needed)
-            text = describe_change(change, "A", "B")
+            text = describe_change(change, "org/a", "org/b")
+            first_word = text.split()[0]
+            assert first_word in ("org/a", "org/b") or not first_word.islower()
+            assert "NDCG" not in capitalize(text)
             assert text.endswith(".")
             assert not BRACKETS.search(text)
 
