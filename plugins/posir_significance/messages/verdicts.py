@@ -77,7 +77,9 @@ UNTESTED = {
     Reason.WINDOW_DIFFERS: "The windows differ.",
     Reason.NOT_STORED: "There are no rotated versions.",
     Reason.PARTLY_STORED: "Some subsets have no rotated versions.",
-    Reason.NO_TEXTS: "A run file has ranks only. `posir score RUN --embedder MODEL` tests it.",
+    Reason.NO_TEXTS: (
+        "A run file has ranks only. `posir score RUN --data DATA --embedder MODEL` tests it."
+    ),
     Reason.SCORES_DIFFER: "The embedder does not reproduce the scores of the run.",
     Reason.ONE_UNIT: "No document has two sentences.",
     Reason.SEVERAL_POSITIONS: "Each question has several evidence spans.",

@@ -1,6 +1,7 @@
 """Test that every state has a sentence. English is only asserted here."""
 
 import re
+import shlex
 from collections import Counter
 
 import pytest
@@ -57,6 +58,7 @@ from posir_significance.messages.verdicts import (
     list_steps,
     write_predicate,
 )
+from posir_tasks.command.commands import check_words
 from posir_tasks.display.labels import join_steps
 from posir_tasks.values.estimates import Difference, Estimate
 from posir_tasks.values.read_part import UNKNOWN
@@ -165,6 +167,13 @@ def test_every_possible_change_has_a_sentence():
             assert "NDCG" not in capitalize(text)
             assert text.endswith(".")
             assert not BRACKETS.search(text)
+
+
+def test_commands_in_messages_have_their_required_options():
+    commands = re.findall(r"`posir ([^`]+)`", " ".join(UNTESTED.values()))
+    assert commands
+    for command in commands:
+        check_words(shlex.split(command))
 
 
 def test_changes_of_comparisons_have_a_template():
