@@ -498,7 +498,8 @@ class DisplaySection:
     def to_markdown(self) -> str:
         """Convert the section, except figures, to GitHub's Markdown."""
         title = " ".join(escape_prose(escape_controls(self.title)).split())
-        sentences = escape_prose(escape_controls(" ".join(self.sentences)))
+        lines = " ".join(self.sentences).split("\n")
+        paragraphs = [escape_prose(escape_controls(line)) for line in lines]
         code = self.code or "\n".join(self.commands)
         code_block = quote_code(escape_controls(code.rstrip())) if code else ""
         sketches = "\n".join(map(escape_controls, sketch_charts(self.position_charts)))
@@ -506,7 +507,7 @@ class DisplaySection:
         parts = [
             f"## {title}" if title else "",
             picture,
-            sentences,
+            *paragraphs,
             code_block,
             *map(to_markdown, self.tables),
         ]

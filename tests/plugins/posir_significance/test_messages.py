@@ -129,8 +129,8 @@ def test_every_verdict_has_a_sentence(name):
         ),
         (
             "no_texts",
-            r"Not tested\. A run file has ranks only\. `posir score RUN --embedder MODEL` tests "
-            r"it\.",
+            r"Not tested\. A run file has ranks only\. "
+            r"`posir score RUN --data DATA --embedder MODEL` tests it\.",
         ),
         ("unknown", r"Not tested\. The window is unknown\."),
         ("found", r"Inconclusive: nearly all or nearly no evidence is found, wherever it is"),

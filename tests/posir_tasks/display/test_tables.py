@@ -244,6 +244,11 @@ def test_latex_contains_every_cell(rows):
     ]
 
 
+def test_lines_of_sentences_are_markdown_paragraphs():
+    section = DisplaySection("T", ("One.", "Two.\nThree."))
+    assert section.to_markdown() == "## T\n\nOne. Two.\n\nThree."
+
+
 @pytest.mark.parametrize("end", ["", ".", "?"])
 def test_a_latex_caption_separates_title_and_notes(end):
     table = Table((Column("M"), Column("Bars")), (("m", "▁█▏"),), title=f"T{end}", notes=("N.",))
