@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
-from posir_tasks.display.labels import Label, Tone, find_tone, get_parts
+from posir_tasks.display.labels import Label, Tone, find_tone, get_parts, is_estimate_text
 from posir_tasks.display.numbers import BARS, HORIZONTAL_BARS, Format, format_estimate
 from posir_tasks.display.tables import Column, Table
 from posir_tasks.values.estimates import Estimate
@@ -84,9 +84,13 @@ def stack_estimates(estimates: Sequence[Estimate | None], format_value: Format) 
     for estimate in estimates:
         if estimate and estimate.interval == (estimate.value, estimate.value):
             estimate = Estimate(estimate.value)
-        parts = get_parts(format_estimate(estimate, format_value))
-        cells.append("\n".join(filter(None, parts)))
+        cells.append(stack_interval(format_estimate(estimate, format_value)))
     return cells
+
+
+def stack_interval(cell: str) -> str:
+    """Put the interval of a formatted estimate into a second line. Other cells stay the same."""
+    return "\n".join(filter(None, get_parts(cell))) if is_estimate_text(cell) else cell
 
 
 def mark_best(scores: Sequence[Estimate | None], cells: Sequence[str]) -> list[str]:

@@ -15,8 +15,16 @@ from rich.console import Console
 
 from posir_tasks.base.wording import escape_controls
 from posir_tasks.display.export import format_csv, to_csv, to_json
-from posir_tasks.display.labels import EstimateText, Label, Title, Tone, change_text, find_tone
-from posir_tasks.display.latex import LATEX_SPECIAL, escape_latex, to_latex
+from posir_tasks.display.labels import (
+    EstimateText,
+    Label,
+    Term,
+    Title,
+    Tone,
+    change_text,
+    find_tone,
+)
+from posir_tasks.display.latex import LATEX_SPECIAL, escape_latex, stack_interval, to_latex
 from posir_tasks.display.presentation import Result, print_result
 from posir_tasks.display.tables import (
     Column,
@@ -242,6 +250,19 @@ def test_latex_contains_every_cell(rows):
         [f"{{{escape_latex(row[0])}}} ", f" {escape_latex(row[1])} ", f" {escape_latex(row[2])}"]
         for row in rows
     ]
+
+
+@pytest.mark.parametrize(
+    ("cell", "lines"),
+    [
+        (EstimateText("35.6", "[31.0, 40.4]"), ["35.6", "[31.0, 40.4]"]),
+        (EstimateText("35.6"), ["35.6"]),
+        (Term("Next", "train"), ["Next: train"]),
+        ("58.9", ["58.9"]),
+    ],
+)
+def test_latex_stacks_the_interval_of_any_estimate(cell, lines):
+    assert stack_interval(cell).split("\n") == lines
 
 
 def test_lines_of_sentences_are_markdown_paragraphs():
