@@ -362,7 +362,7 @@ def test_decisions_on_rendered_text_are_found():
 #: Calls in `posir_tasks.display` that take a text apart, and what the text is.
 DISPLAY_DATA = {
     "redact_collected(json.dumps(_to_plain_json(document), indent=2))": "JSON",
-    "CELL_MARKUP.sub(_escape_markup, ' '.join(cell.splitlines()))": "Markdown",
+    "MARKDOWN_MARKUP.sub(_escape_markup, ' '.join(cell.splitlines()))": "Markdown",
     "f'{self.title}.'": "a question, which ends with its mark",
     "f'{value:.1f}'": "a number",
     "alt.SCHEMA_VERSION": "a version",

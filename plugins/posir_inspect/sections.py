@@ -33,12 +33,12 @@ from posir_significance.messages.texts import (
     format_percentage,
 )
 from posir_significance.messages.verdicts import (
-    describe_advice,
     format_evidence_share,
     format_finding,
     format_level,
     label_state,
     list_effects,
+    list_steps,
 )
 from posir_significance.position_charts import build_position_chart
 from posir_tasks.base.private_names import TASKS_REGISTRY
@@ -443,7 +443,7 @@ def _list_steps(inspection: Inspection) -> tuple[str, ...]:
         largest = max(row.size or 0 for row in chunks.rows) if inspection.unread.texts_cut else 0
         return advise_more_texts(inspection.texts, largest)
     task = inspection.source if inspection.is_task else ""
-    return (describe_advice(inspection.fading[-1].findings, task),)
+    return list_steps(inspection.fading[-1].findings, task)
 
 
 def _build_next_commands(inspection: Inspection) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from posir_report.tables import build_legend, format_cell
 from posir_significance.cells import build_curve_cells
 from posir_significance.messages.verdicts import describe_group
 from posir_tasks.display.labels import Title
-from posir_tasks.display.latex import mark_best, stack_estimates
+from posir_tasks.display.latex import mark_best, stack_estimates, stack_interval
 from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.display.tables import Column, DisplaySection, Medium, Table
 from posir_tasks.results import read_results
@@ -108,5 +108,5 @@ def _tabulate_models(rows: Sequence[ReportRow]) -> Table:
             cells.append(stack_estimates(estimates, format_value))
     for score in list_added_columns():
         columns.append(Column(score.title))
-        cells.append([format_cell(row, score) for row in overall_rows])
+        cells.append([stack_interval(format_cell(row, score)) for row in overall_rows])
     return Table(tuple(columns), tuple(zip(*cells, strict=True)))

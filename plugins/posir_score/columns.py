@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
-from posir_score.hits import Hit, OrderChoice
+from posir_score.hits import MAX_RANK_DIGITS, Hit, OrderChoice
 from posir_score.orders import OrderCheck
 from posir_tasks.base.table_files import parse_columns
 
@@ -16,12 +17,14 @@ COLUMN_TYPES: dict[str, type[pl.DataType]] = {
     "query": pl.Categorical,
     "Q0": pl.Categorical,
     "document": pl.Categorical,
-    "rank": pl.Int64,
+    "rank": pl.Categorical,
     "score": pl.Float64,
     "tag": pl.Categorical,
 }
 #: Ids that all run file readers parse in the same way.
 ID_PATTERN = r"^[^\s\x00-\x20]+$"
+#: Ranks that polars and `read_rank` parse in the same way.
+RANK_PATTERN = rf"^\+?[0-9]{{1,{MAX_RANK_DIGITS}}}$"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,7 @@ class RunColumns:
         an integer rank and a finite score.
         """
         separator = "\t" if b"\t" in content else " "
+        content = content.removeprefix(BOM_UTF8)
         # Strip only if necessary, since it copies the content.
         if content[:1].isspace() or content[-2:].isspace():
             content = content.strip().replace(b"\r\n", b"\n")
@@ -89,17 +93,16 @@ class RunColumns:
         lines = parse_columns(content, types, separator)
         if lines is None or not lines["score"].is_finite().all():
             return None
-        if "rank" not in types:
-            lines = lines.with_columns(rank=pl.lit(None, pl.Int64))
-        if lines.select((pl.col("rank") < 0).any()).item():
-            return None
         for name in [name for name, kind in types.items() if kind is pl.Categorical]:
-            ids = lines[name].unique(maintain_order=True).cast(pl.String)
-            if not ids.str.contains(ID_PATTERN).all():
+            values = lines[name].unique(maintain_order=True).cast(pl.String)
+            pattern = RANK_PATTERN if name == "rank" else ID_PATTERN
+            if not values.str.contains(pattern).all():
                 return None
             if name == "query":
                 # An Enum sorts queries in the order of the file.
-                lines = lines.with_columns(pl.col(name).cast(pl.Enum(ids)))
+                lines = lines.with_columns(pl.col(name).cast(pl.Enum(values)))
+        rank = pl.col("rank").cast(pl.String) if "rank" in types else pl.lit(None)
+        lines = lines.with_columns(rank=rank.cast(pl.Int64))
         return cls(lines.select("query", "document", "rank", "score"))
 
     def count_duplicates(self) -> int:

@@ -40,6 +40,7 @@ from posir_tasks.base.files import check_readable, find_files, split_suffix
 from posir_tasks.base.limits import LimitError
 from posir_tasks.base.untrusted import (
     InputError,
+    check_columns,
     decode,
     parse_json,
     parse_table,
@@ -57,6 +58,7 @@ Rows: TypeAlias = Iterable[tuple[str, Any]]
 TREC_COLUMNS = ("query", "Q0", "document", "rank", "score", "tag")
 #: Minimum number of columns if there are no headings: query, document, and score or rank.
 MIN_COLUMNS = 3
+RANK = re.compile(r"\+?\d+")
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 #: Metadata key of mteb's prediction files.
 MODEL_META_KEY = "mteb_model_meta"
@@ -318,7 +320,7 @@ def _join_split_ids(cells: Sequence[Any]) -> Sequence[Any]:
     ranks = [
         index
         for index in range(3, len(cells) - 1)
-        if str(cells[index]).isdecimal() and NUMBER.fullmatch(str(cells[index + 1]))
+        if RANK.fullmatch(str(cells[index])) and NUMBER.fullmatch(str(cells[index + 1]))
     ]
     if len(cells) < len(TREC_COLUMNS) or len(ranks) != 1:
         return cells
@@ -331,9 +333,13 @@ def _read_table(file: Path, delimiter: str, builder: RankingBuilder) -> Rows:
     """Parse a regular table into `builder.columns`, or return the rows of any other table."""
     content = read_bytes(file)
     heading, _, lines = content.partition(b"\n")
-    kinds = _list_kinds(heading.decode(errors="replace").split(delimiter))
-    # Quotation marks and other line breaks need a reader of whole rows.
-    if kinds and not any(mark in content for mark in (b'"', b"\r", b"\0")):
+    text = heading.decode(errors="replace").lstrip("\ufeff")
+    headings = [name.strip() for name in text.split(delimiter)]
+    check_columns(len(headings), file)
+    kinds = _list_kinds(headings)
+    # Quotation marks, other line breaks and invalid headings need a reader of whole rows.
+    is_plain = "\ufffd" not in text and not any(mark in content for mark in (b'"', b"\r", b"\0"))
+    if kinds and is_plain:
         builder.columns = RunColumns.parse_table(lines, kinds, delimiter)
     if builder.columns:
         return ()
@@ -358,7 +364,9 @@ def _read_cells(file: Path, text: str, delimiter: str, order: OrderChoice) -> Ro
     text = text.removeprefix("\ufeff")
     text = text if "\n" in text else text.replace("\r", "\n")
     heading = text.lstrip("\r\n").partition("\n")[0]
-    delimiter = ";" if heading.count(";") > heading.count(delimiter) else delimiter
+    names = map(str.strip, heading.split(delimiter))
+    if FIELD_NAMES.isdisjoint(names) and heading.count(";") > heading.count(delimiter):
+        delimiter = ";"
     _, first = next(_split_lines(heading, delimiter), ("", []))
     has_number = any(NUMBER.fullmatch(cell) for cell in first[2:])
     if has_number and FIELD_NAMES.isdisjoint(first):

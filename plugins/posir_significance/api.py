@@ -176,13 +176,13 @@ def _build_table(design: Design, rows: Sequence[SampleSize]) -> Table:
         }
         for row in rows
     ]
+    count = design.questions_per_document
+    questions = f"{count:g} {'question' if count == 1 else 'questions'} per document"
     length_note = f", each of {design.lengths} lengths" if design.lengths > 1 else ""
     table = Table(
         build_columns(cells[0], cells[0].keys() - {"State"}, roles={"State": Role.STATE}),
         tuple(tuple(line.values()) for line in cells),
-        title=Title(
-            "Design", f"{design.questions_per_document:g} questions per document{length_note}"
-        ),
+        title=Title("Design", f"{questions}{length_note}"),
         notes=(
             "Each document is rotated twice. Variance of the effect times questions: "
             f"{design.effect_variance * 1e4:,.0f} squared points. Two models are compared on the "

@@ -21,7 +21,12 @@ from posir_tasks.datasets.statistics import (
     summarize_lengths,
 )
 from posir_tasks.display.labels import Term, Title
-from posir_tasks.display.numbers import format_count, format_number, format_percent
+from posir_tasks.display.numbers import (
+    HORIZONTAL_BARS,
+    format_count,
+    format_number,
+    format_percent,
+)
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.schemes import assign_thirds
 
@@ -204,7 +209,8 @@ def _tabulate_lengths(title: str, records: Sequence[Mapping[str, Any]], unit: st
             keys = [f"{name}_{unit}", *(f"{name}_{unit}_{key}" for key in SUMMARY_KEYS[1:])]
             lengths = (format_number(record[key], ",.1f") for key in keys)
             rows.append((record["domain"], texts, format_count(record[texts]), *lengths))
-    columns = build_columns(("Domain", "Texts", "Number", *LENGTH_HEADINGS), LENGTH_HEADINGS)
+    numbers = ("Number", *LENGTH_HEADINGS)
+    columns = build_columns(("Domain", "Texts", *numbers), numbers)
     return Table(columns, tuple(rows), title=title)
 
 
@@ -233,7 +239,8 @@ def _format_bars(counts: Sequence[int]) -> list[str]:
         blocks, eighths = divmod(
             max(round(count / largest * MAX_BAR_LENGTH * 8), int(count > 0)), 8
         )
-        bar = "█" * blocks + " ▏▎▍▌▋▊▉"[eighths]
+        rest = HORIZONTAL_BARS[eighths - 1] if eighths else ""
+        bar = HORIZONTAL_BARS[-1] * blocks + rest
         lines.append(f"{count:>{width},} {bar}".rstrip())
     return lines
 

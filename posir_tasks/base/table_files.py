@@ -4,6 +4,7 @@ polars interprets `[`, `*` and `?` in paths as patterns, which fails for folders
 These functions take paths literally. Other modules must not call polars' readers.
 """
 
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from itertools import islice
@@ -63,6 +64,9 @@ def parse_columns(
     """Parse lines without headings and quotation marks. Return None unless each value has the type
     of its column.
     """
+    if content.startswith(BOM_UTF8):
+        # polars would remove the mark, which belongs to the first cell.
+        return None
     try:
         frame = pl.read_csv(
             content,

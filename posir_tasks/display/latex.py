@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
-from posir_tasks.display.labels import Label, Tone, find_tone, get_parts
-from posir_tasks.display.numbers import Format, format_estimate
+from posir_tasks.display.labels import Label, Tone, find_tone, get_parts, is_estimate_text
+from posir_tasks.display.numbers import BARS, HORIZONTAL_BARS, Format, format_estimate
 from posir_tasks.display.tables import Column, Table
 from posir_tasks.values.estimates import Estimate
 
@@ -19,7 +19,17 @@ LATEX_SPECIAL = str.maketrans(
         "|": r"\textbar{}",
         "–": "--",
         "…": r"\ldots{}",
+        "✓": r"$\surd$",
+        "✗": r"$\times$",
         **{character: "\\" + character for character in "&%$#_{}"},
+        **{
+            bar: rf"\rule{{{eighths / 20:.2f}em}}{{.8em}}"
+            for eighths, bar in enumerate(HORIZONTAL_BARS, start=1)
+        },
+        **{
+            bar: rf"\rule{{.4em}}{{{eighths / 10:.1f}em}}"
+            for eighths, bar in enumerate(BARS, start=1)
+        },
     }
 )
 
@@ -36,7 +46,7 @@ def to_latex(table: Table, *, label: str) -> str:
         [
             r"\begin{table*}",
             r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
-            rf"\caption{{{escape_latex(' '.join([table.title, *table.notes]))}}}",
+            rf"\caption{{{escape_latex(_write_caption(table))}}}",
             rf"\label{{{label}}}\smallskip",
             r"\begin{adjustbox}{max width=\textwidth}",
             rf"\begin{{tabular}}{{l{'c' * (len(table.columns) - 1)}}}",
@@ -53,6 +63,14 @@ def to_latex(table: Table, *, label: str) -> str:
     )
 
 
+def _write_caption(table: Table) -> str:
+    """Join title and notes. A title before notes ends like a sentence."""
+    title = table.title
+    if title and table.notes and not title.endswith((".", "?", "!")):
+        title = f"{title}."
+    return " ".join(filter(None, (title, *table.notes)))
+
+
 def escape_latex(text: str) -> str:
     """Escape text for LaTeX, and typeset the minus signs of negative numbers."""
     return re.sub(r"(?<![\w.)-])-(?=\d)", "$-$", text.translate(LATEX_SPECIAL))
@@ -66,9 +84,13 @@ def stack_estimates(estimates: Sequence[Estimate | None], format_value: Format) 
     for estimate in estimates:
         if estimate and estimate.interval == (estimate.value, estimate.value):
             estimate = Estimate(estimate.value)
-        parts = get_parts(format_estimate(estimate, format_value))
-        cells.append("\n".join(filter(None, parts)))
+        cells.append(stack_interval(format_estimate(estimate, format_value)))
     return cells
+
+
+def stack_interval(cell: str) -> str:
+    """Put the interval of a formatted estimate into a second line. Other cells stay the same."""
+    return "\n".join(filter(None, get_parts(cell))) if is_estimate_text(cell) else cell
 
 
 def mark_best(scores: Sequence[Estimate | None], cells: Sequence[str]) -> list[str]:

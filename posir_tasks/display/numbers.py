@@ -85,6 +85,8 @@ FORMATS: Mapping[Unit, Callable[[Any], str]] = {
 
 #: Bars of a sparkline, in eighths of the axis from 0 to 1, and the character for NaN.
 BARS, UNKNOWN_BAR = "▁▂▃▄▅▆▇█", "·"
+#: Parts of a horizontal bar, from one eighth of a character to a whole one.
+HORIZONTAL_BARS = "▏▎▍▌▋▊▉█"
 
 
 def draw_sparkline(scores: Iterable[float]) -> str:

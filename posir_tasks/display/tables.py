@@ -367,15 +367,12 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[Text]:
 
 
 #: Code in Markdown (as a group), HTML, character references, ends of link texts, URLs that become
-#: links, and backticks.
+#: links, backticks, escapes and emphasis.
 MARKDOWN_MARKUP = re.compile(
     r"(?P<code>(?<!`)(?P<fence>`+)(?!`)[^\n]*?[^`\n](?P=fence)(?!`))"
-    r"|<(?=[A-Za-z/!?])|&(?=#|\w+;)|\](?=[(\[:])|://|\bwww\.(?=\w)|`",
+    r"|<(?=[A-Za-z/!?])|&(?=#|\w+;)|\](?=[(\[:])|://|\bwww\.(?=\w)|`"
+    r"|[\\*]|~(?=~)|(?<=~)~|(?<![^\W_])_|_(?![^\W_])",
     re.IGNORECASE,
-)
-#: Markup in a table cell, which includes escapes and emphasis.
-CELL_MARKUP = re.compile(
-    rf"{MARKDOWN_MARKUP.pattern}|[\\*]|~(?=~)|(?<=~)~|(?<![^\W_])_|_(?![^\W_])", re.IGNORECASE
 )
 #: Headings and quotations at the start of a line.
 LINE_MARKUP = re.compile(r"^ *(?=#+ |>)", re.MULTILINE)
@@ -398,11 +395,11 @@ def to_markdown(table: Table) -> str:
 
 def escape_markdown(cell: str) -> str:
     """Escape a cell of a Markdown table, except code between backticks."""
-    return CELL_MARKUP.sub(_escape_markup, " ".join(cell.splitlines())).replace("|", r"\|")
+    return MARKDOWN_MARKUP.sub(_escape_markup, " ".join(cell.splitlines())).replace("|", r"\|")
 
 
 def escape_prose(text: str) -> str:
-    """Escape HTML, links and headings in a Markdown paragraph, except code between backticks."""
+    """Escape markup in a Markdown paragraph, except code between backticks."""
     return LINE_MARKUP.sub(r"\\\g<0>", MARKDOWN_MARKUP.sub(_escape_markup, text))
 
 
@@ -501,7 +498,8 @@ class DisplaySection:
     def to_markdown(self) -> str:
         """Convert the section, except figures, to GitHub's Markdown."""
         title = " ".join(escape_prose(escape_controls(self.title)).split())
-        sentences = escape_prose(escape_controls(" ".join(self.sentences)))
+        lines = " ".join(self.sentences).split("\n")
+        paragraphs = [escape_prose(escape_controls(line)) for line in lines]
         code = self.code or "\n".join(self.commands)
         code_block = quote_code(escape_controls(code.rstrip())) if code else ""
         sketches = "\n".join(map(escape_controls, sketch_charts(self.position_charts)))
@@ -509,7 +507,7 @@ class DisplaySection:
         parts = [
             f"## {title}" if title else "",
             picture,
-            sentences,
+            *paragraphs,
             code_block,
             *map(to_markdown, self.tables),
         ]

@@ -102,7 +102,7 @@ def posir_scores() -> Iterable[Score]:  # type: ignore[empty-body]
 
     Returns:
         Declarations. A key of another plugin is rejected. If a score raises an exception, it is
-        omitted with a warning.
+        missing for these queries, with a warning.
     """
 
 

@@ -16,7 +16,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from posir_tasks.base.arrays import Booleans, Floats, Integers, make_empty_column
+from posir_tasks.base.arrays import (
+    Booleans,
+    Floats,
+    Integers,
+    freeze_arrays,
+    make_empty_column,
+)
 from posir_tasks.base.errors import ProfileError
 from posir_tasks.base.wording import sanitize
 from posir_tasks.values.columns import pack_column, unpack_column
@@ -435,7 +441,7 @@ def _link_queries(queries: _Queries) -> QueryColumns:
     if len(question_numbers):
         # Spans of one query are dependent, even in different documents.
         clusters = link_documents([clusters + 1, question_numbers])
-    return QueryColumns(
+    columns = QueryColumns(
         subsets=np.concatenate(subsets),
         clusters=clusters,
         documents=link_documents([owner, texts])[row],
@@ -446,6 +452,7 @@ def _link_queries(queries: _Queries) -> QueryColumns:
         weights=ranks.join("weights"),
         questions=question_numbers,
     )
+    return freeze_arrays(columns)
 
 
 @lru_cache(maxsize=MAX_CACHED_TASKS)
@@ -454,7 +461,7 @@ def _lay_out_queries(queries: _Queries) -> QueryLayout:
     columns = _link_queries(queries)
     query_bins = ranks.cell_bins[columns.cells]
     query, member = np.nonzero(query_bins >= 0)
-    return QueryLayout(
+    layout = QueryLayout(
         lengths=ranks.cell_lengths[columns.cells],
         clusters=columns.clusters,
         query=query,
@@ -463,6 +470,7 @@ def _lay_out_queries(queries: _Queries) -> QueryLayout:
         thirds=columns.thirds,
         weights=columns.shares,
     )
+    return freeze_arrays(layout)
 
 
 def _sort_sets(sets: Iterable[DocumentSet]) -> tuple[DocumentSet, ...]:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posir_tasks.base.arrays import Booleans, Floats, Integers, make_empty_column
+from posir_tasks.base.arrays import (
+    Booleans,
+    Floats,
+    Integers,
+    freeze_arrays,
+    make_empty_column,
+)
 from posir_tasks.values.schemes import compute_bin_midpoints
 
 if TYPE_CHECKING:
@@ -135,7 +141,7 @@ def _select(layout: QueryLayout, mask: bytes) -> QueryLayout:
     queries = np.frombuffer(mask, np.bool_)
     rows = np.cumsum(queries) - 1
     members = queries[layout.query]
-    return replace(
+    selection = replace(
         layout,
         lengths=layout.lengths[queries],
         clusters=layout.clusters[queries],
@@ -144,16 +150,18 @@ def _select(layout: QueryLayout, mask: bytes) -> QueryLayout:
         thirds=layout.thirds[queries] if len(layout.thirds) else layout.thirds,
         weights=layout.weights[queries] if len(layout.weights) else layout.weights,
     )
+    return freeze_arrays(selection)
 
 
 @lru_cache(maxsize=MAX_CACHED)
 def _merge_bins(layout: QueryLayout, size: int) -> QueryLayout:
     bins = layout.bins // size
     query, position = np.divmod(np.unique(layout.query * bins + layout.position // size), bins)
-    return replace(layout, query=query, position=position, bins=bins)
+    return freeze_arrays(replace(layout, query=query, position=position, bins=bins))
 
 
 @lru_cache(maxsize=MAX_CACHED)
 def _replace_bins(layout: QueryLayout, position: bytes, bins: int) -> QueryLayout:
     rows = np.arange(len(layout.clusters))
-    return replace(layout, query=rows, position=np.frombuffer(position, np.int64), bins=bins)
+    bin_of_query = np.frombuffer(position, np.int64)
+    return freeze_arrays(replace(layout, query=rows, position=bin_of_query, bins=bins))

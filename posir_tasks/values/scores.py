@@ -350,7 +350,7 @@ GroupScores: TypeAlias = Mapping[str, ScoreValue]
 class ComputedScores(Mapping[str, ScoreValue]):
     """The scores of a group of queries, each computed on first access.
 
-    A score that raises is omitted, with a warning that names its plugin.
+    A score that raises is missing in this group, with a warning that names its plugin.
     """
 
     def __init__(self, declarations: Mapping[str, tuple[str, Score]], group: QueryGroup) -> None:
@@ -366,8 +366,8 @@ class ComputedScores(Mapping[str, ScoreValue]):
             except Exception as error:
                 problem = f"{type(error).__name__}: {error}"
                 message = (
-                    f"posir plugin '{plugin}': score '{key}' raised {problem}, so the score is "
-                    "omitted"
+                    f"posir plugin '{plugin}': score '{key}' raised {problem}, so its value is "
+                    "missing for these queries"
                 )
                 warn_once(logger, message)
                 raise KeyError(key) from error

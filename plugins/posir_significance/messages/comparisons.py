@@ -84,15 +84,17 @@ def describe_change(change: ChangeRow, a: str = "", b: str = "") -> str:
     If it is not decided, the reason and the amount of data needed are added.
     """
     assert change.state is not None
-    text = CHANGE_SENTENCES[change.state].format(
+    sentence = CHANGE_SENTENCES[change.state]
+    # A sentence may begin with the metric. Names of models keep their case.
+    metric = capitalize(change.metric) if sentence.startswith("{metric}") else change.metric
+    text = sentence.format(
         a=a or change.subject.baseline,
         b=b or change.subject.model,
-        metric=change.metric,
+        metric=metric,
         margin=format_margin(change.margin),
         points=format_difference(change) or "no interval",
     )
-    # A sentence may begin with the metric; nDCG@10 is never capitalized.
-    sentences = [text if change.metric is Metric.NDCG_AT_10 else capitalize(text)]
+    sentences = [text]
     if change.reason:
         sentences.append((UNTESTED | INCONCLUSIVE_CHANGES).get(change.reason, ""))
     sentences.append(describe_needed_change(change))
@@ -236,9 +238,7 @@ COLLAPSE = (
 
 def describe_training(change: ChangeRow) -> str:
     """Describe a change due to training."""
-    text = describe_change(change, "the base model", "the trained model")
-    # With a reason, the sentence begins with the metric.
-    return text if change.reason else capitalize(text)
+    return capitalize(describe_change(change, "the base model", "the trained model"))
 
 
 def describe_trainings(task: str, changes: Sequence[ChangeRow]) -> str:

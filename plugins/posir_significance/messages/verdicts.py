@@ -77,7 +77,9 @@ UNTESTED = {
     Reason.WINDOW_DIFFERS: "The windows differ.",
     Reason.NOT_STORED: "There are no rotated versions.",
     Reason.PARTLY_STORED: "Some subsets have no rotated versions.",
-    Reason.NO_TEXTS: "A run file has ranks only. `posir score RUN --embedder MODEL` tests it.",
+    Reason.NO_TEXTS: (
+        "A run file has ranks only. `posir score RUN --data DATA --embedder MODEL` tests it."
+    ),
     Reason.SCORES_DIFFER: "The embedder does not reproduce the scores of the run.",
     Reason.ONE_UNIT: "No document has two sentences.",
     Reason.SEVERAL_POSITIONS: "Each question has several evidence spans.",
@@ -300,8 +302,9 @@ def iterate_answer(findings: GroupFindings, task: str = "") -> Iterator[tuple[st
 
 
 def capitalize(text: str) -> str:
-    """Capitalize the first letter and keep all others."""
-    return text[0].upper() + text[1:]
+    """Capitalize the first letter, unless the first word contains a capital, such as nDCG@10."""
+    first_word = text.partition(" ")[0]
+    return text[0].upper() + text[1:] if first_word.islower() else text
 
 
 def list_facts(findings: GroupFindings) -> Iterator[Fact]:

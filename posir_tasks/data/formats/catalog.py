@@ -517,7 +517,7 @@ def describe_format(path: Path) -> str:
     names = [*list_fields(path)]
     if not names:
         return f"Its first line is {record!r}. {_describe_fields(path)} {SUPPORTED_FORMATS}"
-    more = ", ..." if len(names) > MAX_FIELDS else ""
+    more = " and others" if len(names) > MAX_FIELDS else ""
     head = ", ".join(map(sanitize, names[:MAX_FIELDS]))
     noun = "fields" if split_suffix(path)[1] in JSON_LINES else "columns"
     sentences = [f"It contains the {noun} {head}{more}.", f"Its first record is {record}."]
@@ -552,7 +552,7 @@ def _describe_folder(folder: Path) -> str:
             name += f" (nearest format: {nearest.title})"
             advice[nearest.advice] = None
         names.append(name)
-    more = ", ..." if len(files) > MAX_FILES else ""
+    more = " and others" if len(files) > MAX_FILES else ""
     listing = f"It contains {', '.join(names) or 'no files'}{more}."
     missing = [_describe_missing(format_, folder) for format_ in READABLE_FORMATS if format_.files]
     return " ".join(filter(None, [listing, *missing, *advice]))

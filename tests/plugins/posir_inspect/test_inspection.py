@@ -155,6 +155,9 @@ def test_output_in_terminal_json_and_html(
     assert page.count('class="range"') > 2
     offsets = [page.index(text) for text in ("What to do", "How far the model reads", "chunk size")]
     assert offsets == sorted(offsets)
+    undecided = complete_inspection(replace(inspection, chunks=None)).to_html()
+    assert "What to do" in undecided
+    assert "What to do: Next" not in undecided
 
 
 def list_searched(encoder: FirstWords, texts: list[str]) -> list[str]:

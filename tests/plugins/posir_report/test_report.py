@@ -404,7 +404,7 @@ def test_command_prints_every_format(folder, summary):
         [row.to_record() for row in build_bin_rows(summary)]
     )
     (finding,) = describe_findings(build_rows(summary))
-    finding = finding.removeprefix(f"{summary.model}: ")
+    finding = finding.removeprefix(f"{summary.model}: ").replace("\n", "\n\n")
     markdown = printed("--format", "markdown", "--full")
     parts = [
         markdown.index(part)

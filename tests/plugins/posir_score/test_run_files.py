@@ -107,6 +107,10 @@ CELLS = st.sampled_from(
         "5.",
         "1e999",
         "1_0",
+        "+1",
+        "-0",
+        "1" * 19,
+        "\ufeff",
         "nan",
         "+",
         "a\x1fb",
@@ -159,13 +163,16 @@ TABLE_CELLS = st.sampled_from(
         '"',
         "a;b",
         "\r",
+        "-0",
+        "1" * 19,
+        "\ufeffd",
     ]
 )
 
 
 @given(
     rows=st.lists(st.lists(TABLE_CELLS, min_size=3, max_size=5), min_size=1, max_size=5),
-    headings=st.permutations(["query_id", "doc_id", "score", "rank", "note"]),
+    headings=st.permutations(["query_id", "doc_id ", "score", " rank", "a;b;c;d;e;f"]),
     columns=st.integers(3, 5),
     delimiter=st.sampled_from([",", "\t"]),
 )
@@ -276,6 +283,59 @@ def test_a_line_with_six_columns_is_regular(line: str):
     assert columns is not None
     assert [*columns.sort(None)["q"]] == [Hit("d", 2.5, 1)]
     assert RunColumns.parse(f"{line}\nq Q0\td 2 1.5 t\n".encode()) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "hit"),
+    [
+        ("a.csv", "query_id,doc_id,score, rank\nq,d,2,1\n", Hit("d", 2.0, 1)),
+        ("a.tsv", "query_id\tdoc_id\tscore \trank\nq\td\t2\t1\n", Hit("d", 2.0, 1)),
+        ("a.csv", "\ufeffrank,qid,docid,score\n1,q,d,2\n", Hit("d", 2.0, 1)),
+        ("a.tsv", "\ufeff\ufeffrank\tqid\tdocid\tscore\n1\tq\td\t2\n", Hit("d", 2.0, 1)),
+        ("a.csv", "docid,qid,score\n\ufeffd,q,2\n", Hit("\ufeffd", 2.0)),
+        ("a.trec", "\ufeffq Q0 d 1 2 t\n", Hit("d", 2.0, 1)),
+        ("a.csv", "qid,docid,score,a;b;c;d;e\nq,d,2,x\n", Hit("d", 2.0)),
+        ("a.csv", 'qid,docid,score,a;b;c;d;e\nq,d,2,"x"\n', Hit("d", 2.0)),
+        ("a.trec", "q Q0 7 +1 12 5\n", Hit("7", 12.0, 1)),
+        ("a.trec", "q  Q0 7 +1 12 5\n", Hit("7", 12.0, 1)),
+        ("a.trec", "q Q0 a mill +1 12.5 my run\n", Hit("a mill", 12.5, 1)),
+    ],
+)
+def test_unusual_runs_are_read_completely(tmp_path: Path, name: str, content: str, hit: Hit):
+    file = tmp_path / name
+    file.write_text(content, encoding="utf-8")
+    for order in (None, "score"):
+        hits = read_run_file(file, order).by_subset[ANY_SUBSET]
+        assert {query: [*row] for query, row in hits.items()} == {"q": [hit]}
+
+
+@pytest.mark.parametrize("rank", ["-0", "0" * 19, "9" * 19, "-1", "1e3", "0x10", "1_0"])
+@pytest.mark.parametrize("separator", [" ", "\t", "  "])
+def test_an_invalid_rank_raises_in_regular_lines_too(tmp_path: Path, rank: str, separator: str):
+    file = tmp_path / "a.trec"
+    rows = (f"q Q0 d1 1 2.5 t\nq Q0 d2 {rank} 1.5 t\n").replace(" ", separator)
+    file.write_text(rows)
+    with pytest.raises(DataError, match=r"field 'rank' .* line 2"):
+        read_run_file(file)
+    assert len(read_run_file(file, "score").by_subset[ANY_SUBSET]["q"]) == 2
+
+
+MANY_CELLS = b",".join(b"c%d" % number for number in range(10_000))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"qid,docid,score,\xff\nq,d,1,x\n", "UnicodeDecodeError"),
+        (b"qid,docid,score,note\nq,d,1,\xff\n", "UnicodeDecodeError"),
+        (b"qid,docid,score,%b\nq,d,1,%b\n" % (MANY_CELLS, MANY_CELLS), "has 10,003 columns"),
+    ],
+)
+def test_a_table_that_is_not_text_or_too_wide_raises(tmp_path: Path, content: bytes, message: str):
+    file = tmp_path / "a.csv"
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_run_file(file)
 
 
 def test_an_irregular_line_raises_with_its_number(tmp_path: Path):

@@ -1,6 +1,7 @@
 """Test that every state has a sentence. English is only asserted here."""
 
 import re
+import shlex
 from collections import Counter
 
 import pytest
@@ -46,6 +47,7 @@ from posir_significance.messages.probes import (
 )
 from posir_significance.messages.verdicts import (
     UNTESTED,
+    capitalize,
     describe_advice,
     describe_group,
     describe_models,
@@ -56,6 +58,7 @@ from posir_significance.messages.verdicts import (
     list_steps,
     write_predicate,
 )
+from posir_tasks.command.commands import check_words
 from posir_tasks.display.labels import join_steps
 from posir_tasks.values.estimates import Difference, Estimate
 from posir_tasks.values.read_part import UNKNOWN
@@ -126,8 +129,8 @@ def test_every_verdict_has_a_sentence(name):
         ),
         (
             "no_texts",
-            r"Not tested\. A run file has ranks only\. `posir score RUN --embedder MODEL` tests "
-            r"it\.",
+            r"Not tested\. A run file has ranks only\. "
+            r"`posir score RUN --data DATA --embedder MODEL` tests it\.",
         ),
         ("unknown", r"Not tested\. The window is unknown\."),
         ("found", r"Inconclusive: nearly all or nearly no evidence is found, wherever it is"),
@@ -158,9 +161,19 @@ def test_every_possible_change_has_a_sentence():
         needed = RequiredData(120, DataUnit.QUESTIONS) if reason is Reason.WIDE_INTERVAL else None
         for metric in Metric:
             change = ChangeRow(metric, state, 0.05, difference, reason, needed)
-            text = describe_change(change, "A", "B")
+            text = describe_change(change, "org/a", "org/b")
+            first_word = text.split()[0]
+            assert first_word in ("org/a", "org/b") or not first_word.islower()
+            assert "NDCG" not in capitalize(text)
             assert text.endswith(".")
             assert not BRACKETS.search(text)
+
+
+def test_commands_in_messages_have_their_required_options():
+    commands = re.findall(r"`posir ([^`]+)`", " ".join(UNTESTED.values()))
+    assert commands
+    for command in commands:
+        check_words(shlex.split(command))
 
 
 def test_changes_of_comparisons_have_a_template():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import posir
-from posir_significance.api import Design, compute_mean_sample, compute_sample
+from posir_significance.api import Design, compute_mean_sample, compute_sample, power
 from posir_significance.decision import decide
 from posir_significance.findings import ChangeState, State
 from tests.support.rotations import build_group, build_test
@@ -53,3 +53,9 @@ def test_each_metric_is_planned_with_its_own_margin():
     rows = posir.power(difference=10, ndcg_difference=5).to_polars()
     assert rows["margin"].to_list() == [0.05] * 4 + [0.02] * 2
     assert set(posir.power(ndcg_difference=5, margin=3).to_polars()["margin"]) == {0.03}
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "1 question"), (1.5, "1.5 questions")])
+def test_the_title_counts_questions_per_document(count, words):
+    (section,) = power(questions_per_document=count).sections()
+    assert section.tables[0].title == f"Design · {words} per document"

@@ -15,8 +15,16 @@ from rich.console import Console
 
 from posir_tasks.base.wording import escape_controls
 from posir_tasks.display.export import format_csv, to_csv, to_json
-from posir_tasks.display.labels import EstimateText, Label, Title, Tone, change_text, find_tone
-from posir_tasks.display.latex import LATEX_SPECIAL, escape_latex, to_latex
+from posir_tasks.display.labels import (
+    EstimateText,
+    Label,
+    Term,
+    Title,
+    Tone,
+    change_text,
+    find_tone,
+)
+from posir_tasks.display.latex import LATEX_SPECIAL, escape_latex, stack_interval, to_latex
 from posir_tasks.display.presentation import Result, print_result
 from posir_tasks.display.tables import (
     Column,
@@ -217,8 +225,10 @@ def test_markdown_contains_title_alignment_and_notes():
 
 @given(st.text(alphabet=["a", "b", " ", *map(chr, LATEX_SPECIAL)], max_size=20))
 def test_escaped_latex_has_no_bare_special_character(text):
-    left = re.sub(r"\\(text[a-z]+\{\}|ldots\{\}|[&%$#_{}])", "", escape_latex(text))
-    assert not set(left) & set("\\{}%&$#_~^<>|–…")
+    command = r"\$\\(surd|times)\$|\\(text[a-z]+\{\}|ldots\{\}|[&%$#_{}])"
+    rule = r"\\rule\{[.\d]+em\}\{[.\d]+em\}"
+    left = re.sub(f"{command}|{rule}", "", escape_latex(text))
+    assert not set(left) & set("\\{}%&$#_~^<>|–…▁▂▃▄▅▆▇█▏▎▍▌▋▊▉✓✗")
     assert sorted(re.findall("[ab]", left)) == sorted(re.findall("[ab]", text))
 
 
@@ -240,6 +250,44 @@ def test_latex_contains_every_cell(rows):
         [f"{{{escape_latex(row[0])}}} ", f" {escape_latex(row[1])} ", f" {escape_latex(row[2])}"]
         for row in rows
     ]
+
+
+@pytest.mark.parametrize(
+    ("cell", "lines"),
+    [
+        (EstimateText("35.6", "[31.0, 40.4]"), ["35.6", "[31.0, 40.4]"]),
+        (EstimateText("35.6"), ["35.6"]),
+        (Term("Next", "train"), ["Next: train"]),
+        ("58.9", ["58.9"]),
+    ],
+)
+def test_latex_stacks_the_interval_of_any_estimate(cell, lines):
+    assert stack_interval(cell).split("\n") == lines
+
+
+def test_lines_of_sentences_are_markdown_paragraphs():
+    section = DisplaySection("T", ("One.", "Two.\nThree."))
+    assert section.to_markdown() == "## T\n\nOne. Two.\n\nThree."
+
+
+@pytest.mark.parametrize("end", ["", ".", "?"])
+def test_a_latex_caption_separates_title_and_notes(end):
+    table = Table((Column("M"), Column("Bars")), (("m", "▁█▏"),), title=f"T{end}", notes=("N.",))
+    text = to_latex(table, label="tab:t")
+    assert rf"\caption{{T{end or '.'} N.}}" in text
+    heights = [r"\rule{.4em}{0.1em}", r"\rule{.4em}{0.8em}", r"\rule{0.05em}{.8em}"]
+    assert f"{{m}} & {''.join(heights)} " in text
+
+
+@pytest.mark.parametrize("name", ["org/_final_", "a*b*", "~~old~~", "C:\\models\\_x"])
+def test_names_in_markdown_titles_and_sentences_are_literal(name):
+    section = DisplaySection(name, (f"{name} is better.",))
+    tokens = MarkdownIt("commonmark").enable("strikethrough").parse(section.to_markdown())
+    texts = [token for token in tokens if token.type == "inline"]
+    kinds = {child.type for token in texts for child in token.children or ()}
+    assert kinds <= {"text", "text_special"}
+    contents = ["".join(child.content for child in token.children or ()) for token in texts]
+    assert contents == [name, f"{name} is better."]
 
 
 def test_latex_groups_columns_and_stacks_the_lines_of_a_cell():

@@ -30,6 +30,17 @@ def test_only_models_with_the_same_queries_share_a_layout():
     assert len({first.layout, *(other.layout for other in others)}) == 3
 
 
+def test_shared_arrays_are_read_only():
+    ranks = sample_ranks(1)
+    layout = ranks.layout
+    selection = layout.select(layout.lengths >= 0)
+    for shared in (ranks.columns.clusters, ranks.columns.cells, layout.position, selection.query):
+        with pytest.raises(ValueError, match="read-only"):
+            shared[:] = 0
+    # The ranks of a result are its own.
+    ranks.columns.ranks[:] = 0
+
+
 def sample_layout():
     """A layout of 60 queries, every third of which is in two of twelve bins."""
     rng = np.random.default_rng(3)
