@@ -153,10 +153,7 @@ def read_run_file(file: Path, order: OrderChoice = None) -> Run:
     except LimitError:
         raise
     except InputError as error:
-        location = str(error).removesuffix(f": {error.problem}")
-        raise DataError(
-            f"{location}: cannot be read: {error.problem}. Give {SUPPORTED_FORMATS}."
-        ) from error
+        raise DataError(f"{error}. Give {SUPPORTED_FORMATS}.") from error
     except (OSError, ValueError) as error:
         raise DataError(
             f"{file}: cannot be read: {summarize_error(error)}. Give {SUPPORTED_FORMATS}."

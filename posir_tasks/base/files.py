@@ -398,6 +398,15 @@ FORMATS = {
     *(".parquet", ".pdf", ".qrel", ".qrels", ".rst", ".run", ".text", ".trec", ".tsv", ".txt"),
     ".xhtml",
 }
+#: Compression formats that are not supported, by the first bytes of a file. gzip is supported in
+#: files whose names end in `.gz`.
+COMPRESSION_FORMATS = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x04\x22\x4d\x18": "lz4",
+}
 #: Exceptions of `gzip` for damaged, truncated and uncompressed files.
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
 
@@ -488,6 +497,13 @@ def iterate_lines(content: BufferedIOBase, name: object) -> Iterator[bytes]:
         yield line
 
 
+def _check_compression(content: bytes) -> None:
+    for beginning, name in COMPRESSION_FORMATS.items():
+        if content.startswith(beginning):
+            advice = "end its name in .gz" if name == "gzip" else "decompress it, or use gzip"
+            raise OSError(errno.EINVAL, f"it is compressed with {name}; {advice}")
+
+
 def read_decompressed(file: Path, max_bytes: int | None = None) -> bytes:
     """Read a file and decompress it if necessary.
 
@@ -496,7 +512,8 @@ def read_decompressed(file: Path, max_bytes: int | None = None) -> bytes:
         max_bytes: Maximum size of the content; defaults to `POSIR_MAX_BYTES`.
 
     Raises:
-        OSError: The file cannot be read or is not a regular file.
+        OSError: The file cannot be read, is not a regular file, or is compressed in a format that is
+            not supported.
         GZIP_ERRORS: The file is damaged.
         LimitError: The file is too large, or the pipe is not closed in time.
     """
@@ -509,6 +526,7 @@ def read_decompressed(file: Path, max_bytes: int | None = None) -> bytes:
         with open_decompressed(file) as stream:
             content = stream.read(limit + 1)
     check_size(file, len(content), max_bytes)
+    _check_compression(content)
     if is_compressed(file):
         check_rows(file, content.count(b"\n"), file.stat().st_size)
     return content

@@ -928,7 +928,7 @@ def test_distances_are_negated_before_chunks_are_merged():
         ("a.jsonl", '{"qid": true, "docid": "d", "score": 1}', "field 'query id' must be a string"),
         ("a.json", r'{"q": {"\ud800": 1}}', "hits cannot be read: 1 row, first query q: hit 1 is"),
         ("a.json", r'{"q": {"d\u0000": 1}}', "hits cannot be read: 1 row, first query q: hit 1 is"),
-        ("a.jsonl", "{", "cannot be read"),
+        ("a.jsonl", "{", "line 1: is not readable JSON"),
         ("a.json", '{"q": {"d": NaN}}', "is nan; numbers must be finite"),
         (
             "a.jsonl",
@@ -944,7 +944,7 @@ def test_distances_are_negated_before_chunks_are_merged():
         ("a.json", "{}", "contains no ranked document"),
         ("a.trec", "", "contains no ranked document"),
         ("a.lz4", "", "Save the run in ranx with `run.save('a.parquet')`"),
-        ("a.parquet", "no", "cannot be read: is not a valid Parquet file"),
+        ("a.parquet", "no", "is not a valid Parquet file"),
     ],
 )
 def test_invalid_runs_raise_with_file_row_and_field(
@@ -954,6 +954,23 @@ def test_invalid_runs_raise_with_file_row_and_field(
     with pytest.raises(
         PosirError, match=f"^{re.escape(str(tmp_path / name))}: .*{re.escape(message)}"
     ):
+        read_run_file(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("beginning", "format_name"),
+    [
+        (bytes.fromhex("1f8b"), "gzip"),
+        (bytes.fromhex("28b52ffd"), "zstd"),
+        (b"BZh", "bzip2"),
+        (bytes.fromhex("fd377a585a00"), "xz"),
+        (bytes.fromhex("04224d18"), "lz4"),
+    ],
+)
+@pytest.mark.parametrize("name", ["run.trec", "run.jsonl", "run.csv", "run.json", "run.trec.xz"])
+def test_other_compression_is_named(name: str, beginning: bytes, format_name: str, tmp_path: Path):
+    (tmp_path / name).write_bytes(beginning + bytes(100))
+    with pytest.raises(PosirError, match=f"compressed with {format_name};"):
         read_run_file(tmp_path / name)
 
 
