@@ -87,15 +87,25 @@ class RunColumns:
         cls, content: bytes, types: Mapping[str, type[pl.DataType]], separator: str
     ) -> RunColumns | None:
         lines = parse_columns(content, types, separator)
-        if lines is None or not lines["score"].is_finite().all():
+        return None if lines is None else cls.check(lines, ID_PATTERN)
+
+    @classmethod
+    def check(cls, lines: pl.DataFrame, id_pattern: str) -> RunColumns | None:
+        """Return None unless ids match the pattern, ranks are not negative and scores are finite.
+
+        Args:
+            lines: The columns `query`, `document`, `score` and possibly `rank` of `COLUMN_TYPES`.
+            id_pattern: Pattern of ids that a row reader parses in the same way.
+        """
+        if not lines["score"].is_finite().all():
             return None
-        if "rank" not in types:
+        if "rank" not in lines.columns:
             lines = lines.with_columns(rank=pl.lit(None, pl.Int64))
         if lines.select((pl.col("rank") < 0).any()).item():
             return None
-        for name in [name for name, kind in types.items() if kind is pl.Categorical]:
+        for name in lines.select(pl.col(pl.Categorical)).columns:
             ids = lines[name].unique(maintain_order=True).cast(pl.String)
-            if not ids.str.contains(ID_PATTERN).all():
+            if not ids.str.contains(id_pattern).all():
                 return None
             if name == "query":
                 # An Enum sorts queries in the order of the file.
