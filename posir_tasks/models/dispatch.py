@@ -92,6 +92,10 @@ def _add_block(
             scores, rows = find_higher(similarities, minimum)
         candidates.append(Nearest(scores, rows + start))
         start += part.shape[0]
+        if sum(candidate.scores.shape[1] for candidate in candidates) > 2 * k:
+            best = Nearest.join(candidates, k)
+            candidates = [best]
+            minimum = best.scores[:, -1]
     return Nearest.join(candidates, k)
 
 
