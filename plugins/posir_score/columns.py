@@ -91,18 +91,35 @@ class RunColumns:
         cls, content: bytes, types: Mapping[str, type[pl.DataType]], separator: str
     ) -> RunColumns | None:
         lines = parse_columns(content, types, separator)
-        if lines is None or not lines["score"].is_finite().all():
+        if lines is None:
             return None
-        for name in [name for name, kind in types.items() if kind is pl.Categorical]:
-            values = lines[name].unique(maintain_order=True).cast(pl.String)
-            pattern = RANK_PATTERN if name == "rank" else ID_PATTERN
-            if not values.str.contains(pattern).all():
+        if "rank" in types:
+            if not lines["rank"].unique().cast(pl.String).str.contains(RANK_PATTERN).all():
+                return None
+            lines = lines.with_columns(pl.col("rank").cast(pl.String).cast(pl.Int64))
+        return cls.check(lines, ID_PATTERN)
+
+    @classmethod
+    def check(cls, lines: pl.DataFrame, id_pattern: str) -> RunColumns | None:
+        """Return None unless ids match the pattern, ranks are not negative and scores are finite.
+
+        Args:
+            lines: The columns `query`, `document`, `score` and possibly `rank` of `COLUMN_TYPES`.
+            id_pattern: Pattern of ids that a row reader parses in the same way.
+        """
+        if not lines["score"].is_finite().all():
+            return None
+        if "rank" not in lines.columns:
+            lines = lines.with_columns(rank=pl.lit(None, pl.Int64))
+        if lines.select((pl.col("rank") < 0).any()).item():
+            return None
+        for name in lines.select(pl.col(pl.Categorical)).columns:
+            ids = lines[name].unique(maintain_order=True).cast(pl.String)
+            if not ids.str.contains(id_pattern).all():
                 return None
             if name == "query":
                 # An Enum sorts queries in the order of the file.
-                lines = lines.with_columns(pl.col(name).cast(pl.Enum(values)))
-        rank = pl.col("rank").cast(pl.String) if "rank" in types else pl.lit(None)
-        lines = lines.with_columns(rank=rank.cast(pl.Int64))
+                lines = lines.with_columns(pl.col(name).cast(pl.Enum(ids)))
         return cls(lines.select("query", "document", "rank", "score"))
 
     def count_duplicates(self) -> int:

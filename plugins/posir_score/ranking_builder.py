@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -90,6 +90,19 @@ class Run:
     """Splits of the task; only in mteb's predictions."""
 
 
+def list_kinds(headings: Sequence[str]) -> list[str]:
+    """Return the kind of value in each column, or the heading of any other column; empty unless the
+    table has one column each for queries, documents and scores.
+    """
+    kinds = [KIND_BY_FIELD.get(heading, heading) for heading in headings]
+    is_regular = (
+        len(set(kinds)) == len(kinds)
+        and {"query", "document", "score"} <= {*kinds}
+        and {"distance", *LIST_FIELDS}.isdisjoint(kinds)
+    )
+    return kinds if is_regular else []
+
+
 #: Location of an invalid row, its invalid value, and the ids of its query and document.
 InvalidRow: TypeAlias = tuple[str, *tuple[Any, ...]]
 
@@ -102,7 +115,7 @@ class RankingBuilder:
         self.order = order
         self.hits: dict[str, list[Hit]] = {}
         self.columns: RunColumns | None = None
-        """The hits of a regular TREC file. If set, `hits` is empty."""
+        """The hits of a regular file. If set, `hits` is empty."""
         self.problems: dict[str, tuple[int, InvalidRow]] = {}
         """Number of rows and first row, by problem."""
         self.score_fields: dict[str, str] = {}

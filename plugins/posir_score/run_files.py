@@ -23,17 +23,18 @@ from posir_score.hits import (
     read_rank,
     read_rows,
 )
+from posir_score.json_columns import parse_json_lines
 from posir_score.orders import sort_by_score
 from posir_score.ranking_builder import (
     ANY_SUBSET,
     FIELD_NAMES,
     FIELDS_BY_KIND,
-    KIND_BY_FIELD,
     LIST_FIELDS,
     SUPPORTED_FORMATS,
     HitsByQuery,
     RankingBuilder,
     Run,
+    list_kinds,
 )
 from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.files import check_readable, find_files, split_suffix
@@ -139,15 +140,9 @@ def read_run_file(file: Path, order: OrderChoice = None) -> Run:
         return _read_object(file, stem, content, order)
     builder = RankingBuilder(file, order)
     rows: Rows = [(f"[{number}]", record) for number, record in enumerate(content)]
-    readers = dict.fromkeys((".parquet", ".parq"), _read_parquet)
-    readers |= dict.fromkeys((".jsonl", ".ndjson"), _read_json_lines)
     try:
-        if suffix in (".csv", ".tsv"):
-            rows = _read_table(file, "," if suffix == ".csv" else "\t", builder)
-        elif suffix in readers:
-            rows = readers[suffix](file)
-        elif suffix != ".json":
-            rows = _read_lines(file, builder)
+        if suffix != ".json":
+            rows = _read_rows(file, suffix, builder)
         for location, record in rows:
             builder.add_row(location, record)
     except LimitError:
@@ -159,6 +154,19 @@ def read_run_file(file: Path, order: OrderChoice = None) -> Run:
             f"{file}: cannot be read: {summarize_error(error)}. Give {SUPPORTED_FORMATS}."
         ) from error
     return builder.build(stem)
+
+
+def _read_rows(file: Path, suffix: str, builder: RankingBuilder) -> Rows:
+    """Parse a regular file into `builder.columns`, or return the rows of any other file."""
+    match suffix:
+        case ".csv" | ".tsv":
+            return _read_table(file, "," if suffix == ".csv" else "\t", builder)
+        case ".jsonl" | ".ndjson":
+            return _read_json_lines(file, builder)
+        case ".parquet" | ".parq":
+            return _read_parquet(file)
+        case _:
+            return _read_lines(file, builder)
 
 
 def _read_object(file: Path, name: str, content: Any, order: OrderChoice) -> Run:
@@ -226,8 +234,17 @@ def _read_lines(file: Path, builder: RankingBuilder) -> Rows:
     return label_columns(file, _split_lines(decode(content), "\t"), builder.order)
 
 
-def _read_json_lines(file: Path) -> Rows:
-    for number, line in enumerate(decode(read_bytes(file)).split("\n"), start=1):
+def _read_json_lines(file: Path, builder: RankingBuilder) -> Rows:
+    """Parse regular JSON Lines into `builder.columns`. Return the rows of any other file."""
+    content = read_bytes(file)
+    builder.columns = parse_json_lines(content)
+    if builder.columns:
+        return ()
+    return _parse_lines(file, decode(content))
+
+
+def _parse_lines(file: Path, text: str) -> Rows:
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield f"line {number}", parse_json(line, f"{file}: line {number}")
 
@@ -333,7 +350,7 @@ def _read_table(file: Path, delimiter: str, builder: RankingBuilder) -> Rows:
     text = heading.decode(errors="replace").lstrip("\ufeff")
     headings = [name.strip() for name in text.split(delimiter)]
     check_columns(len(headings), file)
-    kinds = _list_kinds(headings)
+    kinds = list_kinds(headings)
     # Quotation marks, other line breaks and invalid headings need a reader of whole rows.
     is_plain = "\ufffd" not in text and not any(mark in content for mark in (b'"', b"\r", b"\0"))
     if kinds and is_plain:
@@ -341,19 +358,6 @@ def _read_table(file: Path, delimiter: str, builder: RankingBuilder) -> Rows:
     if builder.columns:
         return ()
     return _read_cells(file, decode(content), delimiter, builder.order)
-
-
-def _list_kinds(headings: Sequence[str]) -> list[str]:
-    """Return the kind of value in each column, or the heading of any other column; empty unless the
-    table has one column each for queries, documents and scores.
-    """
-    kinds = [KIND_BY_FIELD.get(heading, heading) for heading in headings]
-    is_regular = (
-        len(set(kinds)) == len(kinds)
-        and {"query", "document", "score"} <= {*kinds}
-        and {"distance", *LIST_FIELDS}.isdisjoint(kinds)
-    )
-    return kinds if is_regular else []
 
 
 def _read_cells(file: Path, text: str, delimiter: str, order: OrderChoice) -> Rows:

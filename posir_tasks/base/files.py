@@ -512,8 +512,7 @@ def read_decompressed(file: Path, max_bytes: int | None = None) -> bytes:
         max_bytes: Maximum size of the content; defaults to `POSIR_MAX_BYTES`.
 
     Raises:
-        OSError: The file cannot be read, is not a regular file, or is compressed in a format that is
-            not supported.
+        OSError: The file cannot be read, is not a regular file, or has an unsupported compression.
         GZIP_ERRORS: The file is damaged.
         LimitError: The file is too large, or the pipe is not closed in time.
     """

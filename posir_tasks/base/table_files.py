@@ -81,6 +81,24 @@ def parse_columns(
     return frame if is_complete else None
 
 
+def parse_objects(
+    content: bytes, types: Mapping[str, type[pl.DataType]], pattern: str
+) -> pl.DataFrame | None:
+    """Parse the fields in `types` of JSON Lines. Return None unless each line matches `pattern`.
+
+    The pattern must exclude lines that polars reads differently from `parse_json`: polars converts
+    types, and accepts repeated fields and some lone surrogates.
+    """
+    try:
+        # JSON does not contain this separator.
+        lines = parse_columns(content, {"line": pl.String}, "\x1f")
+        if lines is None or not lines["line"].str.contains(pattern).all():
+            return None
+        return pl.read_ndjson(content, schema=dict(types))
+    except pl.exceptions.PolarsError:
+        return None
+
+
 def read_headings(beginning: str, file: Path) -> list[str]:
     """Read headings from the beginning of a table file. Return [] if the first line is a row."""
     heading = read_heading(beginning.removeprefix("\ufeff").encode())

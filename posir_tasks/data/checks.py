@@ -338,7 +338,8 @@ def _to_polars(table: pa.Table, columns: list[str]) -> pl.DataFrame:
     table.validate(full=True)
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
-    return frame
+    # Operations on many small batches would take several times as long.
+    return frame.rechunk()
 
 
 def _is_compatible(present: PolarsDataType, required_type: PolarsDataType) -> bool:

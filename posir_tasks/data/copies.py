@@ -91,8 +91,8 @@ def _group_texts(corpus: pl.DataFrame, candidates: Collection[str]) -> list[tupl
         return []
     opening = pl.col("text").str.extract(OPENING, 0).str.replace_all(f"[{WHITESPACE}]", "")
     # A blank text has no opening.
-    hashes = pl.when(opening.is_not_null()).then(opening.hash())
-    openings = corpus.select(hashes).to_series()
+    hashes = pl.when(pl.col("opening").is_not_null()).then(pl.col("opening").hash())
+    openings = corpus.select(opening=opening).select(hashes).to_series()
     shared_openings = openings.filter(corpus["id"].is_in(list(candidates))).drop_nulls().unique()
     rows = (openings.is_in(shared_openings.implode()) & openings.is_duplicated()).arg_true()
     by_text: dict[bytes, list[str]] = defaultdict(list)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,12 +20,12 @@ from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.models.models_protocols import MTEBModels
 from mteb.timing import TimingStack
 from mteb.types import Array, PromptType
-from torch import Tensor
 
 from posir_tasks.base.private_names import BM25_TOKENIZER
 from posir_tasks.models.bm25 import adapt_to_script, search_bm25
 from posir_tasks.models.embeddings.cached_encoder import add_cache
 from posir_tasks.models.embeddings.context import EncodingContext
+from posir_tasks.models.nearest import Nearest, find_higher, find_nearest
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.values.ranks import (
     Hits,
@@ -45,6 +44,9 @@ if TYPE_CHECKING:
 CORPUS_CHUNK_SIZE = 50_000
 #: Number of similarities to compute at a time: 128 MiB in float32.
 MAX_SIMILARITIES = 2**25
+#: Number of queries and documents to compare at a time. Their similarities take 32 MiB, the maximum
+#: for which the C library reuses memory: clearing new memory would take longer than multiplying.
+TILE_QUERIES, TILE_DOCUMENTS = 2_047, 4_096
 
 
 def search_dense(
@@ -60,63 +62,55 @@ def search_dense(
     labels = {"split": context.hf_split, "subset": context.hf_subset}
     with timer("Encoding queries", **labels):
         query_embeddings = context.encode(model, queries, PromptType.query)
-    scores = torch.empty((len(queries), 0))
-    rows = torch.empty((len(queries), 0), dtype=torch.int64)
+    batches = [*split_rows(query_embeddings, TILE_QUERIES)]
+    nearest = [Nearest.begin(batch.shape[0]) for batch in batches]
     with timer("Searching corpus", **labels):
         for start in range(0, len(corpus), CORPUS_CHUNK_SIZE):
             block = corpus.select(range(start, min(start + CORPUS_CHUNK_SIZE, len(corpus))))
             documents = context.encode(model, block, PromptType.document)
-            batches = []
-            for batch in split_queries(query_embeddings, documents.shape[0]):
-                similarities = torch.as_tensor(model.similarity(batch, documents))
-                batches.append(find_nearest(similarities, top_k))
-            block_scores, block_rows = map(torch.cat, zip(*batches, strict=True))
-            scores = torch.cat([scores, block_scores], dim=1)
-            rows = torch.cat([rows, block_rows + start], dim=1)
-            scores, order = scores.topk(min(top_k, scores.shape[1]), dim=1)
-            rows = rows.gather(1, order)
+            nearest = [
+                _add_block(model, batch, documents, best, start, top_k)
+                for batch, best in zip(batches, nearest, strict=True)
+            ]
+    scores = torch.cat([best.scores for best in nearest])
+    rows = torch.cat([best.rows for best in nearest])
     return Hits(rows.numpy(), scores.numpy(), corpus["id"][:])
 
 
-def find_nearest(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Find the highest values of each row and their columns, in any order.
-
-    The `k` highest values are in the `k` groups of columns with the highest maxima. Searching only
-    these groups takes half as long as `topk`.
-
-    Returns:
-        Values in single precision and columns, both of shape (rows, min(k, columns)).
-    """
-    rows, columns = similarities.shape
-    size = max(1, math.isqrt(columns // k))
-    groups = columns // size
-    # A group contains every `groups`-th column. The last columns belong to no group.
-    grouped_similarities = similarities[:, : size * groups].reshape(rows, size, groups)
-    best_groups = _find_highest(grouped_similarities.amax(dim=1).float().cpu(), k)
-    members = best_groups[:, None] + torch.arange(0, size * groups, groups)[:, None]
-    last_columns = torch.arange(size * groups, columns).expand(rows, -1)
-    candidates = torch.cat([members.flatten(1), last_columns], dim=1)
-    values = similarities.gather(1, candidates.to(similarities.device)).float().cpu()
-    best = _find_highest(values, k)
-    return values.gather(1, best), candidates.gather(1, best)
-
-
-def _find_highest(values: Tensor, k: int) -> Tensor:
-    """Find the columns of the `k` highest values in each row, in any order; NaN counts as highest.
-
-    For short rows, NumPy is three times as fast as PyTorch.
-    """
-    order = np.argpartition(values.numpy(), -min(k, values.shape[1]), axis=1)
-    return torch.from_numpy(order[:, -k:])
+def _add_block(
+    model: EncoderProtocol, queries: Array, documents: Array, best: Nearest, start: int, k: int
+) -> Nearest:
+    """Find the `k` nearest documents among `best` and a block that begins at row `start`."""
+    candidates = [best]
+    # Only documents with a higher score than the k-th best can change the result.
+    minimum = best.scores[:, -1] if best.scores.shape[1] == k else None
+    for part in split_rows(documents, TILE_DOCUMENTS):
+        similarities = torch.as_tensor(model.similarity(queries, part))
+        if minimum is None or minimum.isneginf().any():
+            scores, rows = find_nearest(similarities, k)
+        else:
+            scores, rows = find_higher(similarities, minimum)
+        candidates.append(Nearest(scores, rows + start))
+        start += part.shape[0]
+        if sum(candidate.scores.shape[1] for candidate in candidates) > 2 * k:
+            best = Nearest.join(candidates, k)
+            candidates = [best]
+            minimum = best.scores[:, -1]
+    return Nearest.join(candidates, k)
 
 
 def split_queries(queries: Array, document_count: int) -> Iterator[Array]:
     """Yield query batches with at most `MAX_SIMILARITIES` similarities. Sparse queries form one."""
-    size = max(1, MAX_SIMILARITIES // document_count)
-    if isinstance(queries, torch.Tensor) and queries.layout != torch.strided:
-        size = queries.shape[0]
-    for start in range(0, queries.shape[0], size):
-        yield queries if size >= queries.shape[0] else queries[start : start + size]
+    return split_rows(queries, max(1, MAX_SIMILARITIES // document_count))
+
+
+def split_rows(embeddings: Array, size: int) -> Iterator[Array]:
+    """Yield batches of at most `size` embeddings. Sparse embeddings form one."""
+    if isinstance(embeddings, torch.Tensor) and embeddings.layout != torch.strided:
+        size = embeddings.shape[0]
+    for start in range(0, embeddings.shape[0], size):
+        is_whole = size >= embeddings.shape[0]
+        yield embeddings if is_whole else embeddings[start : start + size]
 
 
 def is_reranker(model: MTEBModels) -> bool:

@@ -70,10 +70,10 @@ def rank_both_ways(model: PrecomputedEmbeddings, top_k: int) -> tuple[np.ndarray
 @given(
     counts=st.tuples(st.integers(1, 12), st.integers(1, 30)),
     chunk_size=st.integers(1, 40),
-    max_similarities=st.integers(1, 200),
+    tile=st.tuples(st.integers(1, 12), st.integers(1, 40)),
     seed=st.integers(0, 2**31),
 )
-def test_ranks_equal_mtebs(counts, chunk_size, max_similarities, seed):
+def test_ranks_equal_mtebs(counts, chunk_size, tile, seed):
     rng = np.random.default_rng(seed)
     # Small integers cause many ties. With all documents in the results, no tie is at the cutoff.
     model = PrecomputedEmbeddings(
@@ -81,7 +81,8 @@ def test_ranks_equal_mtebs(counts, chunk_size, max_similarities, seed):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dispatch, "CORPUS_CHUNK_SIZE", chunk_size)
-        patch.setattr(dispatch, "MAX_SIMILARITIES", max_similarities)
+        patch.setattr(dispatch, "TILE_QUERIES", tile[0])
+        patch.setattr(dispatch, "TILE_DOCUMENTS", tile[1])
         ours, mtebs = rank_both_ways(model, top_k=30)
     assert ours.tolist() == mtebs.tolist()
 
@@ -97,7 +98,8 @@ CONVERSIONS = {
 @pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)
 def test_the_top_k_of_every_array_type_equal_mtebs(convert, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(dispatch, "CORPUS_CHUNK_SIZE", 50)
-    monkeypatch.setattr(dispatch, "MAX_SIMILARITIES", 500)
+    monkeypatch.setattr(dispatch, "TILE_QUERIES", 16)
+    monkeypatch.setattr(dispatch, "TILE_DOCUMENTS", 20)
     rng = np.random.default_rng(1)
     model = PrecomputedEmbeddings(
         *(rng.standard_normal((count, 8)).astype(np.float32) for count in (40, 120)),
