@@ -16,6 +16,7 @@ CONTEXT.set_forkserver_preload(
         "posir_tasks.tasks.base",
         "tests.support.encoders",
         *(point.module for point in entry_points(group="posir")),
+        "tests.support.chart_library",
         "tests.support.seeds",
         "tests.support.frozen",
     ]
