@@ -247,7 +247,11 @@ def test_completion_contains_commands_and_options(tmp_path):
 
 @pytest.mark.parametrize(
     ("command", "status"),
-    [(["score", "--help"], 141), (["published", "--format=csv"], 141), (["tasks"], 0)],
+    [
+        pytest.param(["score", "--help"], 141, marks=pytest.mark.slow),
+        (["published", "--format=csv"], 141),
+        (["tasks"], 0),
+    ],
 )
 def test_a_closed_pipe_ends_a_command_quietly(command, status):
     process = subprocess.Popen(
