@@ -46,6 +46,7 @@ def pytest_configure(config):
     elif config.getoption("dist", "no") != "no":
         share_fork_server()
         return
+    import tests.support.chart_library
     import tests.support.seeds  # noqa: F401
 
 

@@ -151,7 +151,7 @@ def evaluated_in(folder: Path) -> list[str]:
     return (folder / "evaluated").read_text().split() if (folder / "evaluated").exists() else []
 
 
-@pytest.mark.parametrize("kills", [7, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.slow)])
 def test_killed_at_any_file_operation(data: Path, expected: dict[str, dict], kills: int):
     operations = int((data / "uninterrupted" / "operations").read_text())
     # From 1 to beyond the end of a run that starts from nothing.

@@ -91,8 +91,10 @@ def test_doctor_lists_what_each_package_adds_and_its_faults(shell):
 
 #: Calls commands in one process, since importing mteb takes longer than what they do.
 CALL = """
+import gc
 import sys
 from importlib.metadata import entry_points
+gc.disable()
 for command in sys.argv[1:]:
     sys.argv = command.split()
     (script,) = entry_points(group="console_scripts", name=sys.argv[0])

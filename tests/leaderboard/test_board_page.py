@@ -183,19 +183,43 @@ class Visit:
         own = ("http://127.0.0.1:", "file:", "about:", "data:", "blob:")
         assert [url for url in self.requests if not url.startswith(own)] == []
 
+    def forget(self) -> None:
+        """Forget everything except what the browser has compiled."""
+        self.page.unroute_all()
+        self.page.evaluate("localStorage.clear(); sessionStorage.clear()")
+        self.page.goto("about:blank")
+        self.requests.clear()
+        self.errors.clear()
+
+
+@pytest.fixture(scope="session")
+def shared_visit(browser) -> Visit:
+    """The first visit of each test: a new context takes longer than most tests."""
+    return Visit(browser)
+
 
 @pytest.fixture
-def visit(browser):
-    visits = []
+def visit(browser, request):
+    """Begin a visit. Only the first one without options shares its context, with other tests."""
+    shared = []
+    own = []
 
     def begin(**options) -> Visit:
-        visits.append(Visit(browser, **options))
-        return visits[-1]
+        if options or shared:
+            own.append(Visit(browser, **options))
+            return own[-1]
+        shared.append(request.getfixturevalue("shared_visit"))
+        return shared[0]
 
     yield begin
-    for visit in visits:
+    for visit in own:
         visit.assert_nothing_went_wrong()
         visit.context.close()
+    for visit in shared:
+        try:
+            visit.assert_nothing_went_wrong()
+        finally:
+            visit.forget()
 
 
 def parse_numbers(texts: list[str]) -> list[float]:
@@ -683,6 +707,7 @@ def test_hostile_names_are_text(visit, tmp_path):
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.slow
 def test_the_theme_follows_the_system_and_the_button(visit, address):
     page = visit(color_scheme="dark").go(address)
     seen = []
@@ -717,6 +742,7 @@ def test_page_works_from_a_file_and_without_scripts(visit, browser, folder, data
     wait_for_charts(page, 1 + 1 + 1)
 
 
+@pytest.mark.slow
 def test_page_works_with_the_keyboard(visit, address):
     page = visit().go(address)
     keyboard = page.keyboard
@@ -1025,6 +1051,7 @@ def test_layout_is_stable(visit, published):
     assert page.evaluate(f"{PAINTED}.then(() => window.shift)") < 0.05
 
 
+@pytest.mark.slow
 def test_small_screen_has_large_targets(visit, address, data):
     page = visit(viewport={"width": 320, "height": 800}, has_touch=True)
     models = ",".join(list_first_ids(data, 4)[:4])
@@ -1052,6 +1079,7 @@ def test_small_screen_has_large_targets(visit, address, data):
     assert page.is_visible("#kind")
 
 
+@pytest.mark.slow
 def test_forced_colors_show_the_selection(visit, published):
     page = visit(forced_colors="active").go(f"{published}#{AVERAGE}")
     page.settle()

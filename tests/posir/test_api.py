@@ -77,7 +77,10 @@ def test_importing_posir_imports_nothing_slow():
 
 
 def test_accessing_every_name_imports_no_framework():
-    code = "import sys, posir; [getattr(posir, name) for name in dir(posir)]; print(*sys.modules)"
+    code = (
+        "import gc, sys, posir; gc.disable(); [getattr(posir, name) for name in dir(posir)]; "
+        "print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     frameworks = {"torch", "transformers", "sentence_transformers", "mteb"}
     assert not frameworks & set(done.stdout.split())
@@ -136,7 +139,14 @@ class Engine(LocalEngine):
         return Worker(self._settings)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+#: Functions whose examples take the longest.
+LONG = ("correlate", "train")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in FUNCTIONS],
+)
 def test_examples_run_and_their_results_display(
     name: str, reader: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -103,7 +103,11 @@ def _read_to_end(terminal: int, printed: bytearray) -> None:
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python code in a new interpreter."""
+    """Run Python code in a new interpreter.
+
+    It does not look for garbage, which takes a fifth of the time of importing mteb.
+    """
+    code = f"import gc; gc.disable()\n{code}"
     return run_process(sys.executable, "-c", code, env=CLEAN | environment)
 
 

@@ -145,7 +145,7 @@ def invent_texts(number: int, sentences: int, seed: int = 0) -> list[str]:
         "wi",
         "zo",
     ]
-    words = ["".join(rng.choice(syllables, rng.integers(1, 6))) for _ in range(2000)]
+    words = np.array(["".join(rng.choice(syllables, rng.integers(1, 6))) for _ in range(2000)])
     return [
         " ".join(" ".join(rng.choice(words, 12)).capitalize() + "." for _ in range(sentences))
         for _ in range(number)

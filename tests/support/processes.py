@@ -8,14 +8,35 @@ from importlib.metadata import entry_points
 from multiprocessing import forkserver
 from typing import Any
 
+#: The modules of the commands.
+COMMANDS = [f"{point.module.removesuffix('.plugin')}.api" for point in entry_points(group="posir")]
+#: Modules that the commands import when they need them.
+FOUND_LATE = [
+    "bm25s",
+    "langcodes.language_distance",
+    "posir_report.charts",
+    "posir_report.page",
+    "posir_report.tables",
+    "posir_compare.sections",
+    "posir_significance.scores",
+    "posir_tasks.command.api",
+    "posir_tasks.command.help",
+    "posir_tasks.display.figures",
+]
 #: Not forked from the test's own process: PyTorch's threads do not survive a fork.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
         "mteb.cli.build_cli",
-        "posir_tasks.tasks.base",
+        "posir_tasks.command.options",
+        "posir_tasks.models.bm25",
+        "posir_tasks.search.subset",
+        "posir_tasks.tasks.published",
         "tests.support.encoders",
         *(point.module for point in entry_points(group="posir")),
+        *COMMANDS,
+        *FOUND_LATE,
+        "tests.support.chart_library",
         "tests.support.seeds",
         "tests.support.frozen",
     ]

@@ -128,7 +128,21 @@ EXPECTED = [
 ]
 
 
-@pytest.mark.parametrize(("paper", "model", "query", "document", "window", "dtype"), EXPECTED)
+#: Rows that are like another one in how a paper passes texts to a class.
+ALIKE = {
+    ("posq", "stella_en_400M_v5"),
+    ("posq", "Qwen3-Embedding-0.6B"),
+    ("posq", "NV-Embed-v2"),
+    ("posir", "Qwen3-Embedding-0.6B"),
+    ("posir", "inf-retriever-v1-1.5b"),
+    ("posir", "KaLM-Embedding-Gemma3-12B-2511"),
+}
+
+
+@pytest.mark.parametrize(
+    ("paper", "model", "query", "document", "window", "dtype"),
+    [pytest.param(*row, marks=pytest.mark.slow) if row[:2] in ALIKE else row for row in EXPECTED],
+)
 def test_the_tokenizer_receives_the_authors_texts(paper, model, query, document, window, dtype):
     check = check_protocol(find_protocol(paper, model))
     assert not check.problem

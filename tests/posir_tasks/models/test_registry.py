@@ -322,36 +322,34 @@ def test_a_hybrid_ranks_like_its_fused_models(monkeypatch):
     assert 0.6 < result.task_results[0].scores["test"][0]["ndcg_at_10"] < 0.8
 
 
-#: Calls each function that loads a model. Prints whether its error contains the model, and which
-#: slow libraries were imported.
+#: Calls each function that loads a model, with each model. Prints whether its error contains the
+#: model, and which slow libraries were imported.
 CALLS = """
 import json, sys
 import posir
 from posir_tasks.base.errors import PosirError
 
-for name, call in {
-    "window": lambda: posir.window(MODEL),
-    "inspect": lambda: posir.inspect(MODEL, TEXTS),
-    "probe": lambda: posir.probe(MODEL, output=OUTPUT),
-    "mitigate": lambda: posir.mitigate(MODEL, "PosIR-Mini", output=OUTPUT),
-    "run": lambda: posir.run(model=MODEL, task="PosIR-Mini", output=OUTPUT),
-    "evaluate": lambda: posir.evaluate(MODEL, "PosIR-Mini", output_folder=OUTPUT),
-    "train": lambda: posir.train(MODEL, data="PosIR-Mini", output=OUTPUT),
-}.items():
-    try:
-        call()
-    except PosirError as error:
-        print(json.dumps([name, MODEL.rpartition("/")[2] in str(error), [m for m in HEAVY if m in sys.modules]]))
+for MODEL in MODELS:
+    for name, call in {
+        "window": lambda: posir.window(MODEL),
+        "inspect": lambda: posir.inspect(MODEL, TEXTS),
+        "probe": lambda: posir.probe(MODEL, output=OUTPUT),
+        "mitigate": lambda: posir.mitigate(MODEL, "PosIR-Mini", output=OUTPUT),
+        "run": lambda: posir.run(model=MODEL, task="PosIR-Mini", output=OUTPUT),
+        "evaluate": lambda: posir.evaluate(MODEL, "PosIR-Mini", output_folder=OUTPUT),
+        "train": lambda: posir.train(MODEL, data="PosIR-Mini", output=OUTPUT),
+    }.items():
+        try:
+            call()
+        except PosirError as error:
+            print(json.dumps([name, MODEL.rpartition("/")[2] in str(error), [m for m in HEAVY if m in sys.modules]]))
 """  # noqa: E501
 
 
-@pytest.mark.parametrize(
-    "write", [lambda _: "no-such-model", write_unsafe_folder], ids=["missing", "unsafe"]
-)
-def test_every_command_reports_errors_before_importing_torch(write, tmp_path):
+def test_every_command_reports_errors_before_importing_torch(tmp_path):
     (tmp_path / "texts.txt").write_text("the mill stood by the river\n")
     places = {
-        "MODEL": write(tmp_path / "model"),
+        "MODELS": ["no-such-model", write_unsafe_folder(tmp_path / "model")],
         "TEXTS": str(tmp_path / "texts.txt"),
         "OUTPUT": str(tmp_path / "out"),
     }
@@ -367,5 +365,5 @@ def test_every_command_reports_errors_before_importing_torch(write, tmp_path):
         "run",
         "evaluate",
         "train",
-    ]
+    ] * 2
     assert [row for row in rows if row[1:] != [True, []]] == []

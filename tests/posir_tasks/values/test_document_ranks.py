@@ -286,9 +286,15 @@ def test_the_error_for_a_damaged_column_names_its_field(key, name, text):
     assert refused.value.field == key
 
 
+def pack_repeated(number: int, times: int) -> str:
+    """Pack a column of equal numbers, in a fraction of the time of `pack_column`."""
+    once = zlib.decompress(base64.b85decode(pack_column(np.array([number]))[1:]))
+    return "z" + base64.b85encode(zlib.compress(once * times, 9)).decode()
+
+
 @pytest.mark.parametrize(
     "packed",
-    [str(2**22), str(2**25), pack_column(np.full(2**22, 5)), pack_column(np.full(2**16, 2**30))],
+    [str(2**22), str(2**25), pack_repeated(5, 2**22), pack_repeated(2**30, 2**16)],
 )
 @pytest.mark.parametrize(
     "name",
