@@ -8,6 +8,7 @@ from functools import cache, cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
+from threadpoolctl import ThreadpoolController
 
 from posir_psi.scores import compute_psi
 from posir_significance.controlled import THIRDS, ControlledTest
@@ -252,10 +253,12 @@ class BinScores:
         Miller 2008, Review of Economics and Statistics 90, 414-427).
         """
         clusters, bins = self.deviations.shape
-        if clusters > MAX_CLUSTERS:
-            root = compute_symmetric_root(self.deviations.T @ self.deviations)
-            return self.level + _sample_normals(bins) @ root
-        sums = _sample_signs()[:, :clusters] @ self.deviations.astype(np.float32)
+        # A second thread takes longer to wait than to compute, and rounds sums differently.
+        with _find_thread_pools().limit(limits=1, user_api="blas"):
+            if clusters > MAX_CLUSTERS:
+                root = compute_symmetric_root(self.deviations.T @ self.deviations)
+                return self.level + _sample_normals(bins) @ root
+            sums = _sample_signs()[:, :clusters] @ self.deviations.astype(np.float32)
         # Minima and maxima over the bins are faster if the samples of a bin are adjacent.
         scores: Floats = self.level + sums.astype(np.float64, order="F")
         return scores
@@ -265,18 +268,19 @@ def score_bins(observations: Observations) -> BinScores | None:
     """Score the non-empty position bins; None if all gains are 0."""
     if not observations.gains.any():
         return None
-    layout = observations.layout
-    indices = np.flatnonzero(layout.bin_counts)
-    counts = layout.bin_counts[indices]
-    column = np.searchsorted(indices, layout.position)
-    _, cluster = np.unique(layout.clusters[layout.query], return_inverse=True)
-    gains = observations.gains[layout.query]
+    cells = observations.layout.bin_cells
+    gains = observations.gains[observations.layout.query]
     level = float(gains.mean())
-    size = len(indices)
-    deviations = (gains - level) / counts[column]
-    cells = (cluster.max() + 1) * size
-    rows = np.bincount(cluster * size + column, deviations, cells).astype(np.float64)
-    return BinScores(indices, np.bincount(column, gains) / counts, level, rows.reshape(-1, size))
+    size = len(cells.bins)
+    deviations = (gains - level) / cells.counts[cells.columns]
+    rows = np.bincount(cells.cells, deviations, cells.clusters * size).astype(np.float64)
+    scores = np.bincount(cells.columns, gains) / cells.counts
+    return BinScores(cells.bins, scores, level, rows.reshape(-1, size))
+
+
+@cache
+def _find_thread_pools() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 @cache
