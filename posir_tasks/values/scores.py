@@ -240,7 +240,7 @@ class QueryGroup:
             return ALL
         return self.values.profile.lengths[self.length].lower()
 
-    @property
+    @cached_property
     def profile(self) -> PositionProfile:
         """The position profile of the group's length bucket, or of all lengths."""
         if self.length is None:
