@@ -106,13 +106,12 @@ def write_command(advice: Advice, reference: CommandReference) -> str:
     if not model:
         return ""
     # Slow to import, and most reports do not need it.
-    from posir_tasks.models.registry import split_hybrid, split_reference
+    from posir_tasks.models.registry import split_hybrid
 
-    is_plain = split_reference(model) == [model]
     match advice.step:
-        case NextStep.CHUNK if task and is_plain:
+        case NextStep.CHUNK if task and _is_plain(model):
             return reference.format("posir", "mitigate", model, task)
-        case NextStep.MEASURE_WINDOW if is_plain:
+        case NextStep.MEASURE_WINDOW if _is_plain(model):
             return reference.format("posir", "window", model)
         case NextStep.MEASURE_WINDOW if task and split_hybrid(model):
             return reference.format("posir", "run", "-t", task, "-m", *split_hybrid(model))
@@ -122,6 +121,13 @@ def write_command(advice: Advice, reference: CommandReference) -> str:
             larger = find_larger_task(task, advice.number or 0)
             return reference.format("posir", "run", "-t", larger, "-m", model) if larger else ""
     return ""
+
+
+def _is_plain(model: str) -> bool:
+    """Return True unless the reference names a hybrid, a method or a multi-vector head."""
+    from posir_tasks.models.registry import split_reference
+
+    return split_reference(model) == [model]
 
 
 def find_larger_task(task: str, min_questions: int) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
+from threadpoolctl import ThreadpoolController
 
 from posir_psi.scores import compute_psi
 from posir_significance.controlled import THIRDS, ControlledTest
@@ -23,6 +26,8 @@ from posir_tasks.values.scores import ResultValues
 
 #: Maximum number of cached analyses.
 MAX_CACHED_ANALYSES = 256
+#: Key of `join_means` in the cache of a result.
+JOINT_MEANS = "joint means"
 #: Number of null samples of the published PSI.
 NULL_SAMPLES = 999
 #: Quantiles of the central 90% of the null samples.
@@ -94,6 +99,11 @@ class GroupAnalysis:
         return self._all_means.truncated[self.index]
 
     @property
+    def ndcg_by_bin(self) -> Means:
+        """Mean nDCG@10 of each position bin."""
+        return self._all_means.by_bin[self.index]
+
+    @property
     def ndcg_by_part(self) -> Means:
         """Mean nDCG@10 in equal parts of the window or, if it is unknown, of the document."""
         return self._all_means.by_part[self.index]
@@ -118,38 +128,85 @@ class Analysis:
     """The analysis of a result."""
 
     values: ResultValues
-
-    @cached_property
-    def means(self) -> GroupMeans:
-        """The means of all queries and of each of several length buckets."""
-        observations = Observations.from_ranks(self.values.ranks, self.values.read)
-        lengths = len(self.values.ranks.axes.lengths)
-        masks = [
-            observations.layout.lengths == index for index in range(lengths if lengths > 1 else 0)
-        ]
-        return GroupMeans((observations, *map(observations.select, masks)))
+    means: GroupMeans
+    """The means of the result's groups, and possibly of other results."""
+    indices: range
+    """Indices of the result's groups in `means`: all queries, then each of several length buckets.
+    """
 
     @cached_property
     def overall(self) -> GroupAnalysis:
         """The analysis of all queries."""
-        return _analyze_group(self.values, self.means, 0)
+        return self._analyze_group(0)
 
     @cached_property
     def lengths(self) -> tuple[GroupAnalysis, ...]:
         """The analysis of each length bucket; empty if there is only one."""
-        indices = range(1, len(self.means.groups))
-        return tuple(_analyze_group(self.values, self.means, index) for index in indices)
+        return tuple(map(self._analyze_group, range(1, len(self.indices))))
 
     @property
     def groups(self) -> tuple[GroupAnalysis, ...]:
         """All queries, then each length bucket."""
         return (self.overall, *self.lengths)
 
+    def _analyze_group(self, index: int) -> GroupAnalysis:
+        """Analyze all queries (index 0) or a length bucket (from 1)."""
+        values = self.values
+        first = self.indices[index]
+        analysis = GroupAnalysis(self.means.groups[first], means=self.means, index=first)
+        rotations = values.rotations
+        if rotations is None:
+            return replace(analysis, untested_reason=Reason.NOT_STORED)
+        if not rotations.covers(values.ranks) or rotations.is_partly_tested:
+            return replace(analysis, untested_reason=Reason.PARTLY_STORED)
+        if rotations.untested is not None:
+            return replace(analysis, untested_reason=Reason(rotations.untested.value))
+        length = index - 1 if index else None
+        analysis = replace(
+            analysis,
+            whole=ControlledTest.from_ranks(values.ranks, rotations, window=False, length=length),
+            versions=rotations.list_digests(window=False),
+        )
+        if rotations.window is Window.UNKNOWN:
+            return analysis
+        within = ControlledTest.from_ranks(values.ranks, rotations, window=True, length=length)
+        versions = rotations.list_digests(window=True)
+        return replace(analysis, within=within, window_versions=versions)
+
 
 @lru_cache(maxsize=MAX_CACHED_ANALYSES)
 def analyze(values: ResultValues) -> Analysis:
     """Analyze a result lazily; cached."""
-    return Analysis(values)
+    means, indices = values.cache.get(JOINT_MEANS) or next(_join_means([values]))
+    return Analysis(values, means, indices)
+
+
+def join_means(results: Sequence[ResultValues]) -> None:
+    """Let the means of several results be estimated together, which is faster for small results.
+
+    The estimates stay in memory as long as one of the results.
+    """
+    for values, joint in zip(results, _join_means(results), strict=True):
+        values.cache[JOINT_MEANS] = joint
+
+
+def _join_means(results: Sequence[ResultValues]) -> Iterator[tuple[GroupMeans, range]]:
+    """Yield the joint means of all results, and the indices of each result's groups in them."""
+    groups = [_split_lengths(values) for values in results]
+    means = GroupMeans(tuple(chain.from_iterable(groups)))
+    last = 0
+    for group in groups:
+        first = last
+        last = first + len(group)
+        yield means, range(first, last)
+
+
+def _split_lengths(values: ResultValues) -> list[Observations]:
+    """List the observations of all queries, then of each of several length buckets."""
+    observations = Observations.from_ranks(values.ranks, values.read)
+    lengths = len(values.ranks.axes.lengths)
+    masks = [observations.layout.lengths == index for index in range(lengths if lengths > 1 else 0)]
+    return [observations, *map(observations.select, masks)]
 
 
 def load_group(values: ResultValues, index: int) -> GroupAnalysis:
@@ -167,28 +224,6 @@ def analyze_spans(values: ResultValues) -> GroupAnalysis | None:
     if places is None or not len(places.columns.ranks):
         return None
     return GroupAnalysis(Observations.from_ranks(places, values.read))
-
-
-def _analyze_group(values: ResultValues, means: GroupMeans, index: int) -> GroupAnalysis:
-    """Analyze all queries (index 0) or a length bucket (from 1)."""
-    analysis = GroupAnalysis(means.groups[index], means=means, index=index)
-    rotations = values.rotations
-    if rotations is None:
-        return replace(analysis, untested_reason=Reason.NOT_STORED)
-    if not rotations.covers(values.ranks) or rotations.is_partly_tested:
-        return replace(analysis, untested_reason=Reason.PARTLY_STORED)
-    if rotations.untested is not None:
-        return replace(analysis, untested_reason=Reason(rotations.untested.value))
-    length = index - 1 if index else None
-    analysis = replace(
-        analysis,
-        whole=ControlledTest.from_ranks(values.ranks, rotations, window=False, length=length),
-        versions=rotations.list_digests(window=False),
-    )
-    if rotations.window is Window.UNKNOWN:
-        return analysis
-    within = ControlledTest.from_ranks(values.ranks, rotations, window=True, length=length)
-    return replace(analysis, within=within, window_versions=rotations.list_digests(window=True))
 
 
 def estimate_start_minus_end(observations: Observations) -> Estimate | None:
@@ -252,10 +287,12 @@ class BinScores:
         Miller 2008, Review of Economics and Statistics 90, 414-427).
         """
         clusters, bins = self.deviations.shape
-        if clusters > MAX_CLUSTERS:
-            root = compute_symmetric_root(self.deviations.T @ self.deviations)
-            return self.level + _sample_normals(bins) @ root
-        sums = _sample_signs()[:, :clusters] @ self.deviations.astype(np.float32)
+        # A second thread takes longer to wait than to compute, and rounds sums differently.
+        with _find_thread_pools().limit(limits=1, user_api="blas"):
+            if clusters > MAX_CLUSTERS:
+                root = compute_symmetric_root(self.deviations.T @ self.deviations)
+                return self.level + _sample_normals(bins) @ root
+            sums = _sample_signs()[:, :clusters] @ self.deviations.astype(np.float32)
         # Minima and maxima over the bins are faster if the samples of a bin are adjacent.
         scores: Floats = self.level + sums.astype(np.float64, order="F")
         return scores
@@ -265,18 +302,19 @@ def score_bins(observations: Observations) -> BinScores | None:
     """Score the non-empty position bins; None if all gains are 0."""
     if not observations.gains.any():
         return None
-    layout = observations.layout
-    indices = np.flatnonzero(layout.bin_counts)
-    counts = layout.bin_counts[indices]
-    column = np.searchsorted(indices, layout.position)
-    _, cluster = np.unique(layout.clusters[layout.query], return_inverse=True)
-    gains = observations.gains[layout.query]
+    cells = observations.layout.bin_cells
+    gains = observations.gains[observations.layout.query]
     level = float(gains.mean())
-    size = len(indices)
-    deviations = (gains - level) / counts[column]
-    cells = (cluster.max() + 1) * size
-    rows = np.bincount(cluster * size + column, deviations, cells).astype(np.float64)
-    return BinScores(indices, np.bincount(column, gains) / counts, level, rows.reshape(-1, size))
+    size = len(cells.bins)
+    deviations = (gains - level) / cells.counts[cells.columns]
+    rows = np.bincount(cells.cells, deviations, cells.clusters * size).astype(np.float64)
+    scores = np.bincount(cells.columns, gains) / cells.counts
+    return BinScores(cells.bins, scores, level, rows.reshape(-1, size))
+
+
+@cache
+def _find_thread_pools() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 @cache

@@ -73,11 +73,11 @@ def split_parts(observations: Observations) -> Observations:
         observations = observations.select(observations.twelfths < TWELFTHS)
         layout = observations.layout.replace_bins(observations.twelfths, TWELFTHS)
         observations = replace(observations, layout=layout)
-    merged = observations
-    bins = observations.layout.bins
-    for size in range(1, max(bins // 3, 1) + 1):
-        if bins % size == 0:
-            merged = observations.merge_bins(size)
-            if merged.layout.bin_counts.min() >= MIN_QUERIES:
+    layout = observations.layout
+    merged = layout
+    for size in range(1, max(layout.bins // 3, 1) + 1):
+        if layout.bins % size == 0:
+            merged = layout.merge_bins(size)
+            if merged.bin_counts.min() >= MIN_QUERIES:
                 break
-    return merged
+    return replace(observations, layout=merged)

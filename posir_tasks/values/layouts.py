@@ -27,6 +27,22 @@ MAX_CACHED = 64
 
 
 @dataclass(frozen=True, eq=False)
+class BinCells:
+    """Cells of the m memberships in the B non-empty bins. A cell is a cluster within a bin."""
+
+    bins: Integers
+    """Indices of the non-empty bins, shape (B,)."""
+    counts: Integers
+    """Number of memberships of each non-empty bin, shape (B,)."""
+    columns: Integers
+    """Number of each membership's bin among the non-empty bins, shape (m,)."""
+    cells: Integers
+    """Number of each membership's cell, cluster * B + column, shape (m,)."""
+    clusters: int
+    """Number of clusters with memberships."""
+
+
+@dataclass(frozen=True, eq=False)
 class QueryLayout:
     """Documents and position bins of n queries, with m memberships in bins. A query on a boundary
     has two memberships.
@@ -95,6 +111,15 @@ class QueryLayout:
     def bin_counts(self) -> Integers:
         """Number of memberships of each bin, shape (bins,)."""
         return np.bincount(self.position, minlength=self.bins)
+
+    @cached_property
+    def bin_cells(self) -> BinCells:
+        """The cells of the memberships in non-empty bins."""
+        bins = np.flatnonzero(self.bin_counts)
+        columns = np.searchsorted(bins, self.position)
+        clusters, cluster = np.unique(self.clusters[self.query], return_inverse=True)
+        cells = cluster * len(bins) + columns
+        return BinCells(bins, self.bin_counts[bins], columns, cells, len(clusters))
 
     @cached_property
     def mean_design(self) -> MeanDesign:

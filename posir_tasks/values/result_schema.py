@@ -153,7 +153,10 @@ def round_floats(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, DECIMALS)
     if isinstance(value, list):
-        return [round_floats(item) for item in value]
+        # Most items are numbers, which need no call.
+        return [
+            round(item, DECIMALS) if type(item) is float else round_floats(item) for item in value
+        ]
     if isinstance(value, dict):
         return {key: round_floats(item) for key, item in value.items()}
     return value

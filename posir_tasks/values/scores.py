@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from itertools import islice
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -186,29 +187,38 @@ class ResultValues:
         """Estimate the mean gain of all queries, then of each length bucket, as
         `QueryGroup.estimate` does. The estimates are cached.
         """
-        from posir_tasks.values.means import estimate_jointly
-
-        estimates_by_gain = self.cache.setdefault("lengths", {})
         key = gain.tobytes()
-        if key not in estimates_by_gain:
-            layout = self.ranks.layout
-            gains = gain[self.ranks.columns.ranks]
-            masks = [layout.lengths == index for index in range(len(self.profile.lengths))]
-            designs = [layout, *map(layout.select, masks)]
-            means = estimate_jointly(
-                [gains, *(gains[mask] for mask in masks)],
-                [design.mean_design for design in designs],
-            )
-            estimates_by_gain[key] = [
-                Estimate(mean.value, mean.interval) if mean else None for (mean,) in means
-            ]
-        estimates: list[Estimate | None] = estimates_by_gain[key]
+        if key not in self.cache.setdefault("lengths", {}):
+            estimate_lengths_together([self], gain)
+        estimates: list[Estimate | None] = self.cache["lengths"][key]
         return estimates
 
     def iterate_bins(self) -> Iterator[QueryGroup]:
         """Yield a group per position bin, over all lengths."""
         for index in range(len(self.profile.positions)):
             yield QueryGroup(self, position=index)
+
+
+def estimate_lengths_together(results: Sequence[ResultValues], gain: Floats) -> None:
+    """Cache `ResultValues.estimate_lengths` of several results; faster for small results."""
+    from posir_tasks.values.means import estimate_jointly
+
+    gains = []
+    designs = []
+    sizes = []
+    for values in results:
+        layout = values.ranks.layout
+        row_gains = gain[values.ranks.columns.ranks]
+        masks = [layout.lengths == index for index in range(len(values.profile.lengths))]
+        gains += [row_gains, *(row_gains[mask] for mask in masks)]
+        designs += [group.mean_design for group in (layout, *map(layout.select, masks))]
+        sizes.append(1 + len(masks))
+    estimates = (
+        Estimate(mean.value, mean.interval) if mean else None
+        for (mean,) in estimate_jointly(gains, designs)
+    )
+    for values, size in zip(results, sizes, strict=True):
+        values.cache.setdefault("lengths", {})[gain.tobytes()] = list(islice(estimates, size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +240,7 @@ class QueryGroup:
             return ALL
         return self.values.profile.lengths[self.length].lower()
 
-    @property
+    @cached_property
     def profile(self) -> PositionProfile:
         """The position profile of the group's length bucket, or of all lengths."""
         if self.length is None:

@@ -186,7 +186,7 @@ def test_sparse_bins_of_a_curve_are_merged_as_in_the_report(tmp_path):
     )
     (summary,) = summarize(read_results(tmp_path))
     (entry,), _ = read_entries(tmp_path)
-    record = recording.score_entry(entry)
+    record = recording.score_task(recording.pool_subsets(entry))
     view = views.build_task_view("PosIR-English", [record])
     glyph = columns_at(view, "Q4")["strip"][0]
     assert glyph == draw_glyph(build_rows(summary)[-1].position_chart)
@@ -497,7 +497,7 @@ def test_view_pairs_models_on_the_same_queries(tmp_path):
         )
     entries, problems = read_entries(tmp_path)
     assert problems == []
-    records = [recording.score_entry(entry) for entry in entries]
+    records = [recording.score_task(recording.pool_subsets(entry)) for entry in entries]
     columns = columns_at(views.build_task_view("PosIR-English", records), "all")
     assert columns["paired"] == [1, 1, 0]
     assert (
@@ -536,7 +536,11 @@ def test_view_pairs_models_on_the_same_queries(tmp_path):
 
 def test_result_without_rotated_versions_has_a_command(results):
     entries, _ = read_entries(results)
-    (record,) = (recording.score_entry(entry) for entry in entries if entry.model == "org/second")
+    (record,) = (
+        recording.score_task(recording.pool_subsets(entry))
+        for entry in entries
+        if entry.model == "org/second"
+    )
     for row in record.rows:
         assert (row.states, row.findings.reason) == ((State.NOT_TESTED,), Reason.NOT_STORED)
     columns = recording.build_row_columns(record.rows)
@@ -822,11 +826,25 @@ def test_only_changed_results_are_scored_again(results, tmp_path, monkeypatch):
     scored = []
     record = first[files[0]]
     monkeypatch.setattr(
-        recording, "score_entry", lambda entry: scored.append((entry.model, entry.task)) or record
+        recording,
+        "score_task",
+        lambda task: scored.append((task.entry.model, task.entry.task)) or record,
     )
     building.score_results(files, cache, submitted=False)
     assert 1 <= len(scored) <= 2
     assert ("org/second", "PosIR-English") in scored
+
+
+def test_results_scored_together_have_the_same_scores_as_alone(results, tmp_path, monkeypatch):
+    write_result(tmp_path, {"web": profile(3)}, model="org/short", task="PosIR-English")
+    subsets = {"one": profile(0) + profile(1), "two": profile(2)}
+    write_result(tmp_path, subsets, model="org/third", task="PosIR-English")
+    files = [*building.find_entry_files(results), *building.find_entry_files(tmp_path)]
+    together = building.score_results(files, tmp_path / "a", submitted=False)
+    monkeypatch.setattr(building, "MAX_CHUNK_BYTES", 0)
+    assert [len(chunk) for chunk in building._split_files(files)] == [1] * len(files)
+    assert building.score_results(files, tmp_path / "b", submitted=False) == together
+    assert together[2] == len(files) == 5
 
 
 @pytest.mark.slow

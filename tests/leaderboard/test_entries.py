@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from posir_leaderboard.board.comparable import separate_data
-from posir_leaderboard.board.records import Exclusion, Unranked, score_entry
+from posir_leaderboard.board.records import Exclusion, Unranked, pool_subsets, score_task
 from posir_leaderboard.entries import (
     MAX_BYTES,
     MAX_NAME,
@@ -334,14 +334,14 @@ def test_protocol_run_is_an_unranked_entry(tmp_path):
     made.write_text(json.dumps(data))
     (asked,) = (entry for entry in read_entries(tmp_path)[0] if entry.paper)
     assert "the settings of posir" not in " ".join(map(str, find_origin_problems(asked)))
-    record = score_entry(asked)
+    record = score_task(pool_subsets(asked))
     assert record.model.label == "BAAI/bge-m3 (protocol posir)"
-    separated = separate_data([record, score_entry(entries[0])], {}, submitted=False)
+    separated = separate_data([record, score_task(pool_subsets(entries[0]))], {}, submitted=False)
     excluded = [Exclusion(Unranked.PROTOCOL, "posir"), None]
     assert [shown.exclusion for shown in separated] == excluded
     differing = [
         [note for note in scored.detail["notes"] if "mteb's settings" in note]
-        for scored in map(score_entry, entries)
+        for scored in map(score_task, map(pool_subsets, entries))
     ]
     assert sorted(map(len, differing)) == [0, 1], (
         "the run with mteb's settings alone says where they differ"

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
-from itertools import repeat
+from itertools import chain, repeat
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from posir_leaderboard.board.records import (
     BoardRecord,
     Unranked,
     read_board_model,
-    score_file,
+    score_files,
 )
 from posir_leaderboard.board.site import bundle_table_library, load_chart_library, render_site
 from posir_leaderboard.entries import (
@@ -50,6 +50,9 @@ from posir_tasks.results import META_FILE
 #: Minimum size in bytes of the results for scoring in parallel. Workers take seconds to start, and
 #: this size takes one process about six seconds.
 MIN_PARALLEL = 20 * 2**20
+#: Maximum number of files that are scored together, and size in bytes above which no more follow.
+MAX_CHUNK_FILES = 16
+MAX_CHUNK_BYTES = 2**20
 #: Maximum difference in nDCG@10 between runs of a model with different hardware or libraries.
 TOLERANCE = 0.002
 #: Part of the cache key; increase it when the computation of records changes.
@@ -267,12 +270,28 @@ def exclude_results(
 def _score_files(
     files: Sequence[Path], submitted: bool
 ) -> Iterator[BoardRecord | EntryProblem | None]:
+    chunks = list(_split_files(files))
     if sum(file.lstat().st_size for file in files) < MIN_PARALLEL:
-        yield from map(score_file, files, repeat(submitted))
+        yield from chain.from_iterable(map(score_files, chunks, repeat(submitted)))
         return
     # "forkserver" would share imports, but would also import modules from the current folder.
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        yield from pool.map(score_file, files, repeat(submitted))
+        yield from chain.from_iterable(pool.map(score_files, chunks, repeat(submitted)))
+
+
+def _split_files(files: Iterable[Path]) -> Iterator[list[Path]]:
+    """Split files into those that are scored together."""
+    chunk: list[Path] = []
+    size = 0
+    for file in files:
+        chunk.append(file)
+        size += file.lstat().st_size
+        if len(chunk) == MAX_CHUNK_FILES or size > MAX_CHUNK_BYTES:
+            yield chunk
+            chunk = []
+            size = 0
+    if chunk:
+        yield chunk
 
 
 def _find_cached(folder: Path, file: Path, *, submitted: bool) -> Path | None:

@@ -21,7 +21,6 @@ from posir_leaderboard.board.records import BoardRecord, Exclusion, Unranked
 from posir_leaderboard.entries import PINS
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.untrusted import InputError, read_json
-from posir_tasks.data.data import digest_data
 from posir_tasks.data.declared import MINI
 from posir_tasks.data.repository import LOCAL, combine_revisions
 from posir_tasks.tasks.catalog import require_task
@@ -83,6 +82,9 @@ def format_pins(pins: Pins) -> str:
 
 def compute_pin(task_name: str) -> Pin:
     """Pin the content of a task's data, all of which are read."""
+    # Importing polars is slow, and a build does not need it.
+    from posir_tasks.data.data import digest_data
+
     task = require_task(task_name)()
     versions = {}
     for subset in task.metadata.hf_subsets:

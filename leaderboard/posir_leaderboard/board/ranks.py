@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -186,20 +186,25 @@ def compute_paired_differences(means: Sequence[MeanByCluster | None]) -> PairedD
     return PairedDifferences(values, errors, degrees, documents)
 
 
-def average_differences(tasks: Sequence[PairedDifferences], *, power: int) -> PairedDifferences:
+def average_differences(tasks: Iterable[PairedDifferences], *, power: int) -> PairedDifferences:
     """Average the differences of the same models over tasks.
 
     Args:
-        tasks: The differences on each task.
+        tasks: The differences on each of one or more tasks, used one at a time to save memory.
         power: 2 for independent tasks, whose errors add in quadrature; 1 for full correlation.
     """
-    errors = np.sum([task.errors**power for task in tasks], axis=0) ** (1 / power) / len(tasks)
-    return PairedDifferences(
-        np.mean([task.values for task in tasks], axis=0),
-        errors,
-        np.min([task.degrees for task in tasks], axis=0),
-        np.min([task.documents for task in tasks], axis=0),
-    )
+    count = 0
+    values: Floats = np.zeros(1)
+    powers: Floats = np.zeros(1)
+    degrees: Floats = np.full(1, np.inf)
+    documents: Floats = np.full(1, np.inf)
+    for task in tasks:
+        count += 1
+        values = values + task.values
+        powers = powers + task.errors**power
+        degrees = np.minimum(degrees, task.degrees)
+        documents = np.minimum(documents, task.documents)
+    return PairedDifferences(values / count, powers ** (1 / power) / count, degrees, documents)
 
 
 def compute_rank_ranges(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import cache, cached_property
-from itertools import compress
+from functools import cache, cached_property, partial
+from itertools import chain, compress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -48,7 +48,7 @@ from posir_significance.analysis import analyze
 from posir_significance.cells import EQUAL_BINS, MERGED_BINS, is_sparse
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import State
-from posir_significance.group_means import GroupMeans
+from posir_significance.group_means import GroupMeans, Means
 from posir_significance.messages.board import (
     UNRANKED_REASONS,
     count_task_states,
@@ -56,6 +56,7 @@ from posir_significance.messages.board import (
 )
 from posir_significance.messages.verdicts import iterate_answer, label_state
 from posir_significance.observations import Observations
+from posir_significance.scores import estimate_together
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.records import Record
@@ -85,6 +86,7 @@ REPRODUCED = "reproduced"
 AS_SUBMITTED = "as submitted"
 
 Columns = dict[str, list[Any]]
+Outcome = TypeVar("Outcome")
 
 #: Kinds of models for the page's filter: mteb's `model_type`, and BM25 by its name.
 BM25 = "BM25"
@@ -375,53 +377,97 @@ class BoardRecord:
         return str(self.detail["data"])
 
 
-def score_entry(entry: Entry) -> BoardRecord:
-    """Score an entry: its pooled subsets, as in `posir report`, and each subset."""
-    (summary,) = summarize(entry.subsets)
-    model = read_board_model(entry.model, entry.revision, entry.meta)
-    if entry.paper is not None:
-        model = replace(model, paper=entry.paper)
-    rows = build_rows(summary)
-    subsets = len(summary.subsets)
-    partial = f"{subsets} of {subsets + len(summary.missing)} subsets" if summary.missing else ""
-    return BoardRecord(
-        model,
-        entry.task,
-        tuple(map(BoardRow.from_report, rows)),
-        dict(round_floats(_build_detail(summary, rows, entry))),
-        {"axes": summary.ranks.axes.to_json(), "ranks": summary.ranks.to_json()},
-        partial,
-    )
+def score_files(files: Sequence[Path], submitted: bool) -> list[BoardRecord | EntryProblem | None]:
+    """Score result files together, which is faster for small results.
+
+    Return the record or problem of each file, or None for a task without positions.
+    """
+    tasks = [_catch_problem(file, partial(_read_task, file, submitted)) for file in files]
+    scored = [task for task in tasks if isinstance(task, BoardTask)]
+    estimate_together([task.summary.values for task in scored])
+    subsets = chain.from_iterable(task.entry.subsets for task in scored if task.has_subsets)
+    estimate_together([subset.values for subset in subsets])
+    return [
+        _catch_problem(file, partial(score_task, task)) if isinstance(task, BoardTask) else task
+        for file, task in zip(files, tasks, strict=True)
+    ]
 
 
-def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None:
-    """Score a result file; return its record or problem, or None for a task without positions."""
+def _catch_problem(file: Path, compute: Callable[[], Outcome]) -> Outcome | EntryProblem:
     try:
-        entry = read_entry(file)
-        if entry is None:
-            return None
-        problems = find_origin_problems(entry) if submitted else find_future_problems(entry)
-        return next(problems, None) or score_entry(entry)
+        return compute()
     except EntryError as error:
         return error.problem
     except PosirError as error:
         return EntryProblem(str(file), str(error))
 
 
-def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry) -> dict[str, Any]:
+@dataclass(frozen=True)
+class BoardTask:
+    """A result file and its pooled subsets, as in `posir report`."""
+
+    entry: Entry
+    summary: TaskSummary
+
+    @property
+    def has_subsets(self) -> bool:
+        """True if each subset has a row on the model's page."""
+        return len(self.entry.subsets) > 1
+
+
+def _read_task(file: Path, submitted: bool) -> BoardTask | EntryProblem | None:
+    entry = read_entry(file)
+    if entry is None:
+        return None
+    problems = find_origin_problems(entry) if submitted else find_future_problems(entry)
+    problem = next(problems, None)
+    if problem:
+        return problem
+    return pool_subsets(entry)
+
+
+def pool_subsets(entry: Entry) -> BoardTask:
+    """Pool the subsets of an entry."""
+    (summary,) = summarize(entry.subsets)
+    return BoardTask(entry, summary)
+
+
+def score_task(task: BoardTask) -> BoardRecord:
+    """Score the pooled subsets of an entry, and each subset."""
+    entry = task.entry
+    summary = task.summary
+    model = read_board_model(entry.model, entry.revision, entry.meta)
+    if entry.paper is not None:
+        model = replace(model, paper=entry.paper)
+    rows = build_rows(summary)
+    subsets = len(summary.subsets)
+    coverage = f"{subsets} of {subsets + len(summary.missing)} subsets" if summary.missing else ""
+    return BoardRecord(
+        model,
+        entry.task,
+        tuple(map(BoardRow.from_report, rows)),
+        dict(round_floats(_build_detail(task, rows))),
+        {"axes": summary.ranks.axes.to_json(), "ranks": summary.ranks.to_json()},
+        coverage,
+    )
+
+
+def _build_detail(task: BoardTask, rows: Sequence[ReportRow]) -> dict[str, Any]:
+    entry = task.entry
+    summary = task.summary
     strips = [row.position_chart for row in rows]
     axes = summary.profile.axes
     lengths = list(axes.length_titles)
     if len(lengths) > 1:
         lengths.insert(0, ALL_LENGTHS)
-    means = analyze(summary.values).means
+    groups = analyze(summary.values).groups
     several_places = describe_spans(summary)
     notes = [describe_several_spans(several_places)] if several_places else []
     notes += write_truncation_notes([summary.model], [summary])
     if entry.paper is None:
         notes += list_differences([(entry.task, entry.model)])
     subsets = None
-    if len(entry.subsets) > 1:
+    if task.has_subsets:
         subset_rows = [
             BoardRow.from_report(build_length_row(summarize([subset])[0], 0))
             for subset in entry.subsets
@@ -434,8 +480,8 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
         "positions": list(axes.positions),
         "position_title": axes.position_title,
         "relative": axes.equal_bins,
-        "panels": _tabulate_bins(means),
-        "curves": _tabulate_merged_bins(means.groups, axes),
+        "panels": [_tabulate_bins(group.observations, group.ndcg_by_bin) for group in groups],
+        "curves": _tabulate_merged_bins([group.observations for group in groups], axes),
         "subsets": subsets,
         "data_revision": summary.data_revision,
         "data": identify_data(summary.data),
@@ -453,19 +499,16 @@ def read_date(seconds: object) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()
 
 
-def _tabulate_bins(means: GroupMeans) -> list[Columns]:
-    """Build `BIN_COLUMNS` of each group."""
-    tables = []
-    for group, bins in zip(means.groups, means.by_bin, strict=True):
-        intervals = [(mean and mean.interval) or (None, None) for mean in bins]
-        columns = (
-            group.layout.bin_counts.tolist(),
-            [mean.value if mean else None for mean in bins],
-            [low for low, _ in intervals],
-            [high for _, high in intervals],
-        )
-        tables.append(dict(zip(BIN_COLUMNS, columns, strict=True)))
-    return tables
+def _tabulate_bins(group: Observations, means: Means) -> Columns:
+    """Build `BIN_COLUMNS` of a group from the mean of each bin."""
+    intervals = [(mean and mean.interval) or (None, None) for mean in means]
+    columns = (
+        group.layout.bin_counts.tolist(),
+        [mean.value if mean else None for mean in means],
+        [low for low, _ in intervals],
+        [high for _, high in intervals],
+    )
+    return dict(zip(BIN_COLUMNS, columns, strict=True))
 
 
 def _tabulate_merged_bins(groups: Sequence[Observations], axes: Axes) -> list[Columns | None]:
@@ -478,7 +521,7 @@ def _tabulate_merged_bins(groups: Sequence[Observations], axes: Axes) -> list[Co
     ]
     size = EQUAL_BINS // MERGED_BINS
     merged = [group.merge_bins(size) for group in compress(groups, is_merged)]
-    tables = iter(_tabulate_bins(GroupMeans(tuple(merged))))
+    tables = map(_tabulate_bins, merged, GroupMeans(tuple(merged)).by_bin)
     return [next(tables) if merge else None for merge in is_merged]
 
 

@@ -193,18 +193,22 @@ def build_data(
     averages: dict[str, Record] = {name: {} for name in by_model}
     for group, group_views in views.items():
         for view in group_views:
-            differences = view.compute_differences()
-            yield f"views/{view.id}", view.to_json(indices, differences)
-            for index, length in enumerate(view.lengths):
-                if length != view.initial_length:
-                    yield f"lengths/{view.id}-{index}", view.build_columns(length, differences)
-            yield f"differences/{view.id}", view.build_differences(indices, differences)
+            yield from _build_view(view, indices)
             if view.is_average:
                 for average in view.rows:
                     averages[average.model.id][group] = _describe_record(average)
     for model, results in track_items(list(by_model.items()), "Rendering"):
         tasks = {record.task: _describe_record(record) for record in results}
         yield f"models/{model}", {"tasks": tasks, "averages": averages[model]}
+
+
+def _build_view(view: View, indices: Mapping[str, int]) -> Iterator[tuple[str, Any]]:
+    differences = view.compute_differences()
+    yield f"views/{view.id}", view.to_json(indices, differences)
+    for index, length in enumerate(view.lengths):
+        if length != view.initial_length:
+            yield f"lengths/{view.id}-{index}", view.build_columns(length, differences)
+    yield f"differences/{view.id}", view.build_differences(indices, differences)
 
 
 def _describe_record(record: BoardRecord) -> Record:

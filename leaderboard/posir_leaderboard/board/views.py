@@ -305,17 +305,20 @@ class View:
         ]
         differences = {}
         for length in self.lengths:
-            by_task = []
-            for task in range(tasks):
-                means = [
-                    record.results[task].means.get(length) if record.comparable else None
-                    for record in self.rows
-                ]
-                by_task.append(compute_paired_differences(means))
+            by_task = (self._compare_task(task, length) for task in range(tasks))
             average = average_differences(by_task, power=self.power)
             comparisons = METRIC_COUNT if length == ALL else METRIC_COUNT * max(buckets, default=1)
             differences[length] = replace(average, comparisons=comparisons)
         return differences
+
+    def _compare_task(self, task: int, length: str) -> PairedDifferences:
+        """Compare the models on one of the tasks of an average, or on the only task."""
+        return compute_paired_differences(
+            [
+                record.results[task].means.get(length) if record.comparable else None
+                for record in self.rows
+            ]
+        )
 
     def build_differences(
         self, indices: Mapping[str, int], differences: Differences
