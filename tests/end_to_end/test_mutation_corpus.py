@@ -771,6 +771,8 @@ def test_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         "--",
         "data: ",
         "model: ",
+        # Valid settings that no document meets, such as windows of 45,045 tokens (12:30:45).
+        "no question can be composed",
     )
     doors = {
         "build": (build, run_build),
