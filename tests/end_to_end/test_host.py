@@ -238,6 +238,7 @@ def test_the_hub_is_only_listed_for_an_unknown_name_or_a_listing():
     ]
 
 
+@pytest.mark.slow
 def test_a_changed_mteb_prints_one_warning_and_works():
     broken = python(
         "import posir_autoload\n"

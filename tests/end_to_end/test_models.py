@@ -123,6 +123,7 @@ def test_cross_encoder_reranks_bm25s_top_100_once_and_names_it(
     assert [file.stat().st_mtime_ns for file in tmp_path.rglob("*.parquet")] == [written]
 
 
+@pytest.mark.slow
 def test_a_reranker_of_another_first_stage_has_a_name_of_its_own(tiny, tmp_path, monkeypatch):
     """The first stage is loaded as it is, whatever the prompt of the reranker; candidates of each
     model are cached apart.

@@ -39,6 +39,7 @@ def results(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_files_are_written_though_the_reader_of_a_pipe_has_left(results, tmp_path):
     done = run_process(
         "bash",

@@ -106,6 +106,7 @@ for command in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_third_party_tasks_run_and_each_problem_is_reported_once(
     shell,
 ):

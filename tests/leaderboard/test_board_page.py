@@ -309,6 +309,7 @@ def test_row_has_state_filter_and_answer(visit, address, data):
     expect(page.locator("#lead")).to_contain_text(f"{counts[State.NO_BIAS]} {NAMES[State.NO_BIAS]}")
 
 
+@pytest.mark.slow
 def test_filtering_by_hand_and_resetting(visit, address):
     page = visit().go(address)
     page.fill("#search", "model-7-")
@@ -327,6 +328,7 @@ def test_filtering_by_hand_and_resetting(visit, address):
     assert page.state() == {"data": "PosIR-Hindi", "length": "Q3"}
 
 
+@pytest.mark.slow
 def test_unranked_results_are_marked_and_can_be_hidden(visit, address):
     page = visit().go(f"{address}#data=PosIR-English&search=model-")
     for number, mark in ((30, "published"), (50, "local"), (40, "partial: 3 of 31 subsets")):
@@ -487,6 +489,7 @@ def test_link_restores_the_state(visit, address):
     assert again.page.input_value("#search") == "model-1"
 
 
+@pytest.mark.slow
 def test_history_and_links_to_unknown_choices(visit, address):
     page = visit().go(address)
     page.click("#table .model-name")
@@ -944,6 +947,7 @@ def list_labels(page: Visit) -> list[str]:
 AVERAGE = "benchmark=PosIR&data=PosIR"
 
 
+@pytest.mark.slow
 def test_published_first_screen_has_every_known_position(visit, published):
     page = visit().go(f"{published}#benchmark=PosIR&data=PosIR-German")
     assert (

@@ -140,7 +140,7 @@ class Engine(LocalEngine):
 
 
 #: Functions whose examples take the longest.
-LONG = ("correlate", "train")
+LONG = ("compose", "correlate", "import_data", "inspect", "probe", "train")
 
 
 @pytest.mark.parametrize(

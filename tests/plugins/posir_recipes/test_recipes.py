@@ -95,7 +95,14 @@ def test_a_recipe_lists_every_table_and_figure(
     assert all(f"| {item.item} |" in page for item in recipe.items)
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+#: Recipes with the most commands.
+LONG = ("bias-learning", "built-in-or-learned")
+
+
+@pytest.mark.parametrize(
+    "paper",
+    [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in PAPERS],
+)
 def test_commands_and_settings_of_a_recipe_are_valid(paper: str):
     assert not check_recipes({paper: read_recipe(paper)}).rows
     files = {file.name: file for file in list_settings_files(paper)}

@@ -126,8 +126,8 @@ FOLD_CHART = (
 @pytest.mark.parametrize(
     "kind",
     [
-        "report",
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in BUILDERS if kind != "report"),
+        "compare",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in BUILDERS if kind != "compare"),
     ],
 )
 def test_a_page_is_accessible_and_legible_without_console_errors(kind, results, browser, tmp_path):

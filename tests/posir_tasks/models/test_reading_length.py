@@ -76,7 +76,12 @@ def test_windows_in_tokens_are_measured_exactly():
 
 @pytest.mark.parametrize(
     ("words", "pooling"),
-    [(256, Pooling.MEAN), (512, Pooling.CLS), (2048, Pooling.CLS), (8191, Pooling.MEAN)],
+    [
+        (256, Pooling.MEAN),
+        (512, Pooling.CLS),
+        (2048, Pooling.CLS),
+        pytest.param(8191, Pooling.MEAN, marks=pytest.mark.slow),
+    ],
 )
 def test_truncating_servers_are_measured_exactly_in_few_requests(words: int, pooling: Pooling):
     with serve_embeddings(window=words, pooling=pooling, noise=1e-6) as server:
