@@ -34,6 +34,7 @@ from posir_tasks.base.files import (
     PART_SUFFIX,
     check_writable,
     is_unfinished,
+    remove_all_parts,
     write_atomically,
     write_text,
 )
@@ -220,6 +221,8 @@ def train_model(
             training fails.
     """
     _check_run(settings, output, data, resume=resume)
+    # The interrupted run has ended: its unfinished files are not needed.
+    remove_all_parts(output)
     work_folder = output / WORK_FOLDER
     checkpoints = output / CHECKPOINT_FOLDER
     # Hide the libraries' progress bars and all messages except errors.

@@ -337,14 +337,26 @@ def is_unfinished(path: Path) -> bool:
 def remove_stale_parts(folder: Path) -> None:
     """Remove unfinished files and folders that are older than `STALE_AFTER`."""
     for part in folder.glob(f".*{PART_SUFFIX}"):
-        # Another user may own the file, and another process may remove it first.
         with suppress(OSError):
-            if not is_unfinished(part) or part.stat().st_mtime >= time.time() - STALE_AFTER:
-                continue
-            if part.is_dir():
-                shutil.rmtree(part)
-            else:
-                part.unlink()
+            if part.lstat().st_mtime < time.time() - STALE_AFTER:
+                _remove_part(part)
+
+
+def remove_all_parts(folder: Path) -> None:
+    """Remove unfinished files and folders at any depth. No other process may write there."""
+    for part in list(folder.rglob(f".*{PART_SUFFIX}")):
+        _remove_part(part)
+
+
+def _remove_part(part: Path) -> None:
+    # Another user may own the file, and another process may remove it first.
+    with suppress(OSError):
+        if not is_unfinished(part):
+            return
+        if part.is_dir():
+            shutil.rmtree(part)
+        else:
+            part.unlink()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
 from posir_tasks.base.errors import PosirError
+from posir_tasks.base.files import PART_SUFFIX
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train import evaluation
 from posir_train.composing import compose_examples, compose_window
@@ -113,7 +114,13 @@ def test_resume_at_the_last_step_trains_nothing(settings, data, tmp_path, monkey
         train_model(settings, output, data)
     monkeypatch.undo()
     monkeypatch.setattr(PositionTrainer, "compute_loss", stop)
+    # A killed process leaves what it was writing.
+    part = output / f".model.a9k2g38z{PART_SUFFIX}"
+    part.mkdir()
+    (part / "model.safetensors").write_bytes(b"half")
+    (output / "training" / f".report.json.a9k2g38z{PART_SUFFIX}").write_text("{")
     result = train_model(settings, output, data, resume=True)
+    assert not [*output.rglob(f"*{PART_SUFFIX}")]
     assert result.steps == expected.steps
     assert result.after.to_json() == expected.after.to_json()
     assert are_equal(load_weights(output), load_weights(tmp_path / "uninterrupted"))

@@ -20,6 +20,7 @@ from posir_tasks.base.files import (
     check_writable,
     find_files,
     lock_folder,
+    remove_all_parts,
     remove_stale_parts,
     split_suffix,
     update_atomically,
@@ -82,6 +83,19 @@ def test_only_old_unfinished_files_of_posir_are_removed(tmp_path: Path):
         os.utime(tmp_path / name, (time.time() - 3_600,) * 2)
     remove_stale_parts(tmp_path)
     assert list_names(tmp_path) == sorted((new, *foreign, "elsewhere", link.name))
+
+
+def test_all_unfinished_files_of_an_ended_process_are_removed(tmp_path: Path):
+    part = tmp_path / "model" / f".model.a9k2g38z{PART_SUFFIX}"
+    (part / "1_Pooling").mkdir(parents=True)
+    (part / "1_Pooling" / f".config.json.a9k2g38z{PART_SUFFIX}").write_text("{")
+    (tmp_path / f".run.json.a9k2g38z{PART_SUFFIX}").write_text("{")
+    foreign = (f"run{PART_SUFFIX}", ".hidden", "run.json")
+    for name in foreign:
+        (tmp_path / name).write_text("{}")
+    remove_all_parts(tmp_path)
+    assert list_names(tmp_path) == sorted((*foreign, "model"))
+    assert not list_names(tmp_path / "model")
 
 
 def test_an_update_in_place_is_atomic(tmp_path: Path):
