@@ -348,6 +348,15 @@ def remove_all_parts(folder: Path) -> None:
         _remove_part(part)
 
 
+def remove_parts_of(target: Path) -> None:
+    """Remove unfinished versions of a file or folder. No other process may write it."""
+    name = re.escape(target.name[:MAX_PART_STEM])
+    pattern = re.compile(rf"\.{name}\.[a-z0-9_]{{8}}{re.escape(PART_SUFFIX)}", re.DOTALL)
+    for part in list(target.parent.glob(f".*{PART_SUFFIX}")):
+        if pattern.fullmatch(part.name):
+            _remove_part(part)
+
+
 def _remove_part(part: Path) -> None:
     # Another user may own the file, and another process may remove it first.
     with suppress(OSError):

@@ -15,7 +15,13 @@ import numpy as np
 import polars as pl
 
 from posir_tasks.base.errors import DataError, PosirError, summarize_error
-from posir_tasks.base.files import MAX_PART_STEM, PART_SUFFIX, follow_links, remove_stale_parts
+from posir_tasks.base.files import (
+    MAX_PART_STEM,
+    PART_SUFFIX,
+    follow_links,
+    remove_parts_of,
+    remove_stale_parts,
+)
 from posir_tasks.base.wording import sanitize
 from posir_tasks.data.checks import (
     NO_COLUMNS,
@@ -447,6 +453,7 @@ def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | N
         target = follow_links(folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_parts(target.parent)
+        remove_parts_of(target)
         prefix = f".{target.name[:MAX_PART_STEM]}."
         with tempfile.TemporaryDirectory(
             dir=target.parent, prefix=prefix, suffix=PART_SUFFIX

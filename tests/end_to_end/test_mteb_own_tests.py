@@ -119,9 +119,10 @@ def test_mtebs_own_tests_give_the_same_with_the_hook_as_without(mteb_tests):
     assert len(without) >= MIN_TESTS
     # Others need the network, or files that the source distribution lacks.
     assert sum(outcome == "passed" for outcome in without.values()) >= MIN_TESTS * 3 // 4
-    names = without.keys() | with_hook.keys()
-    assert {
-        name: (without.get(name), with_hook.get(name))
-        for name in names
-        if without.get(name) != with_hook.get(name)
-    } == {}
+    assert without.keys() == with_hook.keys()
+    # A test of mteb that waits for a process sometimes fails on a busy machine, without the hook.
+    assert [
+        name
+        for name, outcome in with_hook.items()
+        if outcome != without[name] and without[name] != "failure"
+    ] == []

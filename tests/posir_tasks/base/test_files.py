@@ -21,6 +21,7 @@ from posir_tasks.base.files import (
     find_files,
     lock_folder,
     remove_all_parts,
+    remove_parts_of,
     remove_stale_parts,
     split_suffix,
     update_atomically,
@@ -96,6 +97,14 @@ def test_all_unfinished_files_of_an_ended_process_are_removed(tmp_path: Path):
     remove_all_parts(tmp_path)
     assert list_names(tmp_path) == sorted((*foreign, "model"))
     assert not list_names(tmp_path / "model")
+
+
+def test_only_unfinished_versions_of_the_target_are_removed(tmp_path: Path):
+    others = (f".sports.news.a9k2g38z{PART_SUFFIX}", f".law.a9k2g38z{PART_SUFFIX}", "sports")
+    for name in (f".sports.a9k2g38z{PART_SUFFIX}", *others):
+        (tmp_path / name).mkdir()
+    remove_parts_of(tmp_path / "sports")
+    assert list_names(tmp_path) == sorted(others)
 
 
 def test_an_update_in_place_is_atomic(tmp_path: Path):
