@@ -21,7 +21,7 @@ from posir_build.balance import BalanceCell, CellScheme
 from posir_build.records import Check, Question, StageResult, shuffle
 from posir_build.settings import NO_LICENSE
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.base.files import write_atomically, write_text
+from posir_tasks.base.files import remove_parts_of, write_atomically, write_text
 from posir_tasks.base.untrusted import parse_json, read_csv_rows, read_json
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.data import PositionData
@@ -66,6 +66,8 @@ def write_dataset(target: Target, result: StageResult, construction: Mapping[str
         {row.id: (row.text, row.document, row.evidence) for row in result.questions},
         tokens={document.id: document.tokens for document in result.documents},
     )
+    # The work folder belongs to one build, so only its killed process can have left these.
+    remove_parts_of(target.folder)
     write_domain(data, target.folder, files)
 
 

@@ -19,7 +19,6 @@ from posir_tasks.base.files import (
     MAX_PART_STEM,
     PART_SUFFIX,
     follow_links,
-    remove_parts_of,
     remove_stale_parts,
 )
 from posir_tasks.base.wording import sanitize
@@ -453,7 +452,6 @@ def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | N
         target = follow_links(folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_parts(target.parent)
-        remove_parts_of(target)
         prefix = f".{target.name[:MAX_PART_STEM]}."
         with tempfile.TemporaryDirectory(
             dir=target.parent, prefix=prefix, suffix=PART_SUFFIX
