@@ -66,7 +66,7 @@ def write_dataset(target: Target, result: StageResult, construction: Mapping[str
         {row.id: (row.text, row.document, row.evidence) for row in result.questions},
         tokens={document.id: document.tokens for document in result.documents},
     )
-    # The work folder belongs to one build, so only its killed process can have left these.
+    # Only one build writes a dataset. What is unfinished was left by its killed process.
     remove_parts_of(target.folder)
     write_domain(data, target.folder, files)
 

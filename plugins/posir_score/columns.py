@@ -97,11 +97,12 @@ class RunColumns:
             if not lines["rank"].unique().cast(pl.String).str.contains(RANK_PATTERN).all():
                 return None
             lines = lines.with_columns(pl.col("rank").cast(pl.String).cast(pl.Int64))
-        return cls.check(lines, ID_PATTERN)
+        return cls.from_lines(lines, ID_PATTERN)
 
     @classmethod
-    def check(cls, lines: pl.DataFrame, id_pattern: str) -> RunColumns | None:
-        """Return None unless ids match the pattern, ranks are not negative and scores are finite.
+    def from_lines(cls, lines: pl.DataFrame, id_pattern: str) -> RunColumns | None:
+        """Build from parsed lines. Return None unless ids match the pattern, ranks are not negative
+        and scores are finite.
 
         Args:
             lines: The columns `query`, `document`, `score` and possibly `rank` of `COLUMN_TYPES`.

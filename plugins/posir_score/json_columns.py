@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from posir_score.columns import COLUMN_TYPES, RunColumns
+from posir_score.hits import MAX_RANK_DIGITS
 from posir_score.ranking_builder import list_kinds
 from posir_tasks.base.table_files import parse_objects
 from posir_tasks.base.untrusted import InputError, parse_json
 
 SPACE = r"[ \t\r]*"
 #: An integer that fits into 64 bits and has at most `MAX_RANK_DIGITS` digits.
-INTEGER = "(?:0|-?[1-9][0-9]{0,17})"
+INTEGER = f"(?:0|-?[1-9][0-9]{{0,{MAX_RANK_DIGITS - 1}}})"
 FLOAT = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)"
 NUMBER = f"(?:{INTEGER}|{FLOAT})"
 CHARACTER = r'[^"\\\x00-\x1f]|\\["\\/bfnrt]'
@@ -56,7 +57,7 @@ def parse_json_lines(content: bytes) -> RunColumns | None:
         return None
     lines = lines.select(pl.col(name).alias(kind) for kind, name in names.items())
     ids = pl.col("query", "document").cast(pl.String).cast(pl.Categorical)
-    return RunColumns.check(lines.with_columns(ids), VALID_ID)
+    return RunColumns.from_lines(lines.with_columns(ids), VALID_ID)
 
 
 def _choose_type(kind: str, first: object) -> type[pl.DataType]:

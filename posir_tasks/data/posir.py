@@ -15,12 +15,7 @@ import numpy as np
 import polars as pl
 
 from posir_tasks.base.errors import DataError, PosirError, summarize_error
-from posir_tasks.base.files import (
-    MAX_PART_STEM,
-    PART_SUFFIX,
-    follow_links,
-    remove_stale_parts,
-)
+from posir_tasks.base.files import MAX_PART_STEM, PART_SUFFIX, follow_links, remove_stale_parts
 from posir_tasks.base.wording import sanitize
 from posir_tasks.data.checks import (
     NO_COLUMNS,

@@ -16,13 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from posir_tasks.base.arrays import (
-    Booleans,
-    Floats,
-    Integers,
-    freeze_arrays,
-    make_empty_column,
-)
+from posir_tasks.base.arrays import Booleans, Floats, Integers, freeze_arrays, make_empty_column
 from posir_tasks.base.errors import ProfileError
 from posir_tasks.base.wording import sanitize
 from posir_tasks.values.columns import pack_column, unpack_column

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posir_tasks.base.arrays import (
-    Booleans,
-    Floats,
-    Integers,
-    freeze_arrays,
-    make_empty_column,
-)
+from posir_tasks.base.arrays import Booleans, Floats, Integers, freeze_arrays, make_empty_column
 from posir_tasks.values.schemes import compute_bin_midpoints
 
 if TYPE_CHECKING:
