@@ -8,6 +8,7 @@ from enum import StrEnum
 from posir_significance.findings import DataUnit, GroupFindings, Quantity, Reason, State
 from posir_tasks.data.declared import BUILTIN
 from posir_tasks.models.command_reference import CommandReference
+from posir_tasks.models.reference_parts import split_hybrid, split_reference
 from posir_tasks.tasks.catalog import name_larger_task
 from posir_tasks.values.read_part import WindowSource
 
@@ -105,9 +106,6 @@ def write_command(advice: Advice, reference: CommandReference) -> str:
     task = reference.data
     if not model:
         return ""
-    # Slow to import, and most reports do not need it.
-    from posir_tasks.models.registry import split_hybrid
-
     match advice.step:
         case NextStep.CHUNK if task and _is_plain(model):
             return reference.format("posir", "mitigate", model, task)
@@ -125,8 +123,6 @@ def write_command(advice: Advice, reference: CommandReference) -> str:
 
 def _is_plain(model: str) -> bool:
     """Return True unless the reference names a hybrid, a method or a multi-vector head."""
-    from posir_tasks.models.registry import split_reference
-
     return split_reference(model) == [model]
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from posir_tasks.data.repository import DATA_VARIABLE
 from posir_tasks.models.folder import is_model_folder
+from posir_tasks.models.reference_parts import split_reference
 from posir_tasks.models.references import (
     ENDPOINT_REFERENCE,
     MODEL_NAME,
@@ -59,9 +60,6 @@ class CommandReference:
     @cached_property
     def public(self) -> CommandReference:
         """A copy that is safe to publish, without local folders and endpoints."""
-        # Importing the registry and the Hub's client is slow.
-        from posir_tasks.models.registry import split_reference
-
         paths = ("/", "./")
         is_private = any(
             name.startswith(paths) or ENDPOINT_REFERENCE.fullmatch(name)
@@ -128,8 +126,6 @@ def _locate_model(reference: str) -> str:
     """
     if MODEL_NAME.fullmatch(reference) and find_origin(reference) is None:
         return reference
-    from posir_tasks.models.registry import split_reference
-
     for name in split_reference(reference):
         is_local = Path(name).is_absolute() or find_origin(name) is not None
         if is_local and not is_model_folder(Path(name)):

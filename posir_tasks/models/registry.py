@@ -35,6 +35,14 @@ from posir_tasks.models.hub import (
     make_missing_hub_error,
 )
 from posir_tasks.models.packaged import is_packaged
+from posir_tasks.models.reference_parts import (
+    HEAD_SUFFIX,
+    HYBRID_END,
+    HYBRID_START,
+    PAPER_NAMES,
+    split_hybrid,
+    split_reference,
+)
 from posir_tasks.models.references import (
     CROSS_ENCODER,
     LOCAL,
@@ -65,11 +73,6 @@ DECLARED_NAME = re.compile(r' name="([\w.-]+/[\w.-]+)"')
 DECLARATION = "ModelMeta("
 #: Loader of models with weights on the Hub under the model's name.
 LOADED_BY_NAME = "loader=SentenceTransformerEncoderWrapper,"
-#: A reference with a plugin's method, as in `A+chunks(64)`.
-METHOD_REFERENCE = re.compile(r"(?P<base>.+)\+[a-z_]+(?:\([^()]*\))?", re.DOTALL)
-#: Hybrids fuse the rankings of several models by reciprocal rank.
-HYBRID_START = "hybrid("
-HYBRID_END = ")"
 HYBRID_ADVICE = (
     "Write hybrid(MODEL,MODEL), such as 'hybrid(mteb/baseline-bm25s,all-MiniLM-L6-v2)'; in a "
     "shell it needs quotes."
@@ -172,26 +175,6 @@ def find_declared_names(name: str) -> list[str]:
         for full_name in read_declarations()
         if name in (full_name, strip_organization(full_name))
     ]
-
-
-def split_reference(reference: str) -> list[str]:
-    """Return the models in a reference: the members of a hybrid, or the base model of a method or a
-    multi-vector head.
-    """
-    if is_model_folder(Path(reference).expanduser()):
-        return [reference]
-    if method := METHOD_REFERENCE.fullmatch(reference):
-        return split_reference(method["base"])
-    if members := split_hybrid(reference):
-        return [name for member in members for name in split_reference(member)]
-    return [PAPER_NAMES.get(reference, reference).removesuffix(HEAD_SUFFIX)]
-
-
-def split_hybrid(reference: str) -> list[str]:
-    """Return the models in a hybrid, or an empty list for any other reference."""
-    if not (reference.startswith(HYBRID_START) and reference.endswith(HYBRID_END)):
-        return []
-    return split_models(reference.removeprefix(HYBRID_START).removesuffix(HYBRID_END))
 
 
 def _raise_if_unknown_name(name: str) -> None:
@@ -324,17 +307,6 @@ def resolve_hybrid(name: str, registered: RegisteredModels) -> ModelMeta | None:
     )
 
 
-def split_models(text: str) -> list[str]:
-    """Split model references at commas outside parentheses."""
-    models: list[str] = []
-    for part in text.split(","):
-        if models and models[-1].count("(") > models[-1].count(")"):
-            models[-1] += f",{part}"
-        else:
-            models.append(part)
-    return [model.strip() for model in models]
-
-
 # `MODEL:colbert` uses the multi-vector head of BGE-M3 (`colbert_linear.pt`) as a late-interaction
 # model. Chen et al. 2024 (arXiv 2402.03216), section 3.1: the last hidden states of all tokens but
 # the first are projected, normalized and scored by MaxSim. The PosQ papers call the model
@@ -342,12 +314,6 @@ def split_models(text: str) -> list[str]:
 
 #: Weights of the head's linear layer.
 HEAD_FILE = "colbert_linear.pt"
-HEAD_SUFFIX = ":colbert"
-#: Names in the PosQ papers.
-PAPER_NAMES = {
-    "bge-m3-colbert": "BAAI/bge-m3:colbert",
-    "BAAI/bge-m3-colbert": "BAAI/bge-m3:colbert",
-}
 
 
 def _load_head(

@@ -36,7 +36,8 @@ from transformers.utils.logging import disable_progress_bar
 
 from posir_tasks.models.loaded_model import find_pooling
 from posir_tasks.models.protocols import Protocol
-from posir_tasks.models.registry import HEAD_FILE, HEAD_SUFFIX
+from posir_tasks.models.reference_parts import HEAD_SUFFIX
+from posir_tasks.models.registry import HEAD_FILE
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta

@@ -17,6 +17,7 @@ from mteb.models.models_protocols import SearchProtocol
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.dispatch import HybridSearch, fuse_rankings
 from posir_tasks.models.hub import is_hub_model
+from posir_tasks.models.reference_parts import split_models
 from posir_tasks.models.references import (
     Endpoint,
     ModelReference,
@@ -32,7 +33,6 @@ from posir_tasks.models.registry import (
     raise_if_unknown,
     raise_if_unloadable,
     read_declarations,
-    split_models,
 )
 from posir_tasks.models.run_settings import add_digest, override_settings
 from posir_tasks.tasks.base import PositionTask
