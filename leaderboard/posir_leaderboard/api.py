@@ -57,7 +57,7 @@ def leaderboard_build(
         >>> import posir
         >>> print(posir.leaderboard_build(results="results"))  # doctest: +SKIP
     """
-    from posir_leaderboard.submission import open_results
+    from posir_leaderboard.results_folder import open_results
 
     source = str(results)
     with open_results(source) as source_results:
@@ -126,12 +126,8 @@ def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Resul
     """
     from posir_leaderboard.board.comparable import compute_pin, format_pins, read_pins
     from posir_leaderboard.entries import PINS
-    from posir_leaderboard.submission import (
-        Commit,
-        HuggingFaceHub,
-        open_results,
-        upload,
-    )
+    from posir_leaderboard.results_folder import open_results
+    from posir_leaderboard.submission import Commit, HuggingFaceHub, upload
     from posir_tasks.base.files import write_text
 
     source = str(results)

@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-import re
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,7 +16,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineMod
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import filter_repo_objects, yaml_dump  # type: ignore[attr-defined]
 
-from posir_leaderboard.entries import PINS, Entry
+from posir_leaderboard.entries import Entry
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.logs import sanitize_log
 from posir_tasks.base.secrets import add_secret
@@ -268,70 +266,29 @@ def _hash_content(content: bytes) -> tuple[str, str]:
     return blob_id, hashlib.sha256(content).hexdigest()
 
 
-REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-#: Patterns of the files to copy from a repository.
-RESULT_PATTERNS = ["results/**/*.json", "reproduced/**/*.json", PINS]
-
-
-def is_repository(results: str) -> bool:
-    """Return True for a valid repository name, unless a path with this name exists."""
-    return not Path(results).exists() and REPOSITORY.fullmatch(results) is not None
-
-
-@dataclass(frozen=True)
-class ResultsFolder:
-    """A folder of results, or a copy of a dataset repository."""
-
-    folder: Path
-    """The folder, or the temporary copy of the repository."""
-    repository: str | None = None
-    """Name of the repository; None for a folder."""
-    commit: str | None = None
-    """Commit of the repository; None for a folder or an empty repository."""
-
-    def replace_path(self, text: str) -> str:
-        """Replace the path of the copy with the name of the repository in a message."""
-        if self.repository is None:
-            return text
-        return text.replace(f"{self.folder}/", f"{self.repository}: ")
-
-
-@contextmanager
-def open_results(results: str, patterns: list[str] = RESULT_PATTERNS) -> Iterator[ResultsFolder]:
-    """Yield a folder of results, or a temporary copy of a dataset repository on the Hub.
+def copy_repository(name: str, patterns: Sequence[str], folder: Path) -> str | None:
+    """Copy files of a dataset repository into a folder; return the commit, None if there is none.
 
     Args:
-        results: The folder, or the name of the repository.
+        name: Name of the repository.
         patterns: Patterns of the files to copy.
+        folder: The existing folder.
 
     Raises:
-        PosirError: The folder or repository does not exist, or the Hub does not answer.
+        PosirError: The repository does not exist, or the Hub does not answer.
     """
-    if not is_repository(results):
-        if not Path(results).is_dir():
-            raise PosirError(
-                f"{results}: no such folder. Give the --output-folder of `mteb run`, or ORG/NAME "
-                "on the Hub."
-            )
-        yield ResultsFolder(Path(results))
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder).resolve() / "results"
-        copy.mkdir()
-        yield ResultsFolder(copy, results, _copy_repository(results, patterns, copy))
-
-
-def _copy_repository(name: str, patterns: list[str], folder: Path) -> str | None:
     hub = HuggingFaceHub()
     try:
         with hub.translate_errors("dataset", name):
             head = hub.api.dataset_info(name, revision=MAIN)
             files = [file.rfilename for file in head.siblings or ()]
             # huggingface_hub creates no snapshot without files.
-            if head.sha is None or not any(filter_repo_objects(files, allow_patterns=patterns)):
+            if head.sha is None or not any(
+                filter_repo_objects(files, allow_patterns=list(patterns))
+            ):
                 return head.sha
             snapshot = hub.api.snapshot_download(
-                name, repo_type="dataset", revision=head.sha, allow_patterns=patterns
+                name, repo_type="dataset", revision=head.sha, allow_patterns=list(patterns)
             )
     except RetryableError as error:
         raise HubError(

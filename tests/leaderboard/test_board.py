@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from scipy.stats import t
 
 from posir_compare.comparison import compare_pairs
-from posir_leaderboard.board import averages, groups, views
+from posir_leaderboard.board import averages, charts, groups, views
 from posir_leaderboard.board import build as building
 from posir_leaderboard.board import records as recording
 from posir_leaderboard.board.build import RECORD_ADAPTER
@@ -165,6 +165,13 @@ def test_view_has_the_scores_of_the_report(built, results):
             assert (columns[name][at] or "") == row[name]
         assert columns["states"][at] == [row["state"]]
     assert compared == 20 * 3 * 5
+
+
+def test_compiled_charts_are_current():
+    stored = json.loads(charts.FILE.read_text())
+    if stored["versions"] != charts.find_compiler_versions():
+        pytest.skip("other versions compile other specifications")
+    assert stored["charts"] == charts.compile_specifications()
 
 
 def test_preview_has_an_image(built):

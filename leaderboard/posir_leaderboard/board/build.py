@@ -11,6 +11,7 @@ from importlib.metadata import version
 from itertools import chain, repeat
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -38,7 +39,6 @@ from posir_leaderboard.entries import (
     find_duplicates,
     find_entry_files,
 )
-from posir_leaderboard.identity import Identities, identify_models, list_lookup_problems
 from posir_significance.analysis import analyze
 from posir_tasks.base.digests import digest, digest_file
 from posir_tasks.base.files import write_atomically
@@ -46,6 +46,9 @@ from posir_tasks.base.private_names import MODEL_REGISTRY
 from posir_tasks.base.progress import track_items
 from posir_tasks.plugin_api import get_plugins
 from posir_tasks.results import META_FILE
+
+if TYPE_CHECKING:
+    from posir_leaderboard.identity import Identities
 
 #: Minimum size in bytes of the results for scoring in parallel. Workers take seconds to start, and
 #: this size takes one process about six seconds.
@@ -115,9 +118,14 @@ def build_site(
         (reproductions if is_reproduction else submissions).append(file)
     records_by_file, problems, newly_scored = score_results(submissions, cache, submitted=submitted)
     identities: Identities = {}
+    lookup_problems: Sequence[str] = ()
     if submitted:
+        # The Hub's client is slow to import.
+        from posir_leaderboard.identity import identify_models, list_lookup_problems
+
         keys = [record.model.key for record in records_by_file.values()]
         identities = identify_models(keys, cache / "models")
+        lookup_problems = list_lookup_problems(identities)
     problems += exclude_results(records_by_file, identities)
     records = list(records_by_file.values())
     if submitted:
@@ -151,7 +159,7 @@ def build_site(
         changed_files=change.changed_files,
         problems=problems,
         unranked=sorted(unranked),
-        lookup_problems=list_lookup_problems(identities),
+        lookup_problems=lookup_problems,
         separate_tables=sorted({record.task for record in records if record.base_task}),
         unpinned=sorted(unpinned - pins.keys()),
         kept_files=change.kept_files,

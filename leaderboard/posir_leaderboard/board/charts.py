@@ -1,11 +1,16 @@
 """Specifications of the page's charts, written in Vega-Lite and compiled to Vega.
 
+Builds read the compiled specifications from `static/charts.json`, since compiling takes a second.
+After a change, write them again: python -m posir_leaderboard.board.charts
+
 The page adds the colors of its theme and the rows, in the dataset `rows`. Scores are in [0, 1] and
 shown x 100. The tooltip of a mark is its row, which the page formats on hover, since formatting all
 tooltips in advance takes longer than drawing the chart.
 """
 
-from functools import cache
+import json
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -15,6 +20,8 @@ from posir_leaderboard.board.records import BM25, KINDS, UNKNOWN
 from posir_tasks.base.records import Record
 from posir_tasks.display import charts
 
+#: The compiled specifications.
+FILE = Path(__file__).with_name("static") / "charts.json"
 ROWS = alt.NamedData("rows")
 #: Defaults of the parameters that the page sets: colors, ends of scales, and legend entries.
 PARAMETERS = {
@@ -39,9 +46,8 @@ SHAPE = alt.Shape(
 RANGE = alt.Scale(domainMin=alt.ExprRef("low"), domainMax=alt.ExprRef("high"), nice=False)
 
 
-@cache
-def build_specifications() -> dict[str, Record]:
-    """Build all specifications by name, compiled to Vega."""
+def compile_specifications() -> dict[str, Record]:
+    """Compile all specifications to Vega, by name."""
     layered: dict[str, charts.LayeredChart] = {
         "scatter": _draw_scatter(),
         "curve": draw_curves(equal_bins=True),
@@ -204,3 +210,18 @@ def _draw_subsets() -> charts.LayeredChart:
         charts.build_interval_rule(base, "ndcg_at_10", "x", COLOR),
         points.encode(x=score, color=COLOR, shape=SHAPE, tooltip=ROW),
     ).properties(height=alt.Step(20, **{"for": "position"}))
+
+
+def find_compiler_versions() -> Record:
+    """Return the versions of the packages that compile the specifications."""
+    return {package: version(package) for package in ("altair", "vl-convert-python")}
+
+
+def write_specifications() -> None:
+    """Write the compiled specifications and the versions of the compilers to `FILE`."""
+    content = {"versions": find_compiler_versions(), "charts": compile_specifications()}
+    FILE.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_specifications()

@@ -1,5 +1,7 @@
 """Write, serve and upload a site."""
 
+from __future__ import annotations
+
 import mimetypes
 from collections.abc import Sequence
 from contextlib import suppress
@@ -9,10 +11,8 @@ from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from urllib.parse import unquote, urlsplit
-
-from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete
 
 from posir_leaderboard.board.manifest import (
     MANIFEST,
@@ -22,10 +22,12 @@ from posir_leaderboard.board.manifest import (
     is_site_path,
     read_manifest,
 )
-from posir_leaderboard.submission import HuggingFaceHub, RetryableError
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import find_free_name, follow_links, is_unfinished, write_atomically
 from posir_tasks.base.progress import track_items
+
+if TYPE_CHECKING:
+    from huggingface_hub import CommitInfo
 
 #: Content of every file by path.
 Site: TypeAlias = dict[str, bytes]
@@ -179,6 +181,11 @@ def push_site(folder: Path, space: str) -> CommitInfo:
 
     Only files that posir wrote are uploaded or removed, according to the manifests.
     """
+    # The Hub's client is slow to import.
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    from posir_leaderboard.submission import HuggingFaceHub, RetryableError
+
     _check_site(folder)
     manifest = _read_folder_manifest(folder)
     if not manifest.files:

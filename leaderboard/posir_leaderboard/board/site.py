@@ -12,10 +12,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import altair as alt
+import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from posir_leaderboard.board.charts import build_specifications
 from posir_leaderboard.board.folder import BOARD_FILE, Site
 from posir_leaderboard.board.groups import Group, add_other_tasks
 from posir_leaderboard.board.published import UNTESTED_NOTE
@@ -45,7 +44,6 @@ from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import track_items
 from posir_tasks.base.records import Record
 from posir_tasks.data.declared import POSIR, POSQ
-from posir_tasks.display.figures import bundle_chart_library
 from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.display.position_charts import draw_card, render_png
 
@@ -189,7 +187,7 @@ def build_data(
     # Use the first description of a model.
     models = [results[0].model for results in by_model.values()]
     yield "board", _build_index(models, groups, views)
-    yield "charts", build_specifications()
+    yield "charts", json.loads(_read_static("charts.json"))["charts"]
     averages: dict[str, Record] = {name: {} for name in by_model}
     for group, group_views in views.items():
         for view in group_views:
@@ -293,9 +291,14 @@ def bundle_table_library() -> str:
     )
 
 
+def bundle_chart_library() -> str:
+    """Build a script that defines `vegaEmbed` (Vega, Vega-Lite and Vega-Embed, BSD license)."""
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+
+
 def load_chart_library(folder: Path) -> str:
-    """Load the script that defines `vegaEmbed`, cached since bundling takes seconds."""
-    file = folder / f"vega-{version('vl-convert-python')}-{alt.SCHEMA_VERSION}.js"
+    """Load `bundle_chart_library`'s script, cached since bundling takes seconds."""
+    file = folder / f"vega-{version('vl-convert-python')}.js"
     if not file.is_file():
         write_text(file, bundle_chart_library())
     return file.read_text(encoding="utf-8")
