@@ -26,6 +26,7 @@ from posir_run.jobs import (
 from posir_run.worker import LocalEngine, RayEngine, Settings, show_warnings
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import check_writable, explain_unwritable
+from posir_tasks.base.garbage import collect_rarely
 from posir_tasks.base.progress import log_progress, track, track_items
 from posir_tasks.base.public import Names, Option, OptionalPositive, Positive, public, to_list
 from posir_tasks.base.records import Record
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+@collect_rarely()
 def evaluate(
     model: str | Path | Any,
     tasks: str | AbsTask | Iterable[str | AbsTask],

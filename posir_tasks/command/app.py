@@ -5,17 +5,12 @@ Slow modules are imported in `run_app`, so that Ctrl-C during an import prints n
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 
 #: Exit status for Ctrl-C and for a closed pipe (`| head`), as in shells.
 INTERRUPTED = 130
 PIPE_CLOSED = 141
-
-
-#: Number of new objects that trigger a garbage collection.
-GARBAGE_THRESHOLD = 100_000
 
 
 def main() -> None:
@@ -34,15 +29,13 @@ def main() -> None:
 def run_app() -> None:
     """Run the command. Report user errors and a full disk without a traceback."""
     from posir_tasks.base.errors import sanitize_errors
+    from posir_tasks.base.garbage import collect_rarely
     from posir_tasks.base.logs import sanitize_log
     from posir_tasks.base.wording import make_output_encodable
     from posir_tasks.command.commands import run_command
     from posir_tasks.command.exit_status import report_errors
 
-    # Reading data creates many small, long-lived objects. With Python's default threshold, garbage
-    # collection takes a fifth of the time and frees almost nothing.
-    gc.set_threshold(GARBAGE_THRESHOLD)
     make_output_encodable()
     sanitize_log()
-    with report_errors(), sanitize_errors():
+    with collect_rarely(), report_errors(), sanitize_errors():
         sys.exit(run_command(sys.argv[1:] or ["--help"]))

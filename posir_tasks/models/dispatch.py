@@ -25,7 +25,7 @@ from posir_tasks.base.private_names import BM25_TOKENIZER
 from posir_tasks.models.bm25 import adapt_to_script, search_bm25
 from posir_tasks.models.embeddings.cached_encoder import add_cache
 from posir_tasks.models.embeddings.context import EncodingContext
-from posir_tasks.models.nearest import Nearest, find_higher, find_nearest
+from posir_tasks.models.nearest import Nearest
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.values.ranks import (
     Hits,
@@ -44,9 +44,10 @@ if TYPE_CHECKING:
 CORPUS_CHUNK_SIZE = 50_000
 #: Number of similarities to compute at a time: 128 MiB in float32.
 MAX_SIMILARITIES = 2**25
-#: Number of queries and documents to compare at a time. Their similarities take 32 MiB, the maximum
-#: for which the C library reuses memory: clearing new memory would take longer than multiplying.
-TILE_QUERIES, TILE_DOCUMENTS = 2_047, 4_096
+#: Number of queries and documents to compare at a time. Their similarities take 8 MiB: they stay in
+#: the processor's cache until the highest are selected, and the C library reuses their memory.
+#: Clearing new memory would take as long as multiplying.
+TILE_QUERIES, TILE_DOCUMENTS = 1_024, 2_048
 
 
 def search_dense(
@@ -63,40 +64,17 @@ def search_dense(
     with timer("Encoding queries", **labels):
         query_embeddings = context.encode(model, queries, PromptType.query)
     batches = [*split_rows(query_embeddings, TILE_QUERIES)]
-    nearest = [Nearest.begin(batch.shape[0]) for batch in batches]
+    nearest = [Nearest(batch.shape[0], top_k) for batch in batches]
     with timer("Searching corpus", **labels):
         for start in range(0, len(corpus), CORPUS_CHUNK_SIZE):
             block = corpus.select(range(start, min(start + CORPUS_CHUNK_SIZE, len(corpus))))
             documents = context.encode(model, block, PromptType.document)
-            nearest = [
-                _add_block(model, batch, documents, best, start, top_k)
-                for batch, best in zip(batches, nearest, strict=True)
-            ]
-    scores = torch.cat([best.scores for best in nearest])
-    rows = torch.cat([best.rows for best in nearest])
-    return Hits(rows.numpy(), scores.numpy(), corpus["id"][:])
-
-
-def _add_block(
-    model: EncoderProtocol, queries: Array, documents: Array, best: Nearest, start: int, k: int
-) -> Nearest:
-    """Find the `k` nearest documents among `best` and a block that begins at row `start`."""
-    candidates = [best]
-    # Only documents with a higher score than the k-th best can change the result.
-    minimum = best.scores[:, -1] if best.scores.shape[1] == k else None
-    for part in split_rows(documents, TILE_DOCUMENTS):
-        similarities = torch.as_tensor(model.similarity(queries, part))
-        if minimum is None or minimum.isneginf().any():
-            scores, rows = find_nearest(similarities, k)
-        else:
-            scores, rows = find_higher(similarities, minimum)
-        candidates.append(Nearest(scores, rows + start))
-        start += part.shape[0]
-        if sum(candidate.scores.shape[1] for candidate in candidates) > 2 * k:
-            best = Nearest.join(candidates, k)
-            candidates = [best]
-            minimum = best.scores[:, -1]
-    return Nearest.join(candidates, k)
+            for part in split_rows(documents, TILE_DOCUMENTS):
+                for batch, best in zip(batches, nearest, strict=True):
+                    best.add(torch.as_tensor(model.similarity(batch, part)), start)
+                start += part.shape[0]
+    scores, rows = zip(*(best.sort() for best in nearest), strict=True)
+    return Hits(torch.cat(rows).numpy(), torch.cat(scores).numpy(), corpus["id"][:])
 
 
 def split_queries(queries: Array, document_count: int) -> Iterator[Array]:

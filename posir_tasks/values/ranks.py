@@ -114,7 +114,8 @@ def rank_hits(hits: Hits, positives: Mapping[str, str]) -> RankedQueries:
     Raises:
         ScoreError: A score is NaN.
     """
-    rows = {name: row for row, name in enumerate(hits.document_ids)}
+    names = {*positives.values()}
+    rows = {name: row for row, name in enumerate(hits.document_ids) if name in names}
     relevant = np.fromiter((rows[name] for name in positives.values()), np.int64, len(positives))
     scores = hits.scores.astype(np.float64)
     is_relevant = hits.documents == relevant[:, None]

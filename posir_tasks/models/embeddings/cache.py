@@ -187,6 +187,8 @@ SUFFIX = ".arrow"
 DAMAGED_SUFFIX = ".damaged"
 #: Number of embeddings to read and verify at a time.
 READ_BATCH_SIZE = 4_096
+#: Number of keys that decide which file is searched first.
+SAMPLE_SIZE = 32
 
 
 class Lookup(NamedTuple):
@@ -243,12 +245,23 @@ class EmbeddingCache:
         # Searching in the order of the indices is faster.
         missing = np.argsort(keys[:, 0])
         # Another file may contain the embeddings that are lost in a corrupt file.
-        for name, index in list(self._indices.items()):
+        for name, index in self._sort_indices(keys[missing, 0]):
             matches, sources = index.find(keys[missing, 0])
             if matches.size:
                 is_intact = self._read_rows(name, keys, missing[matches], sources, rows)
                 missing = np.delete(missing, matches[is_intact])
         return Lookup(rows, np.sort(missing))
+
+    def _sort_indices(self, halves: NDArray[np.uint64]) -> list[tuple[str, FileIndex]]:
+        """Return file names and indices. First is the file with most of these texts in a sample:
+        texts that were encoded together are in the same file.
+        """
+        sample = halves[:: len(halves) // SAMPLE_SIZE + 1]
+
+        def count_matches(item: tuple[str, FileIndex]) -> int:
+            return len(item[1].find(sample)[0])
+
+        return sorted(self._indices.items(), key=count_matches, reverse=True)
 
     def add(self, keys: Keys, embeddings: Array) -> None:
         """Write embeddings, shape (n, dimensions), with keys, shape (n, 2), to a new file. Skip
@@ -301,10 +314,9 @@ class EmbeddingCache:
             return intact
         for start in range(0, len(targets), READ_BATCH_SIZE):
             batch = slice(start, start + READ_BATCH_SIZE)
-            rows[targets[batch]] = contents.rows[sources[batch]]
-            checksums = compute_checksums(
-                contents.format, keys[targets[batch]], rows[targets[batch]]
-            )
+            block = contents.rows[sources[batch]]
+            rows[targets[batch]] = block
+            checksums = compute_checksums(contents.format, keys[targets[batch]], block)
             intact[batch] = checksums == contents.checksums[sources[batch]]
         if not intact.all():
             # Save the intact embeddings in a new file.

@@ -335,12 +335,18 @@ def find_distinct_texts(
     """Return the keys of a dataset's distinct texts, shape (distinct, 2), the first row of each
     key, and the key index of each row.
     """
-    indices: dict[bytes, int] = {}
-    inverse: list[int] = []
+    digests: list[bytes] = []
     for batch in dataset.select_columns(list(columns)).iter(HASH_BATCH_SIZE):
-        for values in zip(*(batch[column] for column in columns), strict=True):
-            text = values[0] if len(values) == 1 else json.dumps(values)
-            key = hashlib.sha256(text.encode()).digest()[:16]
-            inverse.append(indices.setdefault(key, len(indices)))
-    keys = np.frombuffer(b"".join(indices), np.uint64).reshape(-1, 2)
-    return keys, np.unique(inverse, return_index=True)[1], np.array(inverse, np.int64)
+        texts = batch[columns[0]]
+        if len(columns) > 1:
+            values = zip(*(batch[column] for column in columns), strict=True)
+            texts = map(json.dumps, values)
+        digests += [hashlib.sha256(text.encode()).digest()[:16] for text in texts]
+    distinct = dict.fromkeys(digests)
+    keys = np.frombuffer(b"".join(distinct), np.uint64).reshape(-1, 2)
+    if len(distinct) == len(digests):
+        rows = np.arange(len(digests))
+        return keys, rows, rows
+    indices = {digest: index for index, digest in enumerate(distinct)}
+    inverse = np.fromiter((indices[digest] for digest in digests), np.int64, len(digests))
+    return keys, np.unique(inverse, return_index=True)[1], inverse
