@@ -5,6 +5,7 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -31,20 +32,24 @@ RANK_PATTERN = rf"^\+?[0-9]{{1,{MAX_RANK_DIGITS}}}$"
 class RankedHits(Collection[Hit]):
     """The hits of a query, best first, in columns. Iterating builds `Hit` objects."""
 
-    documents: pl.Series
-    scores: pl.Series
-    ranks: pl.Series
+    lines: pl.DataFrame
+    """The hits of all queries, with columns `document`, `score` and `rank`."""
+    rows: slice
+    """The rows of this query."""
     is_strict: bool
     """True if the scores strictly decrease in float32."""
 
     def __len__(self) -> int:
-        return len(self.documents)
+        return int(self.rows.stop - self.rows.start)
 
     def __iter__(self) -> Iterator[Hit]:
-        return map(Hit, self.documents.to_list(), self.scores.to_list(), self.ranks.to_list())
+        return map(Hit, *(self._read(name) for name in ("document", "score", "rank")))
 
     def __contains__(self, hit: object) -> bool:
         return hit in [*self]
+
+    def _read(self, name: str) -> list[Any]:
+        return self.lines[name][self.rows].to_list()
 
     def get_top_scores(self, corpus: Collection[str], depth: int) -> dict[str, float] | None:
         """Return the scores of the first `depth` documents. Return None if there are ties, repeated
@@ -52,11 +57,11 @@ class RankedHits(Collection[Hit]):
         """
         if not self.is_strict:
             return None
-        ids = self.documents.to_list()
+        ids = self._read("document")
         distinct = frozenset(ids)
         if len(distinct) < len(ids) or not all(map(corpus.__contains__, ids)):
             return None
-        return dict(zip(ids[:depth], self.scores[:depth].to_list(), strict=True))
+        return dict(zip(ids[:depth], self._read("score")[:depth], strict=True))
 
 
 @dataclass(frozen=True)
@@ -160,12 +165,12 @@ class RunColumns:
                 score=pl.int_range(pl.len(), 0, -1).over("query").cast(float)
             )
         float32 = score.cast(pl.Float32)
-        ranked_queries = lines.group_by("query", maintain_order=True).agg(
-            "document",
-            "score",
-            "rank",
-            is_strict=float32.is_finite().all() & (float32.diff() < 0).all(),
+        queries = lines.group_by("query", maintain_order=True).agg(
+            end=pl.len(), is_strict=float32.is_finite().all() & (float32.diff() < 0).all()
         )
+        queries = queries.with_columns(pl.col("end").cum_sum())
+        starts = queries["end"].shift(1, fill_value=0)
         return {
-            query: RankedHits(*columns) for query, *columns in zip(*ranked_queries, strict=True)
+            query: RankedHits(lines, slice(start, end), is_strict)
+            for start, (query, end, is_strict) in zip(starts, queries.iter_rows(), strict=True)
         }
