@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from posir_leaderboard.board.folder import create_server, write_site
 from posir_leaderboard.board.groups import list_builtin_groups
-from posir_leaderboard.board.site import bundle_chart_library, bundle_table_library, render_site
+from posir_leaderboard.board.site import bundle_table_library, render_site
+from posir_tasks.display.chart_library import load_chart_library
 from tests.support.board import fake_model, fake_record
 from tests.support.browser import CHROMIUM
 
@@ -73,7 +74,7 @@ def write_leaderboard(folder: Path, models: int, tasks: int) -> None:
     )
     start = time.process_time()
     site = render_site(
-        records, groups, {"datatables": bundle_table_library(), "vega": bundle_chart_library()}
+        records, groups, {"datatables": bundle_table_library(), "vega": load_chart_library()}
     )
     write_site(site, folder)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cache, partial
+from functools import partial
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +25,7 @@ from posir_tasks.base.progress import track_items
 from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.wording import COMMAND, PAPER, keep_together
+from posir_tasks.display.chart_library import load_chart_library
 from posir_tasks.display.charts import NUMBER, render_svg
 from posir_tasks.display.labels import find_link, find_tone, get_parts, is_estimate_text
 from posir_tasks.display.numbers import MISSING
@@ -267,15 +268,6 @@ def deduplicate(names: Sequence[str]) -> list[str]:
     return unique_names
 
 
-@cache
-def bundle_chart_library() -> str:
-    """Build a script that defines `vegaEmbed` (Vega, Vega-Lite and Vega-Embed, BSD license)."""
-    # vl-convert expects the Vega-Lite version without patch number.
-    return vl_convert.javascript_bundle(
-        "window.vegaEmbed = vegaEmbed;", ".".join(alt.SCHEMA_VERSION.split(".")[:2])
-    )
-
-
 def format_markup(text: object) -> Markup:
     """Convert text to HTML: commands become code, papers become links, and numbers are kept on a
     line with their unit and interval.
@@ -309,7 +301,8 @@ def render_page(package: str, template: str, **values: Any) -> str:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.globals |= {
-        "bundle": bundle_chart_library,
+        # Without patch number.
+        "vega": partial(load_chart_library, ".".join(alt.SCHEMA_VERSION.split(".")[:2])),
         "render_image": render_image,
         "draw_position_charts": draw_position_charts,
         "draw_glyph": draw_glyph,

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from posir_leaderboard.board import build, site
+from posir_leaderboard.board import build
 from tests.support.board import published
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache_libraries_and_published_records() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(site, "bundle_chart_library", lambda: "Vega, which takes seconds to bundle")
+        patched.setattr(build, "load_chart_library", lambda: "Vega, which takes seconds to bundle")
         patched.setattr(build, "list_published_records", published)
         yield
 

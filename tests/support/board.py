@@ -18,10 +18,11 @@ from posir_leaderboard.board.records import (
     BoardRow,
     build_row_columns,
 )
-from posir_leaderboard.board.site import bundle_chart_library, bundle_table_library
+from posir_leaderboard.board.site import bundle_table_library
 from posir_leaderboard.board.views import View
 from posir_significance.decision import DEFAULT_MARGINS, decide_state
 from posir_significance.findings import Finding, GroupFindings, Quantity, Reason, State
+from posir_tasks.display.chart_library import load_chart_library
 from posir_tasks.text.languages import DOMAINS
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.read_part import ReadPart, WindowSource
@@ -194,7 +195,7 @@ def published() -> list[BoardRecord]:
 
 @cache
 def libraries() -> dict[str, str]:
-    return {"datatables": bundle_table_library(), "vega": bundle_chart_library()}
+    return {"datatables": bundle_table_library(), "vega": load_chart_library()}
 
 
 def hostile_names() -> list[str]:

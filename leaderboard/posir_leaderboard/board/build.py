@@ -32,7 +32,7 @@ from posir_leaderboard.board.records import (
     read_board_model,
     score_files,
 )
-from posir_leaderboard.board.site import bundle_table_library, load_chart_library, render_site
+from posir_leaderboard.board.site import bundle_table_library, render_site
 from posir_leaderboard.entries import (
     MAX_BYTES,
     EntryProblem,
@@ -44,6 +44,7 @@ from posir_tasks.base.digests import digest, digest_file
 from posir_tasks.base.files import write_atomically
 from posir_tasks.base.private_names import MODEL_REGISTRY
 from posir_tasks.base.progress import track_items
+from posir_tasks.display.chart_library import load_chart_library
 from posir_tasks.plugin_api import get_plugins
 from posir_tasks.results import META_FILE
 
@@ -99,7 +100,7 @@ def build_site(
     Args:
         results: Folder of results, which may be empty.
         output: Folder for the site.
-        cache: Folder for records and libraries.
+        cache: Folder for records.
         repository: The dataset repository for submissions.
         url: Future address of the site.
         statistics: Outputs of `posir stats`, with query counts for the published results.
@@ -137,7 +138,7 @@ def build_site(
     published_records = add_query_counts(published_records, collect_query_counts(records) | counts)
     libraries = {
         "datatables": bundle_table_library(),
-        "vega": load_chart_library(cache / "libraries"),
+        "vega": load_chart_library(),
     }
     tasks = {record.base_task or record.task for record in records}
     groups = add_data_tables(list_builtin_groups(tasks), records)

@@ -12,7 +12,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posir_leaderboard.board.folder import BOARD_FILE, Site
@@ -40,7 +39,6 @@ from posir_significance.messages.board import HEADINGS, caption_model
 from posir_significance.messages.comparisons import name_change
 from posir_significance.messages.verdicts import name_state
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import track_items
 from posir_tasks.base.records import Record
 from posir_tasks.data.declared import POSIR, POSQ
@@ -289,19 +287,6 @@ def bundle_table_library() -> str:
         '"use '
         f'strict";(()=>{{{text[: exports.start()]}globalThis.DataTable={names["default"]};}})();{text[exports.end() :]}'  # noqa: E501
     )
-
-
-def bundle_chart_library() -> str:
-    """Build a script that defines `vegaEmbed` (Vega, Vega-Lite and Vega-Embed, BSD license)."""
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-
-
-def load_chart_library(folder: Path) -> str:
-    """Load `bundle_chart_library`'s script, cached since bundling takes seconds."""
-    file = folder / f"vega-{version('vl-convert-python')}.js"
-    if not file.is_file():
-        write_text(file, bundle_chart_library())
-    return file.read_text(encoding="utf-8")
 
 
 def draw_preview(view: View) -> bytes:
