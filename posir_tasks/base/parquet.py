@@ -25,9 +25,8 @@ from posir_tasks.base.limits import (
     describe_bytes,
 )
 
-#: Minimum and maximum number of rows per batch, and the mean number of bytes per batch in between.
-#: Each row may contain a long document, but reading small batches takes longer.
-MIN_BATCH_ROWS, MAX_BATCH_ROWS, MEAN_BATCH_BYTES = 64, 1_024, 2**20
+#: Maximum number of rows per batch. Each row may contain a long document.
+BATCH_ROWS = 64
 #: Maximum size in bytes of a column in a batch.
 BATCH_BYTES = 2**28
 #: Ratio of the limit for values, in all columns and lists, to the limit for rows.
@@ -53,12 +52,12 @@ def iterate_batches(file: Path, columns: Sequence[str] | None = None) -> Iterato
     check_readable(file)
     size = file.stat().st_size
     limit = compute_unpacked_limit(size)
+    rows = BATCH_ROWS
     # Columns of text in lists. They are read as dictionaries and expanded after a length check.
     dictionaries: set[str] = set()
     with pq.ParquetFile(file) as parquet, file.open("rb") as content:
         schema = parquet.schema_arrow
         chunks = _list_chunks(file, size, parquet.metadata)
-        rows = _choose_batch_rows(chunks, parquet.metadata.num_rows)
         levels = {column.path: column.max_repetition_level for column in parquet.schema}
         for chunk in chunks:
             if chunk.physical_type != TEXT or PLAIN_ENCODINGS.issuperset(chunk.encodings):
@@ -98,12 +97,6 @@ def _list_chunks(
     if value_count > limit:
         raise MAX_ROWS.make_error(file, f"has {value_count:,} values; the limit is {limit:,}")
     return chunks
-
-
-def _choose_batch_rows(chunks: Sequence[pq.ColumnChunkMetaData], row_count: int) -> int:
-    """Choose the number of rows per batch from the mean size of a row."""
-    row_bytes = sum(chunk.total_uncompressed_size for chunk in chunks) / max(row_count, 1)
-    return int(min(max(MEAN_BATCH_BYTES / max(row_bytes, 1), MIN_BATCH_ROWS), MAX_BATCH_ROWS))
 
 
 def _find_longest(content: BinaryIO, column: pq.ColumnChunkMetaData) -> int:

@@ -316,17 +316,6 @@ def test_lists_of_parquet_are_limited(tmp_path: Path, monkeypatch: pytest.Monkey
         list(iterate_batches(file))
 
 
-@pytest.mark.parametrize(("characters", "rows"), [(1, 1_024), (2**11, 510), (20_000, 64)])
-def test_batches_of_long_rows_have_fewer_rows(tmp_path: Path, characters: int, rows: int):
-    texts = ["x" * characters] * 1_500
-    file = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"text": texts}), file, use_dictionary=False)
-    batches = list(iterate_batches(file))
-    # Lengths and page headers are part of the size.
-    assert batches[0].num_rows == pytest.approx(rows, abs=2)
-    assert pa.Table.from_batches(batches)["text"].to_pylist() == texts
-
-
 @given(
     st.lists(
         st.fixed_dictionaries(
