@@ -36,3 +36,15 @@ def test_an_error_restores_the_threshold():
     with pytest.raises(ValueError, match="stop"):
         fail()
     assert gc.get_threshold()[0] == 700
+
+
+def test_overlapping_contexts_restore_the_threshold_at_the_last_end():
+    gc.set_threshold(700, 5, 6)
+    first = collect_rarely()
+    second = collect_rarely()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert gc.get_threshold()[0] == GARBAGE_THRESHOLD
+    second.__exit__(None, None, None)
+    assert gc.get_threshold() == (700, 5, 6)
