@@ -183,6 +183,7 @@ GATES = {"posir_tasks.base.untrusted"}
 #: Headers that posir itself wrote into files of its own cache or package.
 OWN_DATA = {
     "posir_tasks.models.embeddings.cache",
+    "posir_leaderboard.board.site",
     "posir_published.rows",
     "posir_significance.scores",
     # Settings of models are read as transformers reads them: of many, `model_max_length` is 10**30.
