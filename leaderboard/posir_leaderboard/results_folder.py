@@ -2,7 +2,7 @@
 
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from posir_tasks.base.errors import PosirError
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 #: Patterns of the files to copy from a repository.
-RESULT_PATTERNS = ("results/**/*.json", "reproduced/**/*.json", PINS)
+RESULT_PATTERNS = ["results/**/*.json", "reproduced/**/*.json", PINS]
 
 
 def is_repository(results: str) -> bool:
@@ -39,9 +39,7 @@ class ResultsFolder:
 
 
 @contextmanager
-def open_results(
-    results: str, patterns: Sequence[str] = RESULT_PATTERNS
-) -> Iterator[ResultsFolder]:
+def open_results(results: str, patterns: list[str] = RESULT_PATTERNS) -> Iterator[ResultsFolder]:
     """Yield a folder of results, or a temporary copy of a dataset repository on the Hub.
 
     Args:

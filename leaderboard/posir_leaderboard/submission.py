@@ -266,8 +266,8 @@ def _hash_content(content: bytes) -> tuple[str, str]:
     return blob_id, hashlib.sha256(content).hexdigest()
 
 
-def copy_repository(name: str, patterns: Sequence[str], folder: Path) -> str | None:
-    """Copy files of a dataset repository into a folder; return the commit, None if there is none.
+def copy_repository(name: str, patterns: list[str], folder: Path) -> str | None:
+    """Copy files of a dataset repository into a folder, and return its commit; None if it has none.
 
     Args:
         name: Name of the repository.
@@ -283,12 +283,10 @@ def copy_repository(name: str, patterns: Sequence[str], folder: Path) -> str | N
             head = hub.api.dataset_info(name, revision=MAIN)
             files = [file.rfilename for file in head.siblings or ()]
             # huggingface_hub creates no snapshot without files.
-            if head.sha is None or not any(
-                filter_repo_objects(files, allow_patterns=list(patterns))
-            ):
+            if head.sha is None or not any(filter_repo_objects(files, allow_patterns=patterns)):
                 return head.sha
             snapshot = hub.api.snapshot_download(
-                name, repo_type="dataset", revision=head.sha, allow_patterns=list(patterns)
+                name, repo_type="dataset", revision=head.sha, allow_patterns=patterns
             )
     except RetryableError as error:
         raise HubError(

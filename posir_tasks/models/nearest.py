@@ -142,7 +142,7 @@ def _find_highest(values: Tensor, k: int) -> Tensor:
     return torch.from_numpy(order[:, -count:])
 
 
-def find_higher(similarities: Tensor, minimum: Tensor, start: int = 0) -> Candidates:
+def find_higher(similarities: Tensor, minimum: Tensor, start: int) -> Candidates:
     """Find the values of each row above its finite `minimum`. `start` is added to their columns.
 
     NaN counts as higher. The maxima of groups of columns are compared first.

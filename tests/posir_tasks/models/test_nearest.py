@@ -44,7 +44,7 @@ def test_nan_counts_as_higher_unless_the_minimum_is_nan():
     similarities = torch.zeros((3, 70))
     similarities[:, 69] = torch.nan
     similarities[:, 3] = torch.nan
-    higher = find_higher(similarities, torch.tensor([1.0, 0.0, torch.nan]))
+    higher = find_higher(similarities, torch.tensor([1.0, 0.0, torch.nan]), start=0)
     pairs = zip(higher.queries.tolist(), higher.documents.tolist(), strict=True)
     assert sorted(pairs) == [(0, 3), (0, 69), (1, 3), (1, 69)]
     assert higher.scores.isnan().all()
