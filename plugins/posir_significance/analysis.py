@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
-from threadpoolctl import ThreadpoolController
 
-from posir_psi.scores import compute_psi
 from posir_significance.controlled import THIRDS, ControlledTest
 from posir_significance.findings import Reason
 from posir_significance.group_means import GroupMeans, Means
-from posir_significance.observations import Floats, Integers, Observations
-from posir_significance.regression import compute_symmetric_root
+from posir_significance.observations import Floats, Observations
+from posir_significance.published_psi import PublishedPsi
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.judgments import CLUSTER, DOCUMENT
-from posir_tasks.values.means import LEVEL, MeanEstimate, Z
+from posir_tasks.values.means import LEVEL, MeanEstimate
 from posir_tasks.values.rotation_ranks import Window
 from posir_tasks.values.scores import ResultValues
 
@@ -28,14 +25,6 @@ from posir_tasks.values.scores import ResultValues
 MAX_CACHED_ANALYSES = 256
 #: Key of `join_means` in the cache of a result.
 JOINT_MEANS = "joint means"
-#: Number of null samples of the published PSI.
-NULL_SAMPLES = 999
-#: Quantiles of the central 90% of the null samples.
-CHANCE_QUANTILES = (0.05, 0.95)
-#: Seed for all random samples.
-SEED = 20260108
-#: Maximum number of clusters for random signs. Sums over more clusters are approximately normal.
-MAX_CLUSTERS = 1500
 #: Replaces zero counts in divisions.
 TINY = 1e-12
 
@@ -117,10 +106,10 @@ class GroupAnalysis:
         """Mean of queries in the first third of documents minus the mean in the last third."""
         return estimate_start_minus_end(self.observations)
 
-    @cached_property
-    def published_psi(self) -> tuple[Estimate | None, Estimate | None]:
+    @property
+    def published_psi(self) -> PublishedPsi:
         """PSI as published, and PSI by chance for these queries."""
-        return (None, None) if self.has_several_spans else estimate_psi(self.observations)
+        return self._all_means.published_psi[self.index]
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,104 +248,3 @@ def average_thirds(observations: Observations) -> Floats:
     sums = shares.T @ observations.gains
     means: Floats = np.divide(sums, totals, out=np.full(THIRDS, np.nan), where=totals > 0)
     return means
-
-
-@dataclass(frozen=True, eq=False)
-class BinScores:
-    """Mean gains of the B non-empty position bins, and their variation without a position effect.
-
-    As in the published PSI, different bins contain different documents.
-    """
-
-    indices: Integers
-    """Indices of the non-empty bins, shape (B,)."""
-    scores: Floats
-    """Observed scores, shape (B,)."""
-    level: float
-    """Mean gain."""
-    deviations: Floats
-    """Contribution of each cluster to the scores, shape (C, B). The sum of outer products is the
-    covariance of the scores.
-    """
-
-    def sample_null(self) -> Floats:
-        """Sample scores without a position effect by randomly flipping the signs of the clusters'
-        contributions, shape (NULL_SAMPLES, B).
-
-        This is the wild cluster bootstrap with the effect restricted to 0 (Cameron, Gelbach &
-        Miller 2008, Review of Economics and Statistics 90, 414-427).
-        """
-        clusters, bins = self.deviations.shape
-        # A second thread takes longer to wait than to compute, and rounds sums differently.
-        with _find_thread_pools().limit(limits=1, user_api="blas"):
-            if clusters > MAX_CLUSTERS:
-                root = compute_symmetric_root(self.deviations.T @ self.deviations)
-                return self.level + _sample_normals(bins) @ root
-            sums = _sample_signs()[:, :clusters] @ self.deviations.astype(np.float32)
-        # Minima and maxima over the bins are faster if the samples of a bin are adjacent.
-        scores: Floats = self.level + sums.astype(np.float64, order="F")
-        return scores
-
-
-def score_bins(observations: Observations) -> BinScores | None:
-    """Score the non-empty position bins; None if all gains are 0."""
-    if not observations.gains.any():
-        return None
-    cells = observations.layout.bin_cells
-    gains = observations.gains[observations.layout.query]
-    level = float(gains.mean())
-    size = len(cells.bins)
-    deviations = (gains - level) / cells.counts[cells.columns]
-    rows = np.bincount(cells.cells, deviations, cells.clusters * size).astype(np.float64)
-    scores = np.bincount(cells.columns, gains) / cells.counts
-    return BinScores(cells.bins, scores, level, rows.reshape(-1, size))
-
-
-@cache
-def _find_thread_pools() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-@cache
-def _sample_signs() -> NDArray[np.float32]:
-    """Sample signs of clusters, shape (NULL_SAMPLES, 2 * MAX_CLUSTERS)."""
-    signs = np.random.default_rng(SEED).integers(0, 2, (NULL_SAMPLES, 2 * MAX_CLUSTERS), np.int8)
-    return signs.astype(np.float32) * 2 - 1
-
-
-@cache
-def _sample_normals(bins: int) -> Floats:
-    """Sample standard normal values, shape (NULL_SAMPLES, bins)."""
-    return np.random.default_rng(SEED).standard_normal((NULL_SAMPLES, bins))
-
-
-def estimate_psi(observations: Observations) -> tuple[Estimate | None, Estimate | None]:
-    """Estimate PSI as published, 1 - worst / best bin, and PSI by chance; None if undefined.
-
-    The interval of PSI by chance is the central 90% of its samples.
-    """
-    bins = score_bins(observations)
-    if bins is None:
-        return None, None
-    psi = Estimate(float(compute_psi(bins.scores)))
-    if len(bins.indices) < 2:
-        return psi, None
-    samples = compute_psi(np.clip(bins.sample_null(), 0, 1))
-    samples = samples[~np.isnan(samples)]
-    low, high = np.quantile(samples, CHANCE_QUANTILES).tolist()
-    mean = float(samples.mean())
-    return psi, Estimate(mean, (min(low, mean), max(high, mean)))
-
-
-def estimate_chance_band(observations: Observations) -> Floats:
-    """Estimate the central 95% of each bin's score without a position effect: lower and upper ends,
-    shape (2, P), NaN for empty bins.
-
-    The band is pointwise: without a position effect, 1 in 20 bins falls outside on average.
-    """
-    band = np.full((2, observations.layout.bins), np.nan)
-    bins = score_bins(observations)
-    if bins:
-        errors = Z * np.sqrt((bins.deviations**2).sum(axis=0))
-        band[:, bins.indices] = np.clip([bins.level - errors, bins.level + errors], 0, 1)
-    return band

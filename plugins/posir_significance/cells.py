@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from posir_significance.analysis import (
-    analyze,
-    estimate_chance_band,
-)
+from posir_significance.analysis import analyze
 from posir_significance.group_means import MIN_QUERIES, GroupMeans
 from posir_significance.observations import Observations
+from posir_significance.published_psi import estimate_chance_band
 from posir_tasks.base.arrays import Integers
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate, Interval

@@ -130,8 +130,8 @@ def decide(
     )
     # Slow: both draw a thousand samples.
     lazy_estimates = {
-        Quantity.PSI_AS_PUBLISHED: lambda: load().published_psi[0],
-        Quantity.PSI_BY_CHANCE: lambda: load().published_psi[1],
+        Quantity.PSI_AS_PUBLISHED: lambda: load().published_psi.observed,
+        Quantity.PSI_BY_CHANCE: lambda: load().published_psi.by_chance,
     }
     return GroupFindings(
         findings=LazyFindings(findings, lazy_estimates),

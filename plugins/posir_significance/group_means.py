@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from posir_significance.observations import Observations
+from posir_significance.published_psi import PublishedPsi, estimate_psi
 from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.means import MeanEstimate, estimate_jointly
 
@@ -51,6 +52,11 @@ class GroupMeans:
         designs = [group.layout.bin_design for group in self.groups]
         gains = [group.gains[group.layout.query] for group in self.groups]
         return estimate_jointly(gains, designs)
+
+    @cached_property
+    def published_psi(self) -> Sequence[PublishedPsi]:
+        """PSI as published, and PSI by chance, of each group."""
+        return estimate_psi(self.groups)
 
     @cached_property
     def by_part(self) -> Sequence[Means]:

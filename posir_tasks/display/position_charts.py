@@ -10,7 +10,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate, count, pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -530,5 +530,8 @@ def _draw_text(x: float, y: float, text: str, kind: str, anchor: str = "", style
     )
 
 
+# Charts of a task have the same edges.
+@lru_cache(maxsize=4096)
 def _format(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")
+    # Adding zero removes the sign of -0.0, which is equal to 0.0.
+    return f"{value + 0.0:.1f}".removesuffix(".0")

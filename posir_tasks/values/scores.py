@@ -247,10 +247,11 @@ class QueryGroup:
             return self.values.profile
         return self.values.profile.select_length(self.length)
 
-    @property
+    @cached_property
     def counts(self) -> Integers:
         """Queries per position bin and rank column, shape (P, 12); (1, 12) for a position bin."""
-        counts: Integers = self.profile.counts.sum(axis=0)
+        by_length = self.values.profile.counts
+        counts: Integers = by_length.sum(axis=0) if self.length is None else by_length[self.length]
         if self.position is None:
             return counts
         return counts[self.position : self.position + 1]
@@ -258,9 +259,10 @@ class QueryGroup:
     @property
     def queries(self) -> int:
         """Number of distinct queries."""
-        if self.position is None:
-            return self.profile.queries
-        return int(self.counts.sum())
+        if self.position is not None:
+            return int(self.counts.sum())
+        totals = self.values.profile.totals
+        return int(totals.sum() if self.length is None else totals[self.length].sum())
 
     @cached_property
     def rows(self) -> Integers:

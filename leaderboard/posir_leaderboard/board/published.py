@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from posir_leaderboard.board.records import (
     Columns,
     read_board_model,
 )
+from posir_psi.scores import replace_nan
 from posir_published.rows import (
     CROSS_LINGUAL,
     MONOLINGUAL,
@@ -34,7 +36,7 @@ from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.records import Record
 from posir_tasks.base.untrusted import InputError, read_json
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.means import Z, compute_wilson_interval
+from posir_tasks.values.means import Z, compute_wilson_bounds, compute_wilson_interval
 from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.schemes import (
     ALL_LENGTHS,
@@ -141,14 +143,14 @@ def _build_detail(rows: Sequence[PublishedRow], bins: Sequence[Sequence[Publishe
 
 
 def _build_panel(bins: Sequence[PublishedBin]) -> Columns | None:
-    rows: list[tuple[float | None, ...]] = []
-    for bin_ in bins:
-        interval: tuple[float | None, float | None] = (None, None)
-        if bin_.queries:
-            interval = compute_wilson_interval(bin_.ndcg_at_10, bin_.queries)
-        rows.append((bin_.queries, bin_.ndcg_at_10, *interval))
-    columns = zip(BIN_COLUMNS, zip(*rows, strict=True), strict=False)
-    return {name: list(column) for name, column in columns} or None
+    if not bins:
+        return None
+    queries = [bin_.queries for bin_ in bins]
+    scores = [bin_.ndcg_at_10 for bin_ in bins]
+    sizes = np.array([number or math.nan for number in queries])
+    bounds = compute_wilson_bounds(np.array(scores), sizes, Z)
+    lows, highs = ([replace_nan(bound) for bound in column] for column in bounds)
+    return dict(zip(BIN_COLUMNS, (queries, scores, lows, highs), strict=True))
 
 
 class StatisticsRow(BaseModel):

@@ -124,9 +124,11 @@ class PairedDifferences:
         return np.array(CHANGE_STATES)[self.codes]
 
     @property
-    def letters(self) -> NDArray[np.str_]:
-        """The initial of each change, shape (k, k); `-` if not paired."""
-        return np.array([state[:1] or "-" for state in CHANGE_STATES])[self.codes]
+    def letters(self) -> list[str]:
+        """The initials of each row's changes, k strings of length k; `-` if not paired."""
+        initials = "".join(state[:1] or "-" for state in CHANGE_STATES).encode()
+        rows = np.frombuffer(initials, np.uint8)[self.codes]
+        return [row.tobytes().decode() for row in rows]
 
     @cached_property
     def codes(self) -> NDArray[np.int8]:

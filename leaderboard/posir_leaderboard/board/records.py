@@ -238,7 +238,7 @@ class BoardRow(ReportRow):
     task_states: tuple[State, ...] = ()
     """The state of each task of an average; empty for one task."""
 
-    @property
+    @cached_property
     def states(self) -> tuple[State, ...]:
         """The states of the bias within the window, most frequent first."""
         if self.findings is not None:

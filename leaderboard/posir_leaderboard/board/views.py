@@ -191,8 +191,7 @@ class View:
             "other_data": labels,
             "strip": glyphs,
             "changes": [
-                None if set(line) == {"-"} else "".join(line)
-                for line in length_differences.letters.tolist()
+                letters if letters.strip("-") else None for letters in length_differences.letters
             ],
             "rank": list(compute_rank_ranges(scores, length_differences)),
             "paired": (length_differences.paired & has_interval).sum(axis=1).tolist(),

@@ -121,7 +121,7 @@ def test_published_psi_is_computed_once_on_access():
     findings = decide(group, load_group=load)
     assert findings.state
     assert not loaded
-    estimate = group.published_psi[0]
+    estimate = group.published_psi.observed
     assert findings[Quantity.PSI_AS_PUBLISHED].estimate is estimate
     assert findings.to_json()["psi_as_published"] == (estimate and estimate.value)
     assert len(loaded) == 2  # with the one by chance
