@@ -191,7 +191,7 @@ class View:
             "other_data": labels,
             "strip": glyphs,
             "changes": [
-                letters if letters.strip("-") else None for letters in length_differences.letters
+                None if set(letters) <= {"-"} else letters for letters in length_differences.letters
             ],
             "rank": list(compute_rank_ranges(scores, length_differences)),
             "paired": (length_differences.paired & has_interval).sum(axis=1).tolist(),
