@@ -365,7 +365,7 @@ DISPLAY_DATA = {
     "redact_collected(json.dumps(_to_plain_json(document), indent=2))": "JSON",
     "MARKDOWN_MARKUP.sub(_escape_markup, ' '.join(cell.splitlines()))": "Markdown",
     "f'{self.title}.'": "a question, which ends with its mark",
-    "f'{value:.1f}'": "a number",
+    "f'{value + 0.0:.1f}'": "a number",
     "alt.SCHEMA_VERSION": "a version",
     "name": "a key of a chart specification",
 }
