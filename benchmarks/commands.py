@@ -221,27 +221,27 @@ ROWS = (
 )
 
 
-def measure_row(row: CommandRow) -> CommandCost:
-    """Run the command and the bare job of a row alternately."""
+def measure_row(row: CommandRow, folder: Path) -> CommandCost:
+    """Run the command and the bare job of a row alternately, with files in a new folder."""
     costs: list[Cost] = []
     bare_costs: list[Cost] = []
-    with tempfile.TemporaryDirectory() as name:
-        row.write(Path(name))
-        for turn in range(ROUNDS):
-            out = f"{name}/out-{turn}"
-            program, *arguments = (part.format(folder=name, out=out) for part in row.command)
-            environment = {
-                "POSIR_CACHE": f"{out}-cache",
-                "HF_HUB_OFFLINE": "1",
-                "OMP_NUM_THREADS": "1",
-            }
-            command = [str(BIN / program), *arguments]
-            costs.append(measure(command, environment, exit_status=row.exit_status))
-            bare_job = [sys.executable, str(BARE_JOBS), row.bare_job, name]
-            for _ in range(SHORT_RUNS):
-                bare_costs.append(measure(bare_job, environment | {"POSIR_AUTOLOAD": "0"}))
-                if bare_costs[-1].processor_s > SHORT_SECONDS:
-                    break
+    folder.mkdir()
+    row.write(folder)
+    for turn in range(ROUNDS):
+        out = f"{folder}/out-{turn}"
+        program, *arguments = (part.format(folder=folder, out=out) for part in row.command)
+        environment = {
+            "POSIR_CACHE": f"{out}-cache",
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+        command = [str(BIN / program), *arguments]
+        costs.append(measure(command, environment, exit_status=row.exit_status))
+        bare_job = [sys.executable, str(BARE_JOBS), row.bare_job, str(folder)]
+        for _ in range(SHORT_RUNS):
+            bare_costs.append(measure(bare_job, environment | {"POSIR_AUTOLOAD": "0"}))
+            if bare_costs[-1].processor_s > SHORT_SECONDS:
+                break
     seconds = min(cost.processor_s for cost in costs)
     bare_seconds = min(cost.processor_s for cost in bare_costs)
     return CommandCost(
@@ -268,18 +268,20 @@ def main() -> int:
     print(f"{'':36s}{'s':>7s}{'bare s':>8s}{'ratio':>8s}{'last':>8s}{'MB':>7s}{'bare MB':>9s}")
     slower_rows = []
     ratios = dict(last_ratios)
-    for row in list_rows(sys.argv[1:]):
-        result = measure_row(row)
-        last_ratio = last_ratios.get(row.name)
-        is_slower = last_ratio is not None and result.ratio > MAX_RISE * last_ratio
-        line = (
-            f"{row.name:36s}{result.seconds:7.2f}{result.bare_seconds:8.2f}{result.ratio:8.2f}"
-            f"{last_ratio or float('nan'):8.2f}{result.peak_mb:7.0f}{result.bare_peak_mb:9.0f}"
-        )
-        print(RED.format(f"{line}  SLOWER") if is_slower else line, flush=True)
-        ratios[row.name] = result.ratio
-        if is_slower:
-            slower_rows.append(row.name)
+    # Nothing is deleted between rows, since ext4 creates files slowly for minutes after a deletion.
+    with tempfile.TemporaryDirectory() as name:
+        for number, row in enumerate(list_rows(sys.argv[1:])):
+            result = measure_row(row, Path(name) / str(number))
+            last_ratio = last_ratios.get(row.name)
+            is_slower = last_ratio is not None and result.ratio > MAX_RISE * last_ratio
+            line = (
+                f"{row.name:36s}{result.seconds:7.2f}{result.bare_seconds:8.2f}{result.ratio:8.2f}"
+                f"{last_ratio or float('nan'):8.2f}{result.peak_mb:7.0f}{result.bare_peak_mb:9.0f}"
+            )
+            print(RED.format(f"{line}  SLOWER") if is_slower else line, flush=True)
+            ratios[row.name] = result.ratio
+            if is_slower:
+                slower_rows.append(row.name)
     if "--write" in sys.argv:
         RATIOS.write_text(json.dumps(ratios, indent=2) + "\n")
     return 1 if slower_rows else 0
