@@ -152,6 +152,12 @@ ROWS = (
         "decode_results",
     ),
     CommandRow(
+        "page of 60 results",
+        lambda folder: write_many_results(folder, 60),
+        ("posir", "report", "{folder}/results", "--html", "{out}.html"),
+        "decode_results",
+    ),
+    CommandRow(
         "compare 49 models with a baseline",
         lambda folder: write_many_results(folder, 50),
         ("posir", "compare", "{folder}/results"),

@@ -12,7 +12,16 @@ from typing import Any
 
 import altair as alt
 
-from posir_tasks.display.charts import COLORS, add_frame, build_chart, cycle_scale
+from posir_tasks.display.charts import (
+    COLORS,
+    FramedChart,
+    add_frame,
+    build_chart,
+    compile_marks,
+    cycle_scale,
+    render_svg,
+)
+from posir_tasks.display.position_charts import render_png
 from posir_train.settings import Position
 
 BASE = "untrained"
@@ -37,7 +46,7 @@ def read_rows(name: str, report: dict[str, Any], side: str) -> Iterator[dict[str
         yield {"model": name, "position": position.title, **percentages}
 
 
-def draw(rows: list[dict[str, Any]], source: str) -> alt.VConcatChart:
+def draw(rows: list[dict[str, Any]], source: str) -> FramedChart:
     """Draw the chart."""
     models = list(dict.fromkeys(row["model"] for row in rows))
     color = alt.Color(
@@ -62,7 +71,7 @@ def draw(rows: list[dict[str, Any]], source: str) -> alt.VConcatChart:
     bars = base.mark_rule(strokeWidth=1.5).encode(y="low:Q", y2="high:Q")
     lines = base.mark_line(strokeWidth=1.8, opacity=0.5).encode(y="value:Q")
     chart = alt.layer(lines, bars, dots).properties(width=560, height=280)
-    return add_frame(chart, TITLE, SUBJECT, EXPLANATION, source)
+    return add_frame(compile_marks(chart), TITLE, SUBJECT, EXPLANATION, source)
 
 
 if __name__ == "__main__":
@@ -75,6 +84,5 @@ if __name__ == "__main__":
     rows = [*read_rows(BASE, next(iter(reports.values())), "before")]
     for name, report in reports.items():
         rows += read_rows(name, report, "after")
-    draw(rows, f"Source: {next(iter(reports.values()))['notes'][-1]}").save(
-        picture, format="png", scale_factor=2
-    )
+    chart = draw(rows, f"Source: {next(iter(reports.values()))['notes'][-1]}")
+    Path(picture).write_bytes(render_png(render_svg(chart), 2))

@@ -22,6 +22,7 @@ from posir_tasks.display.charts import (
     add_frame,
     build_chart,
     build_interval_rule,
+    compile_marks,
     encode_labels,
 )
 from posir_tasks.display.figures import Figure
@@ -44,7 +45,7 @@ def build_rating_figures(
         kind: str, system: str | None, chart: Panels, title: str, explanation: str
     ) -> Figure:
         subject = system or "all systems"
-        framed = add_frame(alt.vconcat(chart), title, subject, explanation, source)
+        framed = add_frame(compile_marks(chart), title, subject, explanation, source)
         return Figure(f"ratings-{kind}", None, system, framed)
 
     means = [

@@ -22,6 +22,7 @@ from posir_tasks.display.charts import (
     build_interval_rule,
     build_model_legend,
     build_window_line,
+    compile_marks,
     encode_labels,
 )
 from posir_tasks.display.figures import Figure
@@ -74,9 +75,10 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
         chart = _draw_curves([*rows, *published_rows], probe, has_intervals=has_intervals)
     documents = pluralize(first.sums.documents, probe.unit_name)
     source = f"Source: {first.data}, {documents}. Method: {probe.source}."
-    framed_chart = add_frame(alt.vconcat(chart), title, subject, explanation, source)
     # The figure as a whole has alternative text. A mark without rows would be an image without it.
-    framed_chart = framed_chart.configure_mark(aria=False)
+    config = {"mark": {"aria": False}}
+    marks = compile_marks(chart)
+    framed_chart = add_frame(marks, title, subject, explanation, source, config=config)
     # The section of a single result has the same title.
     return Figure(first.probe, first.data, None, framed_chart, has_own_title=len(results) > 1)
 

@@ -46,7 +46,7 @@ from posir_tasks.base.progress import track_items
 from posir_tasks.base.records import Record
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import pluralize
-from posir_tasks.display.charts import add_frame, build_chart
+from posir_tasks.display.charts import add_frame, build_chart, compile_marks
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.labels import Title
 from posir_tasks.display.numbers import (
@@ -219,7 +219,7 @@ def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
     for pair in find_samples(summaries):
         names = [summary.task for summary in pair]
         chart = add_frame(
-            draw_overlay({summary.task: summary.values for summary in pair}),
+            compile_marks(draw_overlay({summary.task: summary.values for summary in pair})),
             "Sample and complete data",
             pair[0].model,
             "nDCG@10 by position of the evidence over all lengths, as in Fig. 3 of arXiv "
@@ -379,7 +379,7 @@ def draw_domains(sums: Mapping[str, DomainSums], model: str) -> Figure:
         tooltip=["first:N", "second:N", "similarity:Q"],
     )
     chart = add_frame(
-        alt.vconcat(cells.mark_rect().properties(width=alt.Step(18), height=alt.Step(18))),
+        compile_marks(cells.mark_rect().properties(width=alt.Step(18), height=alt.Step(18))),
         "Similarity of domains",
         model,
         f"Cosine of the domains' mean embeddings (arXiv 2601.08363v1, A.2).{triangles}",

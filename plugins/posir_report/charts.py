@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
 
 import altair as alt
 
 from posir_report.summary import TaskSummary, format_partial_suffix
 from posir_significance.cells import MIN_CELL_QUERIES, ProfileCell, compute_truncated_share
 from posir_significance.messages.verdicts import title_curve
+from posir_tasks.base.records import Fields
 from posir_tasks.base.wording import shorten_middle
 from posir_tasks.display import charts
 from posir_tasks.values.profile import PositionProfile
 
+#: Name of the rows of a chart.
+ROWS = "rows"
+#: Maximum number of cached charts without rows: compiling one takes as long as showing ten.
+MAX_COMPILED = 64
 #: Colors of the minimum and maximum score in the heat map; black text is legible on both.
 PALE = "#f7fbff"
 BLUE = "#6baed6"
@@ -30,7 +37,7 @@ HEAT_MAP_EXPLANATION = (
 )
 
 
-def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:
+def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> charts.FramedChart:
     """Draw nDCG@10 over position with intervals, null bands and the model's window, in a panel per
     length bucket.
     """
@@ -44,8 +51,21 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
         panels[panel].append(cell.ndcg_at_10.value if cell.ndcg_at_10 else None)
     window = summary.values.read.tokens
     values = charts.label_window_end(rows, window)
-    positions = charts.build_positions(summary.profile.axes)
-    base = charts.build_chart(values)
+    marks = _compile_curves(charts.build_positions(summary.profile.axes), tuple(panels))
+    merged_note = (
+        "" if {cell.position for cell in cells} <= {*summary.profile.positions} else MERGED_NOTE
+    )
+    explanation = f"{CURVE_EXPLANATION}{merged_note}{charts.explain_window(values, window)}"
+    alt_texts = [
+        charts.describe_scores(f"{panel}: nDCG@10", scores) for panel, scores in panels.items()
+    ]
+    return _add_frame(marks, values, summary, explanation, " ".join(alt_texts))
+
+
+@lru_cache(maxsize=MAX_COMPILED)
+def _compile_curves(positions: charts.PositionAxis, panels: tuple[str, ...]) -> charts.Marks:
+    """Compile curves for `ROWS`. They are equal for all models of a task."""
+    base = alt.Chart(alt.NamedData(ROWS))
     color = charts.COLORS[0]
     fill = alt.when("datum.few").then(alt.value("white")).otherwise(alt.value(color))
     point = {"fill": fill, "tooltip": [charts.LENGTH, *charts.build_cell_tooltips()]}
@@ -55,32 +75,32 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
         *charts.build_curve_layers(base, positions, alt.ColorValue(color), "rule", point=point),
     ]
     size = (370, 190) if len(panels) > 1 else (720, 300)
-    chart = charts.build_panels(layers, panels, *size)
-    merged_note = (
-        "" if {cell.position for cell in cells} <= {*summary.profile.positions} else MERGED_NOTE
-    )
-    explanation = f"{CURVE_EXPLANATION}{merged_note}{charts.explain_window(values, window)}"
-    alt_texts = [
-        charts.describe_scores(f"{panel}: nDCG@10", scores) for panel, scores in panels.items()
-    ]
-    return _add_frame(chart, summary, explanation, " ".join(alt_texts))
+    return charts.compile_marks(charts.build_panels(layers, panels, *size))
 
 
-def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:
+def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> charts.FramedChart:
     """Draw nDCG@10 and the query count of every cell: lengths as rows, positions as columns."""
     titles = build_length_titles(summary.profile)
-    axes = summary.profile.axes
-    positions = charts.build_positions(axes)
     values = []
     for cell in cells:
         margin = (cell.end - cell.start) * (1 - CELL_SIZES[cell.few]) / 2
         ends = {"start": cell.start + margin, "end": cell.end - margin}
         values.append({**cell.to_record(), **ends, "row": titles[cell.length]})
+    positions = charts.build_positions(summary.profile.axes)
+    marks = _compile_heat_map(positions, tuple(titles.values()))
+    length_count = len({cell.length for cell in cells})
+    alt_text = f"A table of {length_count} lengths by position of the evidence."
+    return _add_frame(marks, values, summary, HEAT_MAP_EXPLANATION, alt_text)
+
+
+@lru_cache(maxsize=MAX_COMPILED)
+def _compile_heat_map(positions: charts.PositionAxis, lengths: tuple[str, ...]) -> charts.Marks:
+    """Compile a heat map for `ROWS`. It is equal for all models of a task."""
     row_axis = alt.Axis(
         labelExpr="split(datum.label, ' · ')", labelLimit=240, labelOffset=-6, grid=False
     )
-    base = charts.build_chart(values).encode(
-        x=positions.axis, y=alt.Y("row:O", sort=list(titles.values()), title=None, axis=row_axis)
+    base = alt.Chart(alt.NamedData(ROWS)).encode(
+        x=positions.axis, y=alt.Y("row:O", sort=list(lengths), title=None, axis=row_axis)
     )
     color = charts.encode_heat(alt.Scale(domain=[0, 1], range=[PALE, BLUE]))
     filled = base.transform_filter("datum.queries > 0")
@@ -88,7 +108,8 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     squares = [
         filled.transform_filter(f"datum.few == {str(few).lower()}")
         .mark_rect(
-            height={"band": band}, width=alt.Undefined if axes.equal_bins else {"band": band}
+            height={"band": band},
+            width=alt.Undefined if positions.equal_bins else {"band": band},
         )
         .encode(**positions.extent, color=color, tooltip=tooltip)
         for few, band in CELL_SIZES.items()
@@ -104,10 +125,8 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
         ),
         base.transform_filter("datum.queries == 0").mark_text(text="–", color=charts.FAINT),
     ]
-    chart = alt.layer(*layers, width=700 if axes.equal_bins else alt.Step(100), height=alt.Step(48))
-    length_count = len({cell.length for cell in cells})
-    alt_text = f"A table of {length_count} lengths by position of the evidence."
-    return _add_frame(chart, summary, HEAT_MAP_EXPLANATION, alt_text)
+    width = 700 if positions.equal_bins else alt.Step(100)
+    return charts.compile_marks(alt.layer(*layers, width=width, height=alt.Step(48)))
 
 
 #: Functions that draw a model's figures on a task.
@@ -115,8 +134,12 @@ DRAW = {"curves": draw_curves, "heat-map": draw_heat_map}
 
 
 def _add_frame(
-    chart: charts.LayeredChart, summary: TaskSummary, explanation: str, alt_text: str
-) -> alt.VConcatChart:
+    marks: charts.Marks,
+    rows: Sequence[Fields],
+    summary: TaskSummary,
+    explanation: str,
+    alt_text: str,
+) -> charts.FramedChart:
     model = shorten_middle(summary.model)
     partial = format_partial_suffix(len(summary.subsets), len(summary.missing))
     source = (
@@ -126,7 +149,8 @@ def _add_frame(
     findings = summary.findings if summary.profile.queries else None
     title = title_curve(findings)
     subject = f"{model} on {summary.task}{partial}"
-    return charts.add_frame(chart, title, subject, explanation, source, alt_text)
+    marks = replace(marks, datasets={ROWS: rows})
+    return charts.add_frame(marks, title, subject, explanation, source, alt_text)
 
 
 def build_length_titles(profile: PositionProfile) -> dict[str, str]:

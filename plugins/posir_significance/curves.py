@@ -26,7 +26,7 @@ def draw_models(task: str, results: Mapping[str, ResultValues]) -> Sequence[Figu
     names = ", ".join(results)
     queries = max(values.profile.queries for values in results.values())
     chart = charts.add_frame(
-        draw_overlay(results),
+        charts.compile_marks(draw_overlay(results)),
         OVERLAY_TITLE,
         f"{names} on {task}",
         OVERLAY_EXPLANATION,

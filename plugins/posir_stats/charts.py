@@ -16,6 +16,7 @@ from posir_tasks.display.charts import (
     build_chart,
     build_panels,
     build_positions,
+    compile_marks,
 )
 from posir_tasks.display.figures import Figure
 from posir_tasks.values.schemes import ALL_LENGTHS, Axes
@@ -44,7 +45,7 @@ def build_figures(dataset: DatasetStatistics) -> list[Figure]:
         )
         counts = ", ".join(f"{count:,}" for count in total.count_positions()[ALL])
         chart = add_frame(
-            draw_histograms(total),
+            compile_marks(draw_histograms(total)),
             describe_spread(total),
             f"{dataset.name}, {name}",
             EQUAL_BINS_NOTE if total.positions.axes.equal_bins else BUCKETS_NOTE,

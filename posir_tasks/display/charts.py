@@ -6,19 +6,24 @@ other charts are models with the fields of `posir_report.summary.ReportRow`. Sco
 nDCG@10 is shown x 100, as in the papers.
 """
 
-import io
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from itertools import cycle, islice
+from types import MappingProxyType
 from typing import Any, Literal
 
 import altair as alt
+import vl_convert
 
 from posir_tasks.base.records import Fields, Record
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.values.schemes import Axes
 
+#: Version of Vega-Lite, without patch number.
+VEGA_LITE = ".".join(alt.SCHEMA_VERSION.split(".")[:2])
 #: Colors of Okabe & Ito 2008 (Color Universal Design), dark ones first, without yellow, which is
 #: too pale on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
@@ -77,18 +82,40 @@ def _wrap(text: str, width: int = TEXT_WIDTH) -> list[str]:
     return textwrap.wrap(text, width, break_on_hyphens=False)
 
 
-def render_svg(chart: alt.VConcatChart) -> str:
-    """Render a chart as SVG."""
-    stream = io.StringIO()
-    chart.save(stream, format="svg")
-    return stream.getvalue()
+@dataclass(frozen=True, eq=False)
+class Marks:
+    """The marks and axes of a chart as Vega-Lite JSON."""
+
+    specification: Fields
+    datasets: Mapping[str, Sequence[Fields]]
+    """Rows by name of the dataset."""
 
 
-class FramedChart(alt.VConcatChart):
-    """A chart that notebooks display as an SVG image."""
+@dataclass(frozen=True, eq=False)
+class FramedChart:
+    """A chart with texts around it, which notebooks display as an SVG image."""
+
+    specification: Fields
+    """Vega-Lite JSON. It shares parts with other charts, so do not change it."""
+
+    @property
+    def texts(self) -> Fields:
+        """The `title`, `subject`, `explanation` and `source`."""
+        texts: Fields = self.specification["usermeta"]
+        return texts
+
+    def to_dict(self) -> Record:
+        """Copy the Vega-Lite JSON, which `altair.Chart.from_dict` reads."""
+        return deepcopy(dict(self.specification))
 
     def _repr_mimebundle_(self, *_: Any, **__: Any) -> dict[str, str]:
         return {"image/svg+xml": render_svg(self)}
+
+
+def render_svg(chart: FramedChart) -> str:
+    """Render a chart as SVG."""
+    svg: str = vl_convert.vegalite_to_svg(dict(chart.specification), vl_version=VEGA_LITE)
+    return svg
 
 
 def build_chart(rows: Sequence[Fields]) -> alt.Chart:
@@ -96,46 +123,72 @@ def build_chart(rows: Sequence[Fields]) -> alt.Chart:
     return alt.Chart(alt.InlineData(values=[dict(row) for row in rows]))
 
 
+def compile_marks(chart: alt.TopLevelMixin) -> Marks:
+    """Compile a chart to JSON. Tests validate all charts, since validation takes a second."""
+    specification = chart.to_dict(validate=False)
+    datasets = specification.pop("datasets", {})
+    # These are properties of a whole chart.
+    del specification["$schema"], specification["config"]
+    return Marks(specification, datasets)
+
+
 def add_frame(
-    chart: LayeredChart | alt.VConcatChart,
+    marks: Marks,
     title: str,
     subject: str,
     explanation: str,
     source: str,
     numbers_in_words: str = "",
-) -> alt.VConcatChart:
+    config: Fields = MappingProxyType({}),
+) -> FramedChart:
     """Add title, subject and explanation above a chart, and the source below.
 
     HTML pages read these texts from `usermeta` and show the chart without them.
 
     Args:
-        chart: The marks and axes.
+        marks: The marks and axes.
         title: The finding.
         subject: The models and data.
         explanation: The meaning of the marks.
         source: Data and revisions.
         numbers_in_words: A sentence with the numbers, for screen readers.
+        config: Vega-Lite configuration in addition to `CHART_CONFIG`.
     """
-    lines = [*_wrap(title, TITLE_WIDTH), *_wrap(subject, TITLE_WIDTH)]
-    heading = alt.TitleParams(lines, subtitle=_wrap(explanation), anchor="start", offset=14)
-    source_line = alt.TitleParams(
-        _wrap(source),
-        color=FAINT,
-        orient="bottom",
-        anchor="start",
-        offset=12,
-        fontSize=12,
-        fontWeight="normal",
-    )
-    texts = [f"{text}." for text in (title, subject) if text]
-    # `properties` and `configure` would each copy the chart.
+    heading = {
+        "text": [*_wrap(title, TITLE_WIDTH), *_wrap(subject, TITLE_WIDTH)],
+        "anchor": "start",
+        "offset": 14,
+        "subtitle": _wrap(explanation),
+    }
+    source_line = {
+        "text": _wrap(source),
+        "anchor": "start",
+        "color": FAINT,
+        "fontSize": 12,
+        "fontWeight": "normal",
+        "offset": 12,
+        "orient": "bottom",
+    }
+    texts = {"title": title, "subject": subject, "explanation": explanation, "source": source}
+    sentences = [f"{text}." for text in (title, subject) if text]
     return FramedChart(
-        vconcat=[alt.vconcat(chart, title=heading)],
-        title=source_line,
-        config=CHART_CONFIG,
-        usermeta={"title": title, "subject": subject, "explanation": explanation, "source": source},
-        description=" ".join(filter(None, [*texts, numbers_in_words, explanation])),
+        {
+            "$schema": alt.SCHEMA_URL,
+            "config": {**compile_config(), **config},
+            "vconcat": [{"vconcat": [marks.specification], "title": heading}],
+            "title": source_line,
+            "usermeta": texts,
+            "description": " ".join(filter(None, [*sentences, numbers_in_words, explanation])),
+            "datasets": marks.datasets,
+        }
     )
+
+
+@cache
+def compile_config() -> Record:
+    """Compile `CHART_CONFIG` and Altair's defaults to JSON."""
+    config: Record = alt.VConcatChart(vconcat=[], config=CHART_CONFIG).to_dict()["config"]
+    return config
 
 
 def cycle_scale(labels: Sequence[str], values: Sequence[str] | Sequence[list[int]]) -> alt.Scale:

@@ -13,7 +13,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import altair as alt
 import vl_convert
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -26,7 +25,7 @@ from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.wording import COMMAND, PAPER, keep_together
 from posir_tasks.display.chart_library import load_chart_library
-from posir_tasks.display.charts import NUMBER, render_svg
+from posir_tasks.display.charts import NUMBER, VEGA_LITE, FramedChart, render_svg
 from posir_tasks.display.labels import find_link, find_tone, get_parts, is_estimate_text
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.position_charts import (
@@ -82,19 +81,19 @@ class Figure:
     """Name of the task, or None if the figure shows all tasks."""
     model: str | None
     """Label of the model, or None if the figure shows all models."""
-    chart: alt.VConcatChart
+    chart: FramedChart
     has_own_title: bool = True
     """Whether pages show the title in a section with a title."""
 
     @property
     def title(self) -> str:
         """The finding."""
-        return str(self.chart.usermeta["title"])
+        return str(self.chart.texts["title"])
 
     @property
     def label(self) -> str:
         """Title, subject and explanation for screen readers."""
-        return str(self.chart.description)
+        return str(self.chart.specification["description"])
 
     @property
     def slug(self) -> str:
@@ -301,8 +300,7 @@ def render_page(package: str, template: str, **values: Any) -> str:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.globals |= {
-        # Without patch number.
-        "vega": partial(load_chart_library, ".".join(alt.SCHEMA_VERSION.split(".")[:2])),
+        "vega": partial(load_chart_library, VEGA_LITE),
         "render_image": render_image,
         "draw_position_charts": draw_position_charts,
         "draw_glyph": draw_glyph,

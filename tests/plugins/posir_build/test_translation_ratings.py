@@ -21,6 +21,7 @@ from posir_build.translation_ratings import (
 )
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.text.words import estimate_tokens
+from tests.support.charts import check_figures
 from tests.support.cli import invoke
 from tests.support.construction import ScriptedModel, fill_sheet
 from tests.support.datasets import posir_tables, write_domain
@@ -234,7 +235,8 @@ def test_the_command_plans_rates_and_compares(data, tmp_path, monkeypatch):
         "all",
     ]
     assert sum(map(sum, document["agreement"][-1]["confusion"])) == 12
-    charts = [(figure.kind, figure.model) for figure in figures if figure.chart.to_dict()]
+    check_figures(figures)
+    charts = [(figure.kind, figure.model) for figure in figures]
     assert charts == [
         ("ratings-overall", None),
         ("ratings-scales", "mine"),

@@ -20,6 +20,7 @@ from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import RANKS, PositionProfile
 from posir_tasks.values.schemes import AbsolutePositions, RelativePositions
 from posir_tasks.values.scores import ResultScores, ResultValues
+from tests.support.charts import check_figures
 from tests.support.simulation import separate_documents
 
 SCHEME = RelativePositions(bins=6, token_bounds=())
@@ -243,7 +244,9 @@ def test_sums_of_domains_are_saved_and_measured_once(tmp_path):
     assert sorted(studies.load_sums(file)) == ["one", "three", "two"]
     studies.measure_domains(encoder, make_source("2", **domains), file)
     assert len(encoded) == 7
-    assert "similarity" in studies.draw_domains({"words": first}, "m").chart.to_json()
+    figure = studies.draw_domains({"words": first}, "m")
+    check_figures([figure])
+    assert "similarity" in str(figure.chart.specification)
 
 
 def make_sums(language, **texts):

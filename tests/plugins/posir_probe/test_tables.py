@@ -29,6 +29,7 @@ from posir_tasks.base.wording import format_ordinal
 from posir_tasks.command.shell_lines import check_call
 from posir_tasks.display.tables import print_tables
 from posir_tasks.models.command_reference import CommandReference
+from tests.support.charts import check_figures
 
 PROBES = {probe.name: probe for probe in build_builtin_probes()}
 #: Probes whose values are shares of counts.
@@ -121,8 +122,9 @@ DRAWN = (
 def test_the_title_of_a_figure_is_its_description(name):
     result = measure(name)
     figure = build_figure([result, replace(result, model="org/other")], PROBES[name])
+    check_figures([figure])
     description = PROBES[name].describe(result.sums)
-    text = figure.chart.usermeta
+    text = figure.chart.texts
     assert description in text["title"]
     assert name not in figure.label
     assert description in figure.label

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import ValidationError
 
 from posir_report.api import read_results as report_results
 from posir_report.charts import MERGED_NOTE, draw_curves, draw_heat_map
@@ -29,6 +30,7 @@ from posir_significance.group_means import MIN_QUERIES
 from posir_significance.messages.verdicts import describe_group
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import shorten_middle
+from posir_tasks.display.charts import FramedChart
 from posir_tasks.display.figures import deduplicate, export, prepare_figures
 from posir_tasks.display.position_charts import FigureStyle
 from posir_tasks.results import read_results
@@ -43,6 +45,7 @@ from posir_tasks.values.schemes import (
     RelativePositions,
 )
 from posir_tasks.values.scores import ResultScores, ResultValues
+from tests.support.charts import check_figures
 from tests.support.cli import call_posir
 from tests.support.results import write_result
 from tests.support.simulation import separate_documents
@@ -414,6 +417,29 @@ def test_page_loads_nothing_from_elsewhere(page):
     assert all(load.startswith("#") for load in tags.loads)
     assert "default-src 'none'" in page
     assert not re.search(r"@import|url\(", page.split("</style>")[0])
+
+
+def test_figures_are_valid_vega_lite(figures):
+    check_figures(figures)
+    assert {figure.kind for figure in figures} == {"curves", "heat-map", "models"}
+    wrong = figures[0].chart.to_dict()
+    wrong["vconcat"][0]["vconcat"][0]["spec"]["layer"][0]["mark"]["type"] = "ruler"
+    with pytest.raises(ValidationError):
+        check_figures([replace(figures[0], chart=FramedChart(wrong))])
+    check_figures(figures[:1])
+
+
+def test_models_of_a_task_share_marks_but_no_texts_or_rows(summary):
+    other = replace(summary, model="org/other")
+    charts = [draw_curves(item, build_curve_cells(item.values)) for item in (summary, other)]
+    first, second = (chart.specification for chart in charts)
+    assert first["vconcat"][0]["vconcat"][0] is second["vconcat"][0]["vconcat"][0]
+    assert "org/other" not in json.dumps(first)
+    assert "org/other" in json.dumps(second)
+    assert first["datasets"]["rows"] is not second["datasets"]["rows"]
+    # A copy shares nothing.
+    charts[0].to_dict()["vconcat"][0]["vconcat"][0].clear()
+    assert first["vconcat"][0]["vconcat"][0]
 
 
 def test_page_contains_every_figure(page, figures):

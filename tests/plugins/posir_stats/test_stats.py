@@ -44,6 +44,7 @@ from posir_tasks.display.tables import to_markdown
 from posir_tasks.values.profile import pool
 from posir_tasks.values.schemes import LabeledPositions, RelativePositions
 from tests.posir_tasks.data.test_posq import write_fineweb, write_squad
+from tests.support.charts import check_figures
 from tests.support.cli import call_posir
 from tests.support.datasets import POSIR_FOLDER, imported, write_domain
 
@@ -432,6 +433,7 @@ def list_bars(chart):
 
 def test_figures_show_counts_and_source(statistics):
     figures = build_figures(statistics)
+    check_figures(figures)
     assert [figure.model for figure in figures] == ["eng-Latn", "jpn-Jpan", "all languages"]
     for figure, group in zip(figures, group_by_language(statistics.subsets), strict=True):
         assert sorted(list_bars(figure.chart)) == sorted(
