@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import chain
+from itertools import accumulate
 
 import numpy as np
 from scipy.special import stdtrit
@@ -23,8 +23,8 @@ from posir_tasks.values.scores import ResultValues
 
 #: Maximum number of cached analyses.
 MAX_CACHED_ANALYSES = 256
-#: Key of `join_means` in the cache of a result.
-JOINT_MEANS = "joint means"
+#: Key of `BatchMeans` in the cache of a batch.
+BATCH_MEANS = "means"
 #: Replaces zero counts in divisions.
 TINY = 1e-12
 
@@ -113,36 +113,70 @@ class GroupAnalysis:
 
 
 @dataclass(frozen=True, eq=False)
+class BatchMeans:
+    """The means of the groups of several results: of all queries, and of several length buckets."""
+
+    results: tuple[ResultValues, ...]
+
+    @cached_property
+    def overall(self) -> GroupMeans:
+        """The means over all queries of each result."""
+        groups = [Observations.from_ranks(values.ranks, values.read) for values in self.results]
+        return GroupMeans(tuple(groups))
+
+    @cached_property
+    def lengths(self) -> GroupMeans:
+        """The means of the length buckets of each result with several."""
+        groups: list[Observations] = []
+        for first, last, group in zip(
+            self.firsts, self.firsts[1:], self.overall.groups, strict=False
+        ):
+            lengths = group.layout.lengths
+            groups += [group.select(lengths == length) for length in range(last - first)]
+        return GroupMeans(tuple(groups))
+
+    @cached_property
+    def firsts(self) -> Sequence[int]:
+        """Index in `lengths` of each result's first bucket, and the number of buckets."""
+        counts = [len(values.ranks.axes.lengths) for values in self.results]
+        return list(accumulate((count if count > 1 else 0 for count in counts), initial=0))
+
+
+@dataclass(frozen=True, eq=False)
 class Analysis:
     """The analysis of a result."""
 
     values: ResultValues
-    means: GroupMeans
-    """The means of the result's groups, and possibly of other results."""
-    indices: range
-    """Indices of the result's groups in `means`: all queries, then each of several length buckets.
-    """
+    means: BatchMeans
+    """The means of the result, and possibly of other results."""
+    index: int
+    """Index of the result in `means`."""
 
     @cached_property
     def overall(self) -> GroupAnalysis:
         """The analysis of all queries."""
-        return self._analyze_group(0)
+        return self._analyze_group(self.means.overall, self.index)
 
     @cached_property
     def lengths(self) -> tuple[GroupAnalysis, ...]:
         """The analysis of each length bucket; empty if there is only one."""
-        return tuple(map(self._analyze_group, range(1, len(self.indices))))
+        first, last = self.means.firsts[self.index : self.index + 2]
+        return tuple(
+            self._analyze_group(self.means.lengths, index, index - first)
+            for index in range(first, last)
+        )
 
     @property
     def groups(self) -> tuple[GroupAnalysis, ...]:
         """All queries, then each length bucket."""
         return (self.overall, *self.lengths)
 
-    def _analyze_group(self, index: int) -> GroupAnalysis:
-        """Analyze all queries (index 0) or a length bucket (from 1)."""
+    def _analyze_group(
+        self, means: GroupMeans, index: int, length: int | None = None
+    ) -> GroupAnalysis:
+        """Analyze a group of `means`: all queries, or a length bucket."""
         values = self.values
-        first = self.indices[index]
-        analysis = GroupAnalysis(self.means.groups[first], means=self.means, index=first)
+        analysis = GroupAnalysis(means.groups[index], means=means, index=index)
         rotations = values.rotations
         if rotations is None:
             return replace(analysis, untested_reason=Reason.NOT_STORED)
@@ -150,7 +184,6 @@ class Analysis:
             return replace(analysis, untested_reason=Reason.PARTLY_STORED)
         if rotations.untested is not None:
             return replace(analysis, untested_reason=Reason(rotations.untested.value))
-        length = index - 1 if index else None
         analysis = replace(
             analysis,
             whole=ControlledTest.from_ranks(values.ranks, rotations, window=False, length=length),
@@ -166,36 +199,11 @@ class Analysis:
 @lru_cache(maxsize=MAX_CACHED_ANALYSES)
 def analyze(values: ResultValues) -> Analysis:
     """Analyze a result lazily; cached."""
-    means, indices = values.cache.get(JOINT_MEANS) or next(_join_means([values]))
-    return Analysis(values, means, indices)
-
-
-def join_means(results: Sequence[ResultValues]) -> None:
-    """Let the means of several results be estimated together, which is faster for small results.
-
-    The estimates stay in memory as long as one of the results.
-    """
-    for values, joint in zip(results, _join_means(results), strict=True):
-        values.cache[JOINT_MEANS] = joint
-
-
-def _join_means(results: Sequence[ResultValues]) -> Iterator[tuple[GroupMeans, range]]:
-    """Yield the joint means of all results, and the indices of each result's groups in them."""
-    groups = [_split_lengths(values) for values in results]
-    means = GroupMeans(tuple(chain.from_iterable(groups)))
-    last = 0
-    for group in groups:
-        first = last
-        last = first + len(group)
-        yield means, range(first, last)
-
-
-def _split_lengths(values: ResultValues) -> list[Observations]:
-    """List the observations of all queries, then of each of several length buckets."""
-    observations = Observations.from_ranks(values.ranks, values.read)
-    lengths = len(values.ranks.axes.lengths)
-    masks = [observations.layout.lengths == index for index in range(lengths if lengths > 1 else 0)]
-    return [observations, *map(observations.select, masks)]
+    batch = values.batch
+    means = BatchMeans(batch.results)
+    if len(batch.results) > 1:
+        means = batch.cache.setdefault(BATCH_MEANS, means)
+    return Analysis(values, means, batch.indices[id(values)])
 
 
 def load_group(values: ResultValues, index: int) -> GroupAnalysis:

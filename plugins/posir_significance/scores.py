@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from importlib.resources import files
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtr, stdtr
 
 from posir_psi.scores import compute_psi, replace_nan
-from posir_significance.analysis import GroupAnalysis, average_thirds, join_means, load_group
+from posir_significance.analysis import GroupAnalysis, average_thirds, load_group
 from posir_significance.decision import decide_group
 from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.observations import Floats, Integers
@@ -23,11 +23,9 @@ from posir_tasks.values.schemes import compute_bin_midpoints
 from posir_tasks.values.scores import (
     Direction,
     QueryGroup,
-    ResultValues,
     Score,
     ScoreValue,
     Unit,
-    estimate_lengths_together,
 )
 
 #: Minimum number of bins for the p-value of a trend; SciPy's p-value of three points may be 0.
@@ -197,13 +195,6 @@ COMPUTE: dict[str, Callable[[QueryGroup], ScoreValue]] = {
     "design_effect": _compute_design_effect,
     **{key: partial(_get_trend, key) for key in TRENDS},
 }
-
-
-def estimate_together(results: Sequence[ResultValues]) -> None:
-    """Estimate the means of several results together, which is faster for small results."""
-    join_means(results)
-    for depth in RECALLS.values():
-        estimate_lengths_together(results, build_recall_gains(depth))
 
 
 def _choose_function(key: str) -> Callable[[QueryGroup], ScoreValue]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import base64
 import zlib
-from functools import lru_cache
 
 import numpy as np
 
 from posir_tasks.base.arrays import Integers
+from posir_tasks.base.caching import cache_recent
 from posir_tasks.base.limits import MAX_ROWS
 
 #: Maximum number of bytes of a packed number.
 MAX_VARINT = 5
-#: Maximum number of cached columns. Models with the same queries share all but their ranks.
-MAX_CACHED = 32
+#: Number of cached columns, and number of values or characters up to which there may be more:
+#: models with the same queries share all columns but their ranks.
+CACHED_COLUMNS, CACHED_VALUES = 32, 2_000_000
 
 
 def pack_column(column: Integers) -> str:
@@ -22,7 +23,7 @@ def pack_column(column: Integers) -> str:
     return _pack(column.astype(np.int64).tobytes())
 
 
-@lru_cache(maxsize=MAX_CACHED)
+@cache_recent(CACHED_COLUMNS, CACHED_VALUES, len)
 def _pack(content: bytes) -> str:
     numbers = np.frombuffer(content, np.int64)
     if (numbers == 1).all():
@@ -44,7 +45,7 @@ def unpack_column(text: str, max_size: int) -> Integers:
     return _unpack(text, min(max_size, MAX_ROWS.read())).copy()
 
 
-@lru_cache(maxsize=MAX_CACHED)
+@cache_recent(CACHED_COLUMNS, CACHED_VALUES, len)
 def _unpack(text: str, max_size: int) -> Integers:
     if not text.startswith("z"):
         size = int(text)

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from posir_tasks.base.arrays import Booleans, Floats, Integers, freeze_arrays, make_empty_column
+from posir_tasks.base.caching import cache_recent
 from posir_tasks.base.errors import ProfileError
 from posir_tasks.base.wording import sanitize
 from posir_tasks.values.columns import pack_column, unpack_column
@@ -392,8 +393,8 @@ class DocumentRanks:
         return cls(axes, cell_keys, _sort_sets(document_sets))
 
 
-#: Maximum number of tasks whose queries are cached.
-MAX_CACHED_TASKS = 8
+#: Number of cached sets of queries, and number of queries up to which there may be more.
+CACHED_TASKS, CACHED_QUERIES = 8, 400_000
 
 
 @dataclass(frozen=True)
@@ -405,7 +406,7 @@ class _Queries:
     source: DocumentRanks = field(compare=False)
 
 
-@lru_cache(maxsize=MAX_CACHED_TASKS)
+@cache_recent(CACHED_TASKS, CACHED_QUERIES, lambda columns: len(columns.clusters))
 def _link_queries(queries: _Queries) -> QueryColumns:
     """Join the columns of the sets, and number documents and clusters."""
     ranks = queries.source
@@ -449,7 +450,7 @@ def _link_queries(queries: _Queries) -> QueryColumns:
     return freeze_arrays(columns)
 
 
-@lru_cache(maxsize=MAX_CACHED_TASKS)
+@cache_recent(CACHED_TASKS, CACHED_QUERIES, lambda layout: len(layout.clusters))
 def _lay_out_queries(queries: _Queries) -> QueryLayout:
     ranks = queries.source
     columns = _link_queries(queries)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from posir_tasks.base.arrays import Booleans, Floats, Integers, freeze_arrays, make_empty_column
+from posir_tasks.base.caching import cache_recent
 from posir_tasks.values.schemes import compute_bin_midpoints
 
 if TYPE_CHECKING:
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 #: Number of thirds of a document.
 THIRDS = 3
-#: Maximum number of cached selections: the lengths, windows and merged bins of a few tasks.
-MAX_CACHED = 64
+#: Number of cached selections, such as the lengths, windows and merged bins of a few tasks, and
+#: number of queries up to which there may be more.
+CACHED_SELECTIONS, CACHED_QUERIES = 64, 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +157,7 @@ class QueryLayout:
         return _replace_bins(self, position.astype(np.int64).tobytes(), bins)
 
 
-@lru_cache(maxsize=MAX_CACHED)
+@cache_recent(CACHED_SELECTIONS, CACHED_QUERIES, lambda layout: len(layout.clusters))
 def _select(layout: QueryLayout, mask: bytes) -> QueryLayout:
     queries = np.frombuffer(mask, np.bool_)
     rows = np.cumsum(queries) - 1
@@ -172,14 +174,14 @@ def _select(layout: QueryLayout, mask: bytes) -> QueryLayout:
     return freeze_arrays(selection)
 
 
-@lru_cache(maxsize=MAX_CACHED)
+@cache_recent(CACHED_SELECTIONS, CACHED_QUERIES, lambda layout: len(layout.clusters))
 def _merge_bins(layout: QueryLayout, size: int) -> QueryLayout:
     bins = layout.bins // size
     query, position = np.divmod(np.unique(layout.query * bins + layout.position // size), bins)
     return freeze_arrays(replace(layout, query=query, position=position, bins=bins))
 
 
-@lru_cache(maxsize=MAX_CACHED)
+@cache_recent(CACHED_SELECTIONS, CACHED_QUERIES, lambda layout: len(layout.clusters))
 def _replace_bins(layout: QueryLayout, position: bytes, bins: int) -> QueryLayout:
     rows = np.arange(len(layout.clusters))
     bin_of_query = np.frombuffer(position, np.int64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from posir_tasks.base.arrays import Booleans, Floats, Integers
+from posir_tasks.base.caching import cache_recent
 from posir_tasks.values.estimates import Estimate, Interval
 
 #: Quantiles of a central 95% interval.
@@ -39,8 +40,8 @@ PSEUDO_CLUSTERS = 0.4
 TINY = 1e-12
 #: Maximum number of cells if empty cells are kept. Removing them takes a sort.
 MAX_CELLS = 2**14
-#: Maximum number of cached joint designs: those of a few tasks.
-MAX_CACHED_DESIGNS = 32
+#: Number of cached joint designs, and number of queries up to which there may be more.
+CACHED_DESIGNS, CACHED_QUERIES = 8, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -242,7 +243,7 @@ def build_design(
     )
 
 
-@lru_cache(maxsize=MAX_CACHED_DESIGNS)
+@cache_recent(CACHED_DESIGNS, CACHED_QUERIES, lambda design: len(design.clusters))
 def join_designs(designs: tuple[MeanDesign, ...]) -> MeanDesign:
     """Join one or more designs, all with strata or all without, to a design of all their groups."""
     if len(designs) == 1:

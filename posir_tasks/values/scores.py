@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from posir_tasks.base.arrays import Floats, Integers
+from posir_tasks.base.arrays import Booleans, Floats, Integers
 from posir_tasks.base.errors import ProfileError
 from posir_tasks.base.logs import warn_once
 from posir_tasks.values.document_ranks import DocumentRanks
@@ -183,15 +183,13 @@ class ResultValues:
         estimates: list[Estimate | None] = estimates_by_gain[key]
         return estimates
 
-    def estimate_lengths(self, gain: Floats) -> list[Estimate | None]:
-        """Estimate the mean gain of all queries, then of each length bucket, as
-        `QueryGroup.estimate` does. The estimates are cached.
-        """
-        key = gain.tobytes()
-        if key not in self.cache.setdefault("lengths", {}):
-            estimate_lengths_together([self], gain)
-        estimates: list[Estimate | None] = self.cache["lengths"][key]
-        return estimates
+    @property
+    def batch(self) -> ResultBatch:
+        """The results whose means are estimated together with those of this result."""
+        if BATCH_KEY not in self.cache:
+            ResultBatch.join([self])
+        batch: ResultBatch = self.cache[BATCH_KEY]
+        return batch
 
     def iterate_bins(self) -> Iterator[QueryGroup]:
         """Yield a group per position bin, over all lengths."""
@@ -199,26 +197,77 @@ class ResultValues:
             yield QueryGroup(self, position=index)
 
 
-def estimate_lengths_together(results: Sequence[ResultValues], gain: Floats) -> None:
-    """Cache `ResultValues.estimate_lengths` of several results; faster for small results."""
-    from posir_tasks.values.means import estimate_jointly
+#: Key of a result's batch in its cache.
+BATCH_KEY = "batch"
 
-    gains = []
-    designs = []
-    sizes = []
-    for values in results:
-        layout = values.ranks.layout
-        row_gains = gain[values.ranks.columns.ranks]
-        masks = [layout.lengths == index for index in range(len(values.profile.lengths))]
-        gains += [row_gains, *(row_gains[mask] for mask in masks)]
-        designs += [group.mean_design for group in (layout, *map(layout.select, masks))]
-        sizes.append(1 + len(masks))
-    estimates = (
-        Estimate(mean.value, mean.interval) if mean else None
-        for (mean,) in estimate_jointly(gains, designs)
-    )
-    for values, size in zip(results, sizes, strict=True):
-        values.cache.setdefault("lengths", {})[gain.tobytes()] = list(islice(estimates, size))
+
+@dataclass(frozen=True, eq=False)
+class ResultBatch:
+    """Results whose means are estimated together once one of them is needed, since a call takes
+    longer than its arithmetic.
+    """
+
+    results: tuple[ResultValues, ...]
+    estimates: dict[tuple[str, bytes], Any] = field(default_factory=dict, init=False, repr=False)
+    """Cached estimates by kind of group and gain."""
+    cache: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    """Cache for plugins."""
+
+    @classmethod
+    def join(cls, results: Iterable[ResultValues]) -> None:
+        """Make results a batch. It stays in memory as long as one of them."""
+        batch = cls(tuple(results))
+        for values in batch.results:
+            values.cache[BATCH_KEY] = batch
+
+    @cached_property
+    def indices(self) -> Mapping[int, int]:
+        """Index of each result by its `id`."""
+        return {id(values): index for index, values in enumerate(self.results)}
+
+    def estimate_overall(self, gain: Floats) -> list[Estimate | None]:
+        """Estimate the mean gain of all queries of each result, as `QueryGroup.estimate` does."""
+        key = ("overall", gain.tobytes())
+        if key not in self.estimates:
+            masks: list[list[Booleans | None]] = [[None]] * len(self.results)
+            self.estimates[key] = [estimate for (estimate,) in self._estimate(gain, masks)]
+        estimates: list[Estimate | None] = self.estimates[key]
+        return estimates
+
+    def estimate_lengths(self, gain: Floats) -> list[list[Estimate | None]]:
+        """Estimate the mean gain of each length bucket of each result."""
+        key = ("lengths", gain.tobytes())
+        if key not in self.estimates:
+            masks: list[list[Booleans | None]] = []
+            for values in self.results:
+                lengths = values.ranks.layout.lengths
+                count = len(values.profile.lengths)
+                masks.append([lengths == index for index in range(count)])
+            self.estimates[key] = list(self._estimate(gain, masks))
+        estimates: list[list[Estimate | None]] = self.estimates[key]
+        return estimates
+
+    def _estimate(
+        self, gain: Floats, masks: Sequence[Sequence[Booleans | None]]
+    ) -> Iterator[list[Estimate | None]]:
+        """Estimate the mean gain of selected queries of each result, for each of its masks. None
+        selects all queries.
+        """
+        from posir_tasks.values.means import estimate_jointly
+
+        gains = []
+        designs = []
+        for values, selections in zip(self.results, masks, strict=True):
+            layout = values.ranks.layout
+            row_gains = gain[values.ranks.columns.ranks]
+            for mask in selections:
+                gains.append(row_gains if mask is None else row_gains[mask])
+                selected = layout if mask is None else layout.select(mask)
+                designs.append(selected.mean_design)
+        means = iter(estimate_jointly(gains, designs))
+        for selections in masks:
+            estimates = (mean for (mean,) in islice(means, len(selections)))
+            yield [Estimate(mean.value, mean.interval) if mean else None for mean in estimates]
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,7 +347,11 @@ class QueryGroup:
         if self.position is not None and self.length is None:
             return self.values.estimate_bins(gain)[self.position]
         if self.position is None:
-            return self.values.estimate_lengths(gain)[0 if self.length is None else self.length + 1]
+            batch = self.values.batch
+            index = batch.indices[id(self.values)]
+            if self.length is None:
+                return batch.estimate_overall(gain)[index]
+            return batch.estimate_lengths(gain)[index][self.length]
         # Importing SciPy is slow.
         from posir_tasks.values.means import estimate_mean
 

@@ -39,7 +39,6 @@ from posir_leaderboard.entries import (
     find_duplicates,
     find_entry_files,
 )
-from posir_significance.analysis import analyze
 from posir_tasks.base.digests import digest, digest_file
 from posir_tasks.base.files import write_atomically
 from posir_tasks.base.private_names import MODEL_REGISTRY
@@ -226,8 +225,6 @@ def score_results(
             if path := paths[file]:
                 with write_atomically(path) as temporary:
                     temporary.write_bytes(RECORD_ADAPTER.dump_json(outcome))
-    # Rendering needs the memory.
-    analyze.cache_clear()
     records = cached_records | newly_scored
     return (
         {file: records[file] for file in files if file in records},

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache, cached_property, partial
-from itertools import chain, compress
+from itertools import compress
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -56,7 +56,6 @@ from posir_significance.messages.board import (
 )
 from posir_significance.messages.verdicts import iterate_answer, label_state
 from posir_significance.observations import Observations
-from posir_significance.scores import estimate_together
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.records import Record
@@ -70,7 +69,7 @@ from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.result_schema import average_vectors, identify_data, round_floats
 from posir_tasks.values.schemes import ALL_LENGTHS, Axes
-from posir_tasks.values.scores import ScoreInfo, flatten, prefix_scores
+from posir_tasks.values.scores import ResultBatch, ScoreInfo, flatten, prefix_scores
 
 #: Columns of the position bins of a curve.
 BIN_COLUMNS = ("queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
@@ -384,13 +383,21 @@ def score_files(files: Sequence[Path], submitted: bool) -> list[BoardRecord | En
     """
     tasks = [_catch_problem(file, partial(_read_task, file, submitted)) for file in files]
     scored = [task for task in tasks if isinstance(task, BoardTask)]
-    estimate_together([task.summary.values for task in scored])
-    subsets = chain.from_iterable(task.entry.subsets for task in scored if task.has_subsets)
-    estimate_together([subset.values for subset in subsets])
-    return [
+    results = [task.summary.values for task in scored]
+    subsets = [
+        subset.values for task in scored if task.has_subsets for subset in task.entry.subsets
+    ]
+    for batch in (results, subsets):
+        ResultBatch.join(batch)
+    outcomes = [
         _catch_problem(file, partial(score_task, task)) if isinstance(task, BoardTask) else task
         for file, task in zip(files, tasks, strict=True)
     ]
+    # Reference cycles would keep all estimates in memory until garbage is collected.
+    analyze.cache_clear()
+    for values in (*results, *subsets):
+        values.cache.clear()
+    return outcomes
 
 
 def _catch_problem(file: Path, compute: Callable[[], Outcome]) -> Outcome | EntryProblem:

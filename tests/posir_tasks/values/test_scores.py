@@ -9,12 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
+from posir_tasks.plugin_api import score_result
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import Evidence
+from posir_tasks.values.profile import build_recall_gains
 from posir_tasks.values.schemes import AbsolutePositions
 from posir_tasks.values.scores import (
     QueryGroup,
+    ResultBatch,
     ResultScores,
     ResultValues,
     Score,
@@ -45,6 +48,38 @@ def test_groups_are_all_queries_then_lengths_and_bins_span_all(values):
     assert groups[2].profile == values.profile.select_length(1)
     one_length = ResultValues(separate_documents(build_profile(draw_counts(np.full(3, 0.5), 9, 1))))
     assert [group.name for group in one_length.iterate_groups()] == ["all"]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 1, 0, 3)])
+def test_scores_in_a_batch_equal_those_of_each_result(order):
+    def build_results():
+        buckets = [
+            [draw_counts(np.full(3, mean), queries, number) for number in range(lengths)]
+            for mean, queries, lengths in ((0.3, 90, 4), (0.6, 40, 1), (0.5, 0, 2), (0.9, 7, 2))
+        ]
+        return [ResultValues(separate_documents(build_profile(*counts))) for counts in buckets]
+
+    expected = []
+    for values in build_results():
+        assert values.batch.results == (values,)
+        expected.append(score_result(values).to_json(values.profile.positions))
+    results = build_results()
+    ResultBatch.join(results)
+    for index in order:
+        values = results[index]
+        assert score_result(values).to_json(values.profile.positions) == expected[index]
+
+
+def test_a_batch_estimates_length_buckets_only_if_one_is_needed(values):
+    gain = build_recall_gains(10)
+    other = ResultValues(values.ranks)
+    ResultBatch.join([values, other])
+    overall, *lengths = values.iterate_groups()
+    assert overall.estimate(gain)
+    assert [kind for kind, _ in values.batch.estimates] == ["overall"]
+    assert lengths[0].estimate(gain)
+    assert [kind for kind, _ in values.batch.estimates] == ["overall", "lengths"]
+    assert other.batch is values.batch
 
 
 def test_an_estimate_has_its_interval_in_json_and_columns():
