@@ -422,13 +422,17 @@ class ComputedScores(Mapping[str, ScoreValue]):
         self._declarations = declarations
         self._group = group
         self._values: dict[str, ScoreValue] = {}
+        self._missing = set[str]()
 
     def __getitem__(self, key: str) -> ScoreValue:
+        if key in self._missing:
+            raise KeyError(key)
         if key not in self._values:
             plugin, score = self._declarations[key]
             try:
                 self._values[key] = check_value(score.compute(self._group))
             except Exception as error:
+                self._missing.add(key)
                 problem = f"{type(error).__name__}: {error}"
                 message = (
                     f"posir plugin '{plugin}': score '{key}' raised {problem}, so its value is "

@@ -222,6 +222,25 @@ def test_scores_are_computed_for_groups_on_demand(profile, monkeypatch):
     assert (scores["q1"]["seen"], lengths) == (1, [None, 0])
 
 
+def test_a_failing_score_is_computed_once_per_group(profile, monkeypatch):
+    lengths = []
+
+    def fail(group):
+        lengths.append(group.length)
+        raise ValueError
+
+    plugin = make_plugin(posir_scores=lambda: [Score("bad", "Bad", "A score.", compute=fail)])
+    plugins = load_plugins([FakeEntryPoint("own", plugin)])
+    monkeypatch.setattr("posir_tasks.plugin_api.get_plugins", lambda: plugins)
+    scores = score_result(ResultValues(separate_documents(profile)))
+    for _ in range(2):
+        assert list(scores["all"]) == []
+        with pytest.raises(KeyError):
+            scores["all"]["bad"]
+        assert "bad" not in scores["q1"]
+    assert lengths == [None, 0]
+
+
 def test_other_scores_remain_without_the_psi_plugin(compute_scores):
     points = entry_points(group="posir")
     all_scores, _ = compute_scores(*points)
