@@ -165,7 +165,8 @@ def write_atomically(path: Path) -> Iterator[Path]:
                     _write_in_place(temporary, target)
             return
         with explain_unwritable(path.parent):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.parent.is_dir():
+                target.parent.mkdir(parents=True, exist_ok=True)
             prefix = f".{target.name[:MAX_PART_STEM]}."
             handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=PART_SUFFIX)
         os.close(handle)
@@ -173,13 +174,12 @@ def write_atomically(path: Path) -> Iterator[Path]:
         try:
             yield temporary
             _copy_permissions(status, temporary)
-            # Without fsync, a file renamed just before a power failure may be empty.
-            with temporary.open("rb") as content:
-                os.fsync(content.fileno())
+            _flush(temporary)
             with explain_unwritable(path):
                 _replace(temporary, target)
-        finally:
+        except BaseException:
             temporary.unlink(missing_ok=True)
+            raise
 
 
 def _check_target(path: Path, target: Path) -> os.stat_result | None:
@@ -224,6 +224,15 @@ def _copy_permissions(status: os.stat_result | None, file: Path) -> None:
     file.chmod(stat.S_IMODE(status.st_mode))
 
 
+def _flush(file: Path) -> None:
+    """Write a file to the disk: a file renamed just before a power failure may else be empty."""
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _replace(source: Path, target: Path) -> None:
     """Replace a file. A file that is a mount point, as in containers, is overwritten instead."""
     try:
@@ -232,6 +241,7 @@ def _replace(source: Path, target: Path) -> None:
         if error.errno != errno.EBUSY:
             raise
         shutil.copyfile(source, target)
+        source.unlink()
 
 
 def _write_in_place(source: Path, target: Path) -> None:

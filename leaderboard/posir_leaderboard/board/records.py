@@ -587,7 +587,7 @@ def _build_run_cells(record: BoardRecord, length: str) -> tuple[Any, ...]:
 
 
 def _compress(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:
-    return gzip.compress(format_csv(header, lines).encode(), compresslevel=6, mtime=0)
+    return gzip.compress(format_csv(header, lines).encode(), compresslevel=4, mtime=0)
 
 
 @cache
