@@ -13,17 +13,14 @@ from posir_tasks.base.files import get_cache_folder, write_text
 
 
 @cache
-def load_chart_library(vega_lite: str | None = None) -> str:
+def load_chart_library() -> str:
     """Load a script that defines `vegaEmbed` (Vega, Vega-Lite and Vega-Embed, BSD license). It is
     cached in `POSIR_CACHE` if possible, since bundling takes more than a second.
-
-    Args:
-        vega_lite: Version of Vega-Lite without patch number, such as `6.1`; the newest by default.
     """
-    name = f"vega-{version('vl-convert-python')}-{vega_lite or 'newest'}.js"
+    name = f"vega-{version('vl-convert-python')}.js"
     script = _read_cached(name)
     if script is None:
-        script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vega_lite)
+        script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
         # The user's home folder may be unknown, which is a RuntimeError.
         with suppress(PosirError, RuntimeError):
             write_text(_locate(name), f"{_write_header(script)}\n{script}")

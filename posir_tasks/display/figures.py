@@ -25,7 +25,7 @@ from posir_tasks.base.records import Fields, Record
 from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.wording import COMMAND, PAPER, keep_together
 from posir_tasks.display.chart_library import load_chart_library
-from posir_tasks.display.charts import NUMBER, VEGA_LITE, FramedChart, render_svg
+from posir_tasks.display.charts import NUMBER, FramedChart, render_svg
 from posir_tasks.display.labels import find_link, find_tone, get_parts, is_estimate_text
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.position_charts import (
@@ -300,7 +300,7 @@ def render_page(package: str, template: str, **values: Any) -> str:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.globals |= {
-        "vega": partial(load_chart_library, VEGA_LITE),
+        "vega": load_chart_library,
         "render_image": render_image,
         "draw_position_charts": draw_position_charts,
         "draw_glyph": draw_glyph,
