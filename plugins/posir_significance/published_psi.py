@@ -25,8 +25,8 @@ CHANCE_QUANTILES = (0.05, 0.95)
 SEED = 20260108
 #: Maximum number of clusters for random signs. Sums over more clusters are approximately normal.
 MAX_CLUSTERS = 1500
-#: Number of groups whose samples are evaluated together: 2.6 MB with twenty bins.
-BLOCK_SIZE = 16
+#: Maximum number of bins whose samples are evaluated together, unless a group has more: 2.6 MB.
+BLOCK_BINS = 320
 
 
 class PublishedPsi(NamedTuple):
@@ -106,18 +106,19 @@ def estimate_psi(groups: Sequence[Observations]) -> list[PublishedPsi]:
     """Estimate the PSI of each group together, since a call takes longer than its arithmetic. It is
     undefined if queries have several evidence spans.
     """
+    most_bins = max((group.layout.bins for group in groups), default=1)
+    size = max(BLOCK_BINS // most_bins, 1)
     estimates: list[PublishedPsi] = []
-    for start in range(0, len(groups), BLOCK_SIZE):
-        estimates += _estimate_block(groups[start : start + BLOCK_SIZE])
+    for start in range(0, len(groups), size):
+        estimates += _estimate_block(groups[start : start + size], most_bins)
     return estimates
 
 
-def _estimate_block(groups: Sequence[Observations]) -> list[PublishedPsi]:
+def _estimate_block(groups: Sequence[Observations], most_bins: int) -> list[PublishedPsi]:
     estimates = [PublishedPsi()] * len(groups)
     sampled: list[int] = []
     # Minima and maxima over the bins are faster if the samples of a bin are adjacent. Bins that a
     # group lacks are NaN.
-    most_bins = max(group.layout.bins for group in groups)
     samples = np.full((len(groups), most_bins, NULL_SAMPLES), np.nan)
     # A second thread takes longer to wait than to compute, and rounds sums differently.
     with _find_thread_pools().limit(limits=1, user_api="blas"):

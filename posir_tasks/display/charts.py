@@ -9,8 +9,7 @@ nDCG@10 is shown x 100, as in the papers.
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
 from itertools import cycle, islice
 from types import MappingProxyType
 from typing import Any, Literal
@@ -54,7 +53,7 @@ CHART_CONFIG = alt.Config(
             "minus": "-",
         }
     },
-    view=alt.ViewConfig(stroke="#bbbbbb"),
+    view=alt.ViewConfig(continuousWidth=300, continuousHeight=300, stroke="#bbbbbb"),
     axis=alt.AxisConfig(
         labelFontSize=12,
         titleFontSize=12,
@@ -86,8 +85,8 @@ def _wrap(text: str, width: int = TEXT_WIDTH) -> list[str]:
 class Marks:
     """The marks and axes of a chart as Vega-Lite JSON."""
 
-    specification: Fields
-    datasets: Mapping[str, Sequence[Fields]]
+    specification: Fields = field(repr=False)
+    datasets: Mapping[str, Sequence[Fields]] = field(repr=False)
     """Rows by name of the dataset."""
 
 
@@ -95,7 +94,7 @@ class Marks:
 class FramedChart:
     """A chart with texts around it, which notebooks display as an SVG image."""
 
-    specification: Fields
+    specification: Fields = field(repr=False)
     """Vega-Lite JSON. It shares parts with other charts, so do not change it."""
 
     @property
@@ -125,11 +124,10 @@ def build_chart(rows: Sequence[Fields]) -> alt.Chart:
 
 def compile_marks(chart: alt.TopLevelMixin) -> Marks:
     """Compile a chart to JSON. Tests validate all charts, since validation takes a second."""
-    specification = chart.to_dict(validate=False)
-    datasets = specification.pop("datasets", {})
-    # These are properties of a whole chart.
-    del specification["$schema"], specification["config"]
-    return Marks(specification, datasets)
+    datasets: dict[str, Sequence[Fields]] = {}
+    # Only whole charts have the properties of the theme that the user has enabled.
+    context = {"top_level": False, "datasets": datasets}
+    return Marks(chart.to_dict(validate=False, context=context), datasets)
 
 
 def add_frame(
@@ -174,7 +172,7 @@ def add_frame(
     return FramedChart(
         {
             "$schema": alt.SCHEMA_URL,
-            "config": {**compile_config(), **config},
+            "config": {**CHART_CONFIG.to_dict(), **config},
             "vconcat": [{"vconcat": [marks.specification], "title": heading}],
             "title": source_line,
             "usermeta": texts,
@@ -182,13 +180,6 @@ def add_frame(
             "datasets": marks.datasets,
         }
     )
-
-
-@cache
-def compile_config() -> Record:
-    """Compile `CHART_CONFIG` and Altair's defaults to JSON."""
-    config: Record = alt.VConcatChart(vconcat=[], config=CHART_CONFIG).to_dict()["config"]
-    return config
 
 
 def cycle_scale(labels: Sequence[str], values: Sequence[str] | Sequence[list[int]]) -> alt.Scale:
@@ -416,6 +407,6 @@ def build_cell_tooltips() -> list[alt.Tooltip]:
         "null_high": "By chance, to",
     }
     tooltips = [POSITION, QUERIES]
-    for field, title in titles.items():
-        tooltips.append(alt.Tooltip(f"{field}:Q", title=title, format=".1%"))
+    for name, title in titles.items():
+        tooltips.append(alt.Tooltip(f"{name}:Q", title=title, format=".1%"))
     return tooltips

@@ -296,11 +296,13 @@ class QueryGroup:
             return self.values.profile
         return self.values.profile.select_length(self.length)
 
-    @cached_property
+    @property
     def counts(self) -> Integers:
-        """Queries per position bin and rank column, shape (P, 12); (1, 12) for a position bin."""
-        by_length = self.values.profile.counts
-        counts: Integers = by_length.sum(axis=0) if self.length is None else by_length[self.length]
+        """Queries per position bin and rank column, shape (P, 12); (1, 12) for a position bin. The
+        array is new, so that a score may change it.
+        """
+        rows = slice(None) if self.length is None else slice(self.length, self.length + 1)
+        counts: Integers = self.values.profile.counts[rows].sum(axis=0)
         if self.position is None:
             return counts
         return counts[self.position : self.position + 1]

@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from jsonschema import ValidationError
 
 from posir_report.api import read_results as report_results
-from posir_report.charts import MERGED_NOTE, draw_curves, draw_heat_map
+from posir_report.charts import MERGED_NOTE, _compile_curves, draw_curves, draw_heat_map
 from posir_report.page import build_figure_sections, describe_result_file
 from posir_report.summary import build_labels, summarize
 from posir_report.tables import write_truncation_notes
@@ -427,6 +428,25 @@ def test_figures_are_valid_vega_lite(figures):
     with pytest.raises(ValidationError):
         check_figures([replace(figures[0], chart=FramedChart(wrong))])
     check_figures(figures[:1])
+
+
+@pytest.mark.parametrize("theme", ["none", "dark", "padded"])
+def test_charts_do_not_depend_on_the_users_theme(summary, theme):
+    if theme == "padded":
+        alt.theme.register(theme, enable=False)(
+            lambda: alt.theme.ThemeConfig(padding=40, usermeta={"dark": True})
+        )
+    cells = build_curve_cells(summary.values)
+    charts = []
+    for name in ("default", theme):
+        _compile_curves.cache_clear()
+        with alt.theme.enable(name):
+            charts.append(draw_curves(summary, cells).to_dict())
+    assert charts[0] == charts[1]
+
+
+def test_a_figure_is_printed_without_its_specification(figures):
+    assert all(len(repr(figure)) < 300 for figure in figures)
 
 
 def test_models_of_a_task_share_marks_but_no_texts_or_rows(summary):

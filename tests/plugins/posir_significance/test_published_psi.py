@@ -6,7 +6,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from posir_significance.observations import Observations
-from posir_significance.published_psi import BLOCK_SIZE, estimate_psi, score_bins
+from posir_significance.published_psi import BLOCK_BINS, estimate_psi, score_bins
 from posir_tasks.values.layouts import QueryLayout
 
 
@@ -59,7 +59,7 @@ def test_psi_of_many_groups_equals_that_of_each_group():
         for bins in (2, 5, 20)
         for success in (0.1, 0.5, 0.95)
     ]
-    assert len(groups) > 2 * BLOCK_SIZE
+    assert len(groups) > 2 * BLOCK_BINS // 20
     estimates = estimate_psi(groups)
     missing = set()
     for group, estimate in zip(groups, estimates, strict=True):

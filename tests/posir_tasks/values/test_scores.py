@@ -82,6 +82,16 @@ def test_a_batch_estimates_length_buckets_only_if_one_is_needed(values):
     assert other.batch is values.batch
 
 
+def test_a_score_may_change_the_counts_of_its_group(values):
+    expected = values.profile.counts.copy()
+    for group in (*values.iterate_groups(), *values.iterate_bins()):
+        before = group.counts.tolist()
+        counts = group.counts
+        counts += 100
+        assert group.counts.tolist() == before
+    assert values.profile.counts.tolist() == expected.tolist()
+
+
 def test_an_estimate_has_its_interval_in_json_and_columns():
     declared = [
         ScoreInfo(key, key, "A score.", interval=key != "queries")
