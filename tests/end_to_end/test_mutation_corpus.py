@@ -52,7 +52,8 @@ from tests.support.guessing import write_guesses
 from tests.support.human_answers import mini_documents, write_documents
 from tests.support.models import write_tiny_model
 
-pytestmark = pytest.mark.slow
+# Workers of pytest-xdist cannot send warnings with damaged names.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 #: Cases by door.
 CASES = {
