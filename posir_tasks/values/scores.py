@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from typing import Any, TypeAlias, TypeVar
 
@@ -498,9 +498,15 @@ INTERVAL_SUFFIX = re.compile("_(low|high|interval)$")
 def prefix_scores(cells: Mapping[str, Value], reserved_keys: Collection[str]) -> dict[str, Value]:
     """Rename cells to `scores.NAME` if another column has the score's name."""
     return {
-        f"scores.{name}" if INTERVAL_SUFFIX.sub("", name) in reserved_keys else name: cell
+        f"scores.{name}" if _drop_interval_suffix(name) in reserved_keys else name: cell
         for name, cell in cells.items()
     }
+
+
+# Rows have the same names.
+@cache
+def _drop_interval_suffix(name: str) -> str:
+    return INTERVAL_SUFFIX.sub("", name)
 
 
 def flatten(key: str, value: ScoreValue) -> dict[str, float | int | str | None]:
