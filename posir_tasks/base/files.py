@@ -225,7 +225,7 @@ def _copy_permissions(status: os.stat_result | None, file: Path) -> None:
 
 
 def _flush(file: Path) -> None:
-    """Write a file to the disk: a file renamed just before a power failure may else be empty."""
+    """Flush a file to the disk, since a file renamed just before a power failure may be empty."""
     descriptor = os.open(file, os.O_RDONLY)
     try:
         os.fsync(descriptor)
